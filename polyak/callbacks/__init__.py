@@ -1,4 +1,4 @@
-"""Callbacks: what runs while a model learns, to save, evaluate, log or stop it."""
+"""Callbacks: code that runs while a model learns, to save, evaluate, log or stop it."""
 
 from polyak.callbacks.callback import (
     BaseCallback,

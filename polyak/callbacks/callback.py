@@ -1,6 +1,6 @@
 """Code that runs while a model learns: checkpoints, evaluation, early stopping, a progress bar, a user's own.
 
-The model is whatever ``learn`` was called on. Callbacks use its ``num_timesteps``, ``logger``, ``seed``, ``n_envs``,
+The model is the one that learns. Callbacks use its ``num_timesteps``, ``logger``, ``seed``, ``n_envs``,
 ``get_env()``, ``get_vec_normalize_env()``, ``save()``, ``save_replay_buffer()`` and ``dump_logs()``.
 """
 # ruff: noqa: B027  (hooks are empty until a subclass defines them)
@@ -33,11 +33,11 @@ FileFormat = Literal["polyak", "sb3"]
 
 
 class Published(dict[str, Any]):
-    """What a training loop publishes in ``locals``; some of it costs something, and is computed when it is read.
+    """The ``locals`` of a training loop; expensive entries are computed when they are read.
 
     Args:
         entries: by name.
-        compute: gives further entries, once; those of the same name stay as they are.
+        compute: called once for further entries; existing names keep their values.
     """
 
     def __init__(self, entries: Mapping[str, Any], compute: Callable[[], Mapping[str, Any]]) -> None:
@@ -53,7 +53,7 @@ class Published(dict[str, Any]):
 
 
 class BaseCallback(ABC):
-    """What runs while a model learns. Subclass it, and write ``_on_step`` and any other hook that starts with ``_on``.
+    """Code that runs while a model learns. Subclass it and write ``_on_step`` and other hooks that start with ``_on``.
 
     Attributes:
         model: the model that learns.
@@ -233,7 +233,7 @@ class ConvertCallback(BaseCallback):
 
 
 class _Parent(BaseCallback):
-    """A callback with children: they hear of the beginning and the end of training, and see what it sees."""
+    """A callback with children: they are called at the start and end of training, and share its ``locals``."""
 
     _reads_locals = False
 
@@ -306,7 +306,7 @@ class CallbackList(_Parent):
 class EventCallback(_Parent):
     """A callback that steps another one when something happens.
 
-    The child hears of the beginning and the end of training, and of the event (as ``_on_step``); not of rollouts.
+    The child is called at the start and the end of training, and at the event (``_on_step``), but not for rollouts.
 
     Args:
         callback: the child, stepped by ``self._on_event()``.
@@ -344,7 +344,7 @@ class EventCallback(_Parent):
 
 
 def as_callback(maybe_callback: Any, model: Any, progress_bar: bool = False) -> BaseCallback:
-    """What a user passes to ``learn`` as one callback that is attached to the model.
+    """The ``callback`` argument of ``learn`` as one callback that is attached to the model.
 
     Args:
         maybe_callback: ``None``, a callback, a function, or a sequence of callbacks and functions.
@@ -382,7 +382,7 @@ def _as_object(callback: BaseCallback | CallbackFunction) -> BaseCallback:
 
 
 class Clock:
-    """Tells every how many calls, or environment steps, something is due."""
+    """Counts calls or environment steps until something is due."""
 
     def __init__(self, unit: Unit) -> None:
         if unit not in ("calls", "timesteps"):
@@ -500,15 +500,15 @@ class EvalCallback(EventCallback):
     Each evaluation logs ``eval/mean_reward``, ``eval/mean_ep_length`` and, if episodes end with
     ``info["is_success"]``, ``eval/success_rate``.
 
-    Evaluating changes nothing that training reads: with it and without it a model learns the same, bit for bit (see
+    Evaluation does not affect training: with and without it a model learns the same, bit for bit (see
     :func:`~polyak.evaluation.undisturbed.undisturbed`). If the model has a seed, every evaluation is seeded by it
     and by the number of environment steps (see :func:`evaluation_seed`): equal seeds give equal evaluations, and any
     one of them can be repeated.
 
     If training resumes (``learn(reset_num_timesteps=False)`` of a model that has learned before), a callback that has
     not evaluated yet continues the ``evaluations.npz`` that it finds in ``log_path``, and replaces ``best_model.zip``
-    only by a better one. Where the return of that is not known, it is put aside under another name, with a warning.
-    Otherwise both are begun again.
+    only by a better one. If the return of that model is unknown, its file is renamed, with a warning. Otherwise both
+    files are started again.
 
     Args:
         eval_env: where to evaluate, wrapped as the training environment is; or a registered name: one such environment,
@@ -538,7 +538,7 @@ class EvalCallback(EventCallback):
 
     _reads_locals = False
     use_masking = True
-    """Whether to keep to what the environment allows, if the model has learned to."""
+    """Whether to apply the environment's action masks, if the model supports them."""
 
     def __init__(
         self,
@@ -789,7 +789,7 @@ class StopTrainingOnRewardThreshold(BaseCallback):
 
 
 class StopTrainingOnNoModelImprovement(BaseCallback):
-    """Stop when evaluation after evaluation brings no new best.
+    """Stop after several evaluations in a row without a new best.
 
     A child of :class:`EvalCallback`: pass it as its ``callback_after_eval``.
 
@@ -865,7 +865,7 @@ class StopTrainingOnMaxEpisodes(BaseCallback):
         return keep_going
 
 
-# -- now and then ------------------------------------------------------------------------------------------------------
+# -- periodic events ---------------------------------------------------------------------------------------------------
 
 
 class EveryNTimesteps(EventCallback):

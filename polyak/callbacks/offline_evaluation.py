@@ -18,7 +18,7 @@ class OfflineEvalCallback(BaseCallback):
     """Evaluate the model on a dataset every ``eval_freq`` calls, without an environment: ``eval/<metric>`` is logged.
 
     Args:
-        dataset: of the model's spaces; best of episodes that it does not learn from: see
+        dataset: with the model's spaces; preferably of episodes that it does not learn from: see
             :meth:`~polyak.data.Dataset.select`.
         metrics: names of :data:`~polyak.evaluation.off_policy.metrics.METRICS`, or name -> function of (model,
             dataset); ``None``: all of the former that apply to the model.
@@ -28,7 +28,7 @@ class OfflineEvalCallback(BaseCallback):
 
     Attributes:
         timesteps: when there were evaluations.
-        results: metric -> what came out each time.
+        results: metric -> its values.
 
     Raises:
         ValueError: an unknown metric or unit, or ``eval_freq`` is less than 1; when training begins, the model has

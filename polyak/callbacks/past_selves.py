@@ -1,4 +1,4 @@
-"""Self-play for algorithms that know nothing of it: a callback that makes opponents of the learner's past selves."""
+"""Self-play for any algorithm: a callback that adds copies of the learner to the pool of opponents."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from polyak.evaluation.undisturbed import undisturbed
 
 
 class Frozen:
-    """A policy as it was, as an opponent. It sees observations as they are, and normalises them as the model does.
+    """A frozen copy of a policy, as an opponent. It takes raw observations, and normalises them as the model does.
 
     Args:
-        model: its policy is copied, with what ``VecNormalize`` knows of observations.
+        model: its policy is copied, with the statistics of ``VecNormalize``.
         first: number of the first action.
         deterministic: the likeliest moves rather than samples.
     """
@@ -37,21 +37,21 @@ class Frozen:
 
 
 class PastSelves(BaseCallback):
-    """Adds the learner's present self to the opponents of a :class:`~polyak.envs.SelfPlayVecEnv` as time goes by.
+    """Adds copies of the learner to the opponents of a :class:`~polyak.envs.SelfPlayVecEnv` during training.
 
-    Each self is rated before it joins them, by Elo's formula from games against those of the pool, of which what plays
-    at random has 0: ``eval/elo`` in the logs, and :attr:`ratings`. Every algorithm with a policy without memory will
-    do; those that support masks only make moves that are allowed.
+    Each copy is rated before it is added, by Elo's formula from games against the pool, in which the random player has
+    the rating 0: ``eval/elo`` in the logs, and :attr:`ratings`. Every algorithm works whose policy is not recurrent;
+    those that support masks make allowed moves only.
 
     Args:
-        freq: environment steps between two selves.
+        freq: environment steps between two copies.
         rated_games: games against each opponent that is played for the rating.
         rated_against: opponents of these: the first one, and the latest ones.
         verbose: 1 prints ratings.
 
     Raises:
         ValueError: an argument below 1; at the start of training, if the model does not learn in a
-            :class:`~polyak.envs.SelfPlayVecEnv`, has a memory, or normalises observations.
+            :class:`~polyak.envs.SelfPlayVecEnv`, has a recurrent policy, or normalises observations.
     """
 
     needs_locals = False
@@ -63,7 +63,7 @@ class PastSelves(BaseCallback):
                 raise ValueError(f"{name}={value} must be at least 1.")
         self.freq, self.rated_games, self.rated_against = freq, rated_games, rated_against
         self.ratings: list[tuple[int, float]] = []
-        """(environment steps, rating) of all selves, the earliest first."""
+        """(environment steps, rating) of all copies, the earliest first."""
         self._pool: list[tuple[Opponent, float]] = []
 
     def _on_training_start(self) -> None:
@@ -77,7 +77,7 @@ class PastSelves(BaseCallback):
         if normalizer is not None and normalizer.norm_obs:
             raise ValueError("opponents see observations as they are: use VecNormalize(..., norm_obs=False).")
         if self.model.policy.initial_memory(1) is not None:
-            raise ValueError("a policy with memory cannot be an opponent: its state is not kept. Use one without.")
+            raise ValueError("a recurrent policy cannot be an opponent: its state is not kept. Use another policy.")
         self.env = env
         kept = {id(opponent): elo for opponent, elo in self._pool}
         self._pool = [(opponent, kept.get(id(opponent), 0.0)) for opponent in env.opponents]
@@ -90,7 +90,7 @@ class PastSelves(BaseCallback):
         return True
 
     def add(self) -> float:
-        """Rate the present self, and make it an opponent; returns its rating."""
+        """Rate the present policy, and add it to the opponents; returns its rating."""
         present = Frozen(self.model, self.env.first)
         rated = [self._pool[0], *self._pool[1:][-(self.rated_against - 1) :]][: self.rated_against]
         games = [self.rated_games] * len(rated)

@@ -1,4 +1,4 @@
-"""The model as a callback sees it."""
+"""The interface of a model for callbacks."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from polyak.logging.logger import Logger
 
 
 class Watched(Protocol):
-    """What every algorithm has that a callback may ask for.
+    """The attributes of every algorithm that callbacks may use.
 
-    Type checkers also let through what only some have, such as ``policy`` or ``replay_buffer``, but know nothing of it:
-    ``assert isinstance(self.model, SAC)`` tells them.
+    Type checkers also accept attributes that only some algorithms have, such as ``policy`` or ``replay_buffer``, but
+    without a type: ``assert isinstance(self.model, SAC)`` gives one.
     """
 
     observation_space: spaces.Space
@@ -33,7 +33,7 @@ class Watched(Protocol):
 
     @property
     def time_split(self) -> dict[str, float]:
-        """Seconds of the present ``learn`` by what they went to."""
+        """Seconds of the present ``learn`` by activity."""
 
     def predict(
         self,

@@ -1,7 +1,7 @@
-"""Cards: what an algorithm says of itself beside its hyper-parameters, and what its search ranges are made of.
+"""Cards: metadata of an algorithm besides its hyper-parameters, and the parts of its search ranges.
 
-Of cards follow `polyak tune`'s spaces, the settings of `polyak train`, and the algorithms' rows and pages in README and
-documentation (``python docs/from_cards.py``).
+Generated from cards: `polyak tune`'s spaces, the settings of `polyak train`, and the algorithms' rows and pages in
+README and documentation (``python docs/from_cards.py``).
 """
 
 from polyak.cards import tune

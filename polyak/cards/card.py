@@ -1,4 +1,4 @@
-"""The card of an algorithm, which stands at the end of its class."""
+"""The card of an algorithm, at the end of its class."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,24 +9,24 @@ from polyak.cards.search import Search
 
 @dataclass(frozen=True)
 class Card:
-    """What an algorithm says of itself beside its hyper-parameters, its ``action_spaces`` and its file's docstring.
+    """Metadata of an algorithm besides its hyper-parameters, its ``action_spaces`` and its file's docstring.
 
     Each algorithm of the registry has its own. A class of the user's own inherits the card of the algorithm that it
     derives from; a card of its own that leaves ``search`` or ``settings`` out says that there are none.
     """
 
     idea: str
-    """What it does, in a row of a table: no sentence, no full stop."""
+    """A short description for a row of a table: not a sentence, no full stop."""
     learns_from: str
     """Where its experience comes from: ``"its own rollouts"``, ``"replay"``, ``"a dataset"``."""
     reference: str = ""
-    """What its file's docstring names as its source: ``"arXiv:1707.06347"``, or author and year."""
+    """Its source, as in its file's docstring: ``"arXiv:1707.06347"``, or author and year."""
     search: Search = field(default_factory=Search)
-    """What `polyak tune` draws; if that is nothing, a space must be given to it."""
+    """The search space of `polyak tune`; if empty, a space must be given to it."""
     settings: str | Mapping[str, Mapping[str, Any]] | None = None
     """Tuned settings by environment, as in a file for ``--conf-file``, with a block ``"default"``; or the name of such
     a file, which lies beside the class's. ``None``: its defaults are its settings."""
     title: str = ""
-    """What the documentation calls it; empty: the name of the class."""
+    """Its name in the documentation; empty: the name of the class."""
     page: str = ""
     """The page in ``docs/`` that describes it; empty: its own in ``docs/algorithms/``."""

@@ -94,7 +94,7 @@ def of_policy(part: Part) -> Part:
 
 
 def clipped_gradients(low: float = 0.1, high: float = 10.0) -> Part:
-    """The norm that gradients are cut to."""
+    """The norm to which gradients are clipped."""
     return log_uniform("max_grad_norm", low, high)
 
 
@@ -139,7 +139,7 @@ def traces() -> Part:
 
 
 def entropy() -> Part:
-    """A reward for acting at random, from none to much."""
+    """The weight of the entropy bonus."""
     return log_uniform("ent_coef", 1e-8, 0.1)
 
 
@@ -147,7 +147,7 @@ def entropy() -> Part:
 
 
 def replay(smallest_batch: int = 16, largest_batch: int = 512) -> Part:
-    """How much is drawn at once, what is kept, and when learning begins; of goals, which are made up."""
+    """Batch size, buffer size, start of learning; with goals, the number of relabelled ones."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         values: Values = {"batch_size": draw_power_of_two(trial, "batch_size", smallest_batch, largest_batch)}
@@ -166,7 +166,7 @@ def replay(smallest_batch: int = 16, largest_batch: int = 512) -> Part:
 
 
 def n_step_returns() -> Part:
-    """Rewards summed before bootstrapping; one where goals are made up afterwards."""
+    """Rewards summed before bootstrapping; one where goals are relabelled."""
     return Part(
         "n_steps", lambda trial, task, drawn: {} if task.goals else {"n_steps": trial.suggest_int("n_steps", 1, 5)}
     )
@@ -194,7 +194,7 @@ def updates(most: int = 256) -> Part:
 
 
 def soft_target(high: float = 0.1) -> Part:
-    """The pace at which target networks follow."""
+    """The rate of target updates."""
     return log_uniform("tau", 1e-3, high)
 
 
@@ -204,7 +204,7 @@ def hard_target() -> Part:
 
 
 def from_data() -> Search:
-    """What every actor-critic draws that learns from a dataset."""
+    """Ranges of every actor-critic that learns from a dataset."""
     batches = power_of_two("batch_size", 64, 1024)
     return Search(rate(), discount(), batches, network(widest=512), soft_target())
 
@@ -213,7 +213,7 @@ def from_data() -> Search:
 
 
 def epsilon() -> Part:
-    """How long, and how much in the end, actions are drawn blindly."""
+    """Length and final value of epsilon's schedule."""
     return Part(
         "exploration",
         lambda trial, task, drawn: {
@@ -224,7 +224,7 @@ def epsilon() -> Part:
 
 
 def action_noise() -> Part:
-    """What is added to the actions of a deterministic policy."""
+    """Noise that is added to the actions of a deterministic policy."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         kind = trial.suggest_categorical("noise_type", ["none", "normal", "ornstein-uhlenbeck"])

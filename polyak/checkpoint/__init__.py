@@ -1,1 +1,1 @@
-"""Models as files: what is in them, how it is written, and how little of it is believed when it is read."""
+"""Models as files: their contents, how they are written, and checks when they are read."""

@@ -1,4 +1,4 @@
-"""Arrays in safetensors, from files that others made."""
+"""Arrays in safetensors, from untrusted files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Building networks that a file describes: no larger than what the file holds of them.
+"""Building networks that a file describes, no larger than the weights that the file holds.
 
-A description is short however large the networks are that it asks for. But a file holds every weight of them. So what
-is allocated while they are built must be in proportion to that, and is counted before it is.
+A short description can ask for huge networks. But a file holds every weight. So allocations while the networks are
+built must be in proportion to the weights, and are counted in advance.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 GROWTH = 8
-"""Numbers allocated for each one that the file holds: weights, their first values, target networks, what takes part in
-neither."""
+"""Numbers allocated for each one that the file holds: weights, their initial values, target networks, temporaries."""
 ALWAYS_ALLOWED = 4 * 2**20
 """Numbers: 16 MB."""
 CALLS = 16
@@ -69,7 +68,7 @@ def _is_compound(value: Any) -> bool:
 
 
 class _Allocations(TorchFunctionMode):
-    """Counts what torch is asked for.
+    """Counts the allocations of torch.
 
     Args:
         size: numbers that the file holds.

@@ -1,7 +1,7 @@
-"""How far a collection of experience has come when a file is written.
+"""The progress of a collection of experience when a file is written.
 
-Callbacks are asked between a step of the environments and its storage, so that they can stop training before it counts.
-A file written then holds the step that is not stored yet, and training that is resumed from it stores it first.
+Callbacks are called between a step of the environments and its storage, so that they can stop training before it
+counts. A file written then holds the pending step, and training that is resumed from it stores that step first.
 """
 
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ from polyak.experience.arrays import place
 
 @dataclass
 class Collection:
-    """How far a collection of experience has come."""
+    """The progress of a collection of experience."""
 
     steps: int = 0
     """Of the vectorised environment, with the pending one."""
     episodes: int = 0
     """That ended in them."""
     pending: Step | None = None
-    """A step that was made and is not stored yet: callbacks are being asked."""
+    """A step that is not stored yet, while callbacks are called."""
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""

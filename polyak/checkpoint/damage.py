@@ -1,4 +1,4 @@
-"""What goes wrong with a file, in one kind of error that names the file."""
+"""Errors of damaged files, as one kind of error that names the file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 _LONGEST = 2_000
 """Characters of a reason. Some list every name that a file has."""
 _RAW = (KeyError, AttributeError, IndexError, ArithmeticError, RecursionError, MemoryError)
-"""What code raises that meets values of other kinds or sizes than it was written for."""
+"""Errors that code raises for values of unexpected kinds or sizes."""
 
 
 class MisfitError(ValueError, RuntimeError):
@@ -25,10 +25,9 @@ class ArgumentError(ValueError, TypeError):
 
 @contextlib.contextmanager
 def damage_named(source: Any) -> Iterator[None]:
-    """Whatever the contents of a file lead to becomes a ``ValueError`` that names the file.
+    """Convert errors that the contents of a file cause to a ``ValueError`` that names the file.
 
-    Errors that are one already keep their kind. Errors of environments and of devices are let be: they have kinds of
-    their own.
+    Errors that are one already keep their class. Errors of environments and of devices are not converted.
 
     Args:
         source: the file, as the user named it.

@@ -1,4 +1,4 @@
-"""What acts of a model, in a file that needs no polyak to act."""
+"""The acting part of a model, in a file that runs without polyak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a class inherits so that a file may name it. Nothing heavy is imported for that."""
+"""The base class of classes that a file may name. It imports nothing heavy."""
 
 
 class MayBeNamed:

@@ -12,11 +12,11 @@ from polyak.learning.learner import Learner
 from polyak.nn.compiled import plain_name
 
 _KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
-"""How an optimizer computes; that is chosen where it runs and not taken from a file."""
+"""Options of how an optimizer computes, which are chosen at run time and not taken from a file."""
 
 
 def optimizer_key(name: str) -> str:
-    """What Stable-Baselines3 calls an optimizer of a learner's."""
+    """Stable-Baselines3's name of a learner's optimizer."""
     return "ent_coef_optimizer" if name == "ent_coef" else f"{name}.optimizer"
 
 
@@ -99,7 +99,7 @@ def store(learner: Learner, saved: Saved) -> None:
 
 
 def restore(learner: Learner, saved: Saved) -> None:
-    """Take back what :func:`store` put there.
+    """Restore what :func:`store` wrote.
 
     Raises:
         ValueError: the file is of other networks or optimizers.

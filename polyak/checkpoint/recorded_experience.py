@@ -1,4 +1,4 @@
-"""The experience in a replay buffer's file, or in a model's that was saved with its replay buffer, as a dataset's."""
+"""The experience of a saved replay buffer, or of a model saved with its replay buffer, for a dataset."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from polyak.data.replay_state import EXTRAS, check_rows
 
 
 def read(source: Source) -> Recording:
-    """What the buffer holds, with actions in the environment's units.
+    """The experience of the buffer, with actions in the environment's units.
 
     Raises:
         DatasetError: there is no replay buffer inside, or its spaces are neither in the file nor given.

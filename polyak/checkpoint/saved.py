@@ -4,7 +4,7 @@
 ``polyak.json``          format version, algorithm, policy, hyper-parameters, spaces, counters, small state
 ``networks.safetensors`` policy, target networks, temperature
 ``optimizers.safetensors`` the optimizers' tensors; their numbers are in ``polyak.json``
-``state.safetensors``    random states, observations in hand, normalisation statistics
+``state.safetensors``    random states, current observations, normalisation statistics
 ``replay.safetensors``   the replay buffer, if it was included
 =======================  ===============================================================================================
 
@@ -69,7 +69,7 @@ class Saved:
     state: Arrays = field(default_factory=dict)
     replay: Arrays = field(default_factory=dict)
     foreign: frozenset[str] = frozenset()
-    """Of another library's file: every name that its description has. Those that are no hyper-parameters are let be."""
+    """For another library's file: all names in its description. Those that are not hyper-parameters are ignored."""
 
     def state_of(self, prefix: str) -> Arrays:
         """The arrays of ``state`` under ``prefix/``."""
@@ -157,7 +157,7 @@ def write(saved: Saved, target: Any) -> None:
 
 
 def taken(model: Model, exclude: Collection[str] = (), include: Collection[str] = ()) -> Saved:
-    """What a file holds of a model, but for random states. See :meth:`Algorithm.save`."""
+    """The contents of a model's file, without random states. See :meth:`Algorithm.save`."""
     saved = Saved(_describe(model, set(exclude) - set(include)))
     model._save_state(saved, set(include))
     return saved
@@ -186,7 +186,7 @@ def _describe(model: Model, exclude: set[str]) -> dict[str, Any]:
 def lineage(cls: type) -> list[str]:
     """Names of an algorithm's class and those that it extends, down to the first that is polyak's own.
 
-    What a program derives from an algorithm is that algorithm; polyak's, such as C51 from DQN, are others.
+    A user's subclass of an algorithm counts as that algorithm; polyak's own subclasses, such as C51 of DQN, do not.
     """
     names = []
     for base in cls.__mro__:
@@ -286,8 +286,8 @@ def read(
         suffix: added to a path if there is no file of that name.
         kind: what it must be; None: whatever it is.
         trust: also read what another library has pickled, which can run any code.
-        skip: of another library's file: names whose values the caller brings, so that the file's are not looked at.
-        weights_only: of another library's file: leave all but the weights alone.
+        skip: for another library's file: names whose values the caller gives, so that the file's are not read.
+        weights_only: for another library's file: read the weights only.
 
     Raises:
         FileNotFoundError: there is none.
@@ -349,7 +349,7 @@ def load(
     """Build a model from a file; see :meth:`Algorithm.load`.
 
     Args:
-        cls: the model's class, or what finds it by the file's description.
+        cls: the model's class, or a function that finds it from the file's description.
     """
     saved = read(source, trust=trust, skip=custom_objects.keys() | (overrides.keys() - {"policy_kwargs"}))
     info = saved.info
@@ -375,7 +375,7 @@ def built(
     trust: bool = False,
     resume: bool = False,
 ) -> M:
-    """Build a model from what a file holds of it, which came from ``source``; see :meth:`Algorithm.load`."""
+    """Build a model from the contents of the file ``source``; see :meth:`Algorithm.load`."""
     info = saved.info
     with damage_named(source):
         _check_algorithm(cls, info)
@@ -459,7 +459,7 @@ _NOT_HYPERPARAMETERS = frozenset(
 
 
 def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> None:
-    """Refuse names that nothing would read: not every constructor does."""
+    """Refuse unknown names, because not every constructor does."""
     parameters = inspect.signature(cls).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
@@ -486,7 +486,7 @@ def _check_policy_kwargs(hyper: Mapping[str, Any], overrides: Mapping[str, Any])
 
 
 def restore(model: Model, saved: Saved, trust: bool = False) -> None:
-    """Give a model that was set up what a file says of it."""
+    """Load the contents of a file into a model that was set up."""
     info = saved.info
     for name, value in info["counters"].items():
         if name in _COUNTERS:
@@ -501,7 +501,7 @@ def restore(model: Model, saved: Saved, trust: bool = False) -> None:
 
 
 def check_counter(name: str, value: Any, least: int = 0, most: int = _MAX_COUNT) -> None:
-    """Refuse a counter that no training arrives at.
+    """Refuse a counter that no training reaches.
 
     Raises:
         ValueError: the value is not a number from ``least`` to ``most``, or a fraction of what is counted in wholes.
@@ -589,7 +589,7 @@ def load_buffer(
         (buffer if make_room is None else make_room(state)).load_state_dict(state)
 
 
-# -- what wrote a file -------------------------------------------------------------------------------------------------
+# -- system information ------------------------------------------------------------------------------------------------
 
 
 def system_info() -> dict[str, str]:

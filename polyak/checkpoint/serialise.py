@@ -1,4 +1,4 @@
-"""Hyper-parameters and spaces as JSON, and back, without running anything that a file brings along.
+"""Hyper-parameters and spaces as JSON, and back, without running code from a file.
 
 JSON's own types stand for themselves. Anything else is an object with one key that starts with ``$``:
 
@@ -50,11 +50,11 @@ _KINDS: tuple[type, ...] = (
 
 
 class UntrustedError(ValueError):
-    """A file asks for something that could run code, and the caller has not said that the file is trusted."""
+    """A file needs something that could run code, and the caller has not passed ``trust=True``."""
 
 
 class Untrusted:
-    """Stands for a value that was left out because the file is not trusted."""
+    """Placeholder of a value that was left out because the file is not trusted."""
 
     def __init__(self, description: str) -> None:
         self.description = description
@@ -193,7 +193,7 @@ def _missing(what: str, why: Any) -> str:
 
 
 def _present(module_name: str) -> str:
-    """The module that holds now what a file names in another."""
+    """The present module of a class that a file names in a former one."""
     for old, new in ROOMS_MOVED.items():
         if module_name.startswith(old):
             module_name = new + module_name.removeprefix(old)

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's algorithm classes: polyak's own, with its positional order and what its subclasses count on.
+"""Stable-Baselines3's algorithm classes: polyak's own, with its positional order and the hooks of its subclasses.
 
 An algorithm that a user writes on top of :class:`BaseAlgorithm`, :class:`OnPolicyAlgorithm` or
 :class:`OffPolicyAlgorithm` brings its own ``train``; its policy brings the optimizer.
@@ -166,7 +166,7 @@ def maybe_make_env(env: Any, verbose: int) -> Any:
 
 
 class PolicyLearner(RolloutLearner):
-    """The policy of an algorithm that trains it by itself, and whatever optimizers that policy brings."""
+    """The policy of an algorithm that trains it by itself, and the optimizers of that policy."""
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -179,7 +179,7 @@ class PolicyLearner(RolloutLearner):
 
 
 def _constructor_arguments(cls: type, policy: Any, device: Any, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What to call a constructor with so that a model of a file can be set up afterwards.
+    """Constructor arguments with which a model of a file can be set up afterwards.
 
     Raises:
         ValueError: it cannot do without something that the file does not have.
@@ -211,7 +211,7 @@ def _refuse_nested(env: Any) -> None:
 
 
 def _checked(env: VecEnv) -> VecEnv:
-    """A vector of environments, unless a layer of it has overrides that nothing calls.
+    """A vector of environments; refuses wrappers with overrides that nothing calls.
 
     Raises:
         HyperparameterError: naming the method, with the reason.
@@ -233,7 +233,7 @@ _NOT_CALLED_OF_HINDSIGHT = dict.fromkeys(
     ["_sample_goals", "_get_real_samples", "_get_virtual_samples", "_compute_episode_length"],
     "goals of a batch are found at once. Write sample()",
 )
-"""Of layers of environments and of buffers: methods that nothing calls -> why, and what to do instead."""
+"""Methods of wrappers and buffers that nothing calls -> why, and the alternative."""
 
 
 def _is_polyaks(defined: Any) -> bool:
@@ -269,7 +269,7 @@ class BaseAlgorithm(NetworkAlgorithm):
     not_called: ClassVar[Mapping[str, str]] = {
         "_dump_logs": "training calls dump_logs(), as Stable-Baselines3 does since 2.4. Rename it"
     }
-    """Methods that a subclass cannot take over -> why, and what to do instead."""
+    """Methods that a subclass cannot override -> why, and the alternative."""
     predicts_raw: ClassVar[bool] = False  # programs normalise by themselves, with the VecNormalize they load
     use_sde: bool = False
     sde_sample_freq: int = -1
@@ -332,7 +332,7 @@ class BaseAlgorithm(NetworkAlgorithm):
         return vec_env
 
     _accepted: VecEnv | None = None
-    """What the constructor of a user's own algorithm has wrapped already."""
+    """An environment that the constructor of a user's own algorithm has wrapped already."""
 
     def _vectorised(self, env: Any) -> VecEnv:
         accepted, self._accepted = self._accepted, None
@@ -358,7 +358,7 @@ class BaseAlgorithm(NetworkAlgorithm):
         return self._get_policy_from_name(name)
 
     def make_policy(self) -> Callable[[], Any]:
-        """A recipe for the policy, which gets the learning-rate schedule and brings its optimizer."""
+        """A recipe for the policy, which takes the learning-rate schedule and has its own optimizer."""
         kwargs = self.policy_kwargs or {}
         if isinstance(self._policy_name, str) and kwargs.get("features_extractor_class") is None:
             check_policy_fits(self._policy_name, self.observation_space, kwargs.get("normalize_images", True))
@@ -371,7 +371,7 @@ class BaseAlgorithm(NetworkAlgorithm):
 
     @property
     def learner(self) -> Learner:
-        """What ``_setup_model()`` built; one of a user's own may build just a policy."""
+        """The learner that ``_setup_model()`` built; a user's own may build a policy only."""
         learner, policy = self._learner, getattr(self.policy, "_orig_mod", self.policy)  # what torch.compile() wraps
         if learner is None or (type(learner) is PolicyLearner and policy is not None and learner.policy is not policy):
             self._learner = learner = PolicyLearner(
@@ -385,7 +385,7 @@ class BaseAlgorithm(NetworkAlgorithm):
 
     _learner: Learner | None = None
 
-    # -- files: what a subclass or a program hangs on the model --------------------------------------------------------
+    # -- files: attributes that a subclass or a program adds to the model ----------------------------------------------
 
     _own_attributes: frozenset[str] = frozenset(_SET_LATER)
 
@@ -404,12 +404,12 @@ class BaseAlgorithm(NetworkAlgorithm):
 
     @classmethod
     def _has_own_constructor(cls) -> bool:
-        """Whether a subclass has written a constructor, which may take anything."""
+        """Whether a subclass has a constructor of its own, with any arguments."""
         owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
         return not _is_polyaks(owner) and "__dataclass_fields__" not in vars(owner)
 
     def _parts(self) -> Parts:
-        """What the model learns with besides what the learner has."""
+        """Parts of the model that learn, besides those of the learner."""
         named = () if _is_polyaks(self._get_torch_save_params) else self._get_torch_save_params()
         names = [name for names in named for name in names if name != "policy"]
         if self._has_own_constructor() or not _is_polyaks(type(self)._setup_model):
@@ -522,14 +522,14 @@ class BaseAlgorithm(NetworkAlgorithm):
         return {}
 
     def _update_learning_rate(self, optimizers: Optimizer | list[Optimizer]) -> None:
-        """Log the learning rate of this moment and give it to the optimizers."""
+        """Log the current learning rate and set it in the optimizers."""
         rate = self.lr_schedule(self._current_progress_remaining)
         self.logger.record("train/learning_rate", rate)
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
             update_learning_rate(optimizer, rate)
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
-        """Names of what has a state dict, and of further tensors."""
+        """Names of objects with a state dict, and of further tensors."""
         names = list(parameters(self.learner))
         return names, [name for name, _ in self.learner.named_parameters(recurse=False)]
 
@@ -649,7 +649,7 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
 
 class SamplingActor(Actor):
-    """Acts as an algorithm's ``_sample_action`` says, which a subclass has overridden.
+    """Acts by an algorithm's ``_sample_action``, which a subclass has overridden.
 
     Args:
         model: the algorithm.
@@ -791,7 +791,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         self._convert_train_freq()
 
     def _convert_train_freq(self) -> None:
-        """Bring ``train_freq`` into its usual form, after it has been changed."""
+        """Convert ``train_freq`` to its usual form, after it has been changed."""
         self.train_freq = convert_train_freq(self.train_freq)
 
     learn = with_defaults(off_policy.OffPolicyAlgorithm.learn, tb_log_name="run")
@@ -837,14 +837,14 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         learning_starts: int = 0,
         log_interval: int | None = None,
     ) -> RolloutReturn:
-        """Step the environments and store what happens; see :meth:`collect`."""
+        """Step the environments and store the transitions; see :meth:`collect`."""
         with self._exploring(action_noise, learning_starts):
             return super().collect(callback, train_freq, replay_buffer, log_interval)
 
     def _sample_action(
         self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Exploratory actions for the observations in hand: in environment units, and as they are stored."""
+        """Exploratory actions for the current observations: in environment units, and as they are stored."""
         assert self.runner is not None
         with self._exploring(action_noise, learning_starts):
             acted = Actor.act(self.runner.actor, self.runner.obs, self.runner.episode_starts)  # type: ignore[arg-type]
@@ -852,7 +852,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     @contextmanager
     def _exploring(self, action_noise: ActionNoise | None, learning_starts: int) -> Iterator[None]:
-        """In the block exploration goes by these arguments, where they differ from the attributes of that name."""
+        """Within the block exploration uses these arguments, where they differ from the attributes of that name."""
         if action_noise is self.action_noise and learning_starts == self.learning_starts:
             yield
             return
@@ -910,7 +910,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
 
 class _Aliased(OffPolicyAlgorithm):
-    """Those whose policy has parts that a program reads as attributes, such as ``q_net``; here they are properties."""
+    """Algorithms with parts of the policy that programs read as attributes, such as ``q_net``: here properties."""
 
     def _setup_model(self) -> None:
         super()._setup_model()
@@ -1037,7 +1037,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     # -- masks ---------------------------------------------------------------------------------------------------------
 
     def _mask(self, use_masking: bool) -> None:
-        """Keep to the masks from now on, or do not; episodes begin again if that is a change."""
+        """Switch masks on or off; episodes begin again if that is a change."""
         if use_masking != self._use_masking:
             self._use_masking = use_masking
             if self.env is not None:
@@ -1057,7 +1057,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         return super()._make_rollout_buffer()
 
     def _masks_found(self) -> None:
-        """Nothing changes: the buffer has a place for them."""
+        """Nothing to do: the buffer has a column for them."""
 
     def _make_step(self, collection: Collection) -> Step:
         step = super()._make_step(collection)
@@ -1101,7 +1101,7 @@ class _Renaming(NetworkAlgorithm):
     f"vf_coef max_grad_norm use_sde sde_sample_freq target_kl {_TAIL}"
 )
 class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
-    """See :class:`polyak.RecurrentPPO`. Its policies and buffers hand about memory as ``lstm_states``; its
+    """See :class:`polyak.RecurrentPPO`. Its policies and buffers pass recurrent states as ``lstm_states``; its
     ``policy_kwargs`` are in sb3-contrib's words, and in polyak's in its files."""
 
     policy_aliases = RECURRENT_ALIASES
@@ -1122,13 +1122,13 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
 
     @property
     def _state_shape(self) -> tuple[int, int, int]:
-        """Of memory in all environments: [K, N, H]."""
+        """Shape of the recurrent state in all environments: [K, N, H]."""
         policy: Any = self.policy
         layers, _, units = policy.lstm_hidden_state_shape
         return layers, self.n_envs, units
 
     def _sequence_length(self, longest: int | None) -> int:
-        """Any ``n_steps`` will do: where they have no factor of about ``batch_size``, sequences are longer."""
+        """Accept any ``n_steps``: where they have no factor of about ``batch_size``, sequences are longer."""
         try:
             return super()._sequence_length(longest)
         except ValueError:
@@ -1175,7 +1175,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
 
 
 class TRPOLearner(trpo.TRPOLearner):
-    """Makes the peer's draws, and measures steps the peer's way round."""
+    """Makes the peer's random draws, and measures the KL divergence in the peer's direction."""
 
     def first_guess(self, gradient: torch.Tensor) -> torch.Tensor:
         return near_zero(gradient)
@@ -1213,7 +1213,7 @@ class TRPO(trpo.TRPO, OnPolicyAlgorithm):
 
 
 class ARSLearner(ars.ARSLearner):
-    """Takes the standard deviation of a sample for that of returns."""
+    """Uses the sample standard deviation of returns."""
 
     correction = 1
 
@@ -1298,7 +1298,7 @@ class QRDQNLearner(qrdqn.QRDQNLearner):
 
 @in_order(_GREEDY)
 class QRDQN(_Renaming, qrdqn.QRDQN, _Aliased):
-    """See :class:`polyak.QRDQN`. Its networks have other names, which stand in no file of polyak's."""
+    """See :class:`polyak.QRDQN`. Its networks have other names, which occur in no file of polyak."""
 
     heeds_masks: ClassVar[bool] = False  # as in the peer
 

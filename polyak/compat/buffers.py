@@ -1,4 +1,4 @@
-"""Replay buffers of a user's own that bring their own arrays and call only ``BaseBuffer.__init__``.
+"""Replay buffers of a user's own that have their own arrays and call only ``BaseBuffer.__init__``.
 
 Once this module is imported they become :class:`OwnArrays`, too.
 """
@@ -34,7 +34,7 @@ class OwnArrays(ReplayBuffer):
     seed, size, reset, sample = BaseBuffer.seed, BaseBuffer.size, BaseBuffer.reset, BaseBuffer.sample
 
     def cut_episodes(self, *_: Any) -> None:
-        """Do nothing: what ends where is up to the subclass."""
+        """Do nothing: the subclass tracks episodes."""
 
     def anneal(self, progress: float) -> None:
         """Do nothing: there is no sampler."""
@@ -43,7 +43,7 @@ class OwnArrays(ReplayBuffer):
         raise ValueError(f"{type(self).__name__} stores steps in arrays of its own, whose rewards it must replace.")
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled rows of all arrays that the buffer has as attributes, and how far it is filled."""
+        """The filled rows of all arrays that are attributes of the buffer, and the number of rows."""
         state: dict[str, Any] = {"buffer_size": self.buffer_size, "n_envs": self.n_envs, "rng": self.rng_state()}
         state |= {"pos": self.pos, "full": self.full}
         for name, value in vars(self).items():
@@ -53,7 +53,7 @@ class OwnArrays(ReplayBuffer):
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back a :meth:`state_dict`.
+        """Load a :meth:`state_dict`.
 
         Raises:
             ValueError: the buffer has another size, or other arrays.

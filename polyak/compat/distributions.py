@@ -46,7 +46,7 @@ class Distribution(ABC):
     """
 
     distribution: Any = None
-    """The ``torch.distributions`` object of the parameters at hand; ``None`` before there are any."""
+    """The ``torch.distributions`` object of the current parameters; ``None`` before there are any."""
 
     @abstractmethod
     def proba_distribution_net(self, *args: Any, **kwargs: Any) -> Any:
@@ -54,7 +54,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def proba_distribution(self, *args: Any, **kwargs: Any) -> Self:
-        """Take these parameters and return self."""
+        """Set these parameters and return self."""
 
     @abstractmethod
     def log_prob(self, actions: Tensor) -> Tensor:
@@ -74,11 +74,11 @@ class Distribution(ABC):
 
     @abstractmethod
     def actions_from_params(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Take these parameters and give actions for them."""
+        """Set these parameters and return actions for them."""
 
     @abstractmethod
     def log_prob_from_params(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Take these parameters, and give sampled actions for them and their log-density [B]."""
+        """Set these parameters, and return sampled actions for them and their log-density [B]."""
 
     def get_actions(self, deterministic: bool = False) -> Tensor:
         """:meth:`mode` if ``deterministic``, else :meth:`sample`."""
@@ -161,14 +161,14 @@ def _by_state(tensor: Tensor) -> Tensor:
 
 
 class _OfFamily(Distribution):
-    """A distribution that changes by putting another value in the place of the one that it holds."""
+    """A mutable distribution, which holds an immutable one and replaces it."""
 
     family: Any
     _value: Any = None
 
     @property
     def value(self) -> Any:
-        """The distribution of :mod:`polyak.nn.distributions` for the parameters at hand.
+        """The distribution of :mod:`polyak.nn.distributions` for the current parameters.
 
         Raises:
             PolicyError: there are none yet.
@@ -251,10 +251,10 @@ class DiagGaussianDistribution(_OfFamily):
 
 
 class _Squashing(_OfFamily):
-    """What the distributions share that may pass actions through tanh: they keep what these were before."""
+    """Base of distributions that may squash actions by tanh: they keep the actions before it."""
 
     gaussian_actions: Tensor | None = None
-    """The last actions given out, before tanh."""
+    """The last returned actions, before tanh."""
 
     @property
     def _gaussian(self) -> Any:
@@ -358,7 +358,7 @@ class StateDependentNoiseDistribution(_Squashing):
 
     family: StateDependentGaussianFamily
     _log_std: Tensor
-    """That of the batch or of the draw at hand, whichever is the later."""
+    """That of the batch or of the current draw, whichever is later."""
 
     def __init__(
         self,
@@ -378,7 +378,7 @@ class StateDependentNoiseDistribution(_Squashing):
         self.bijector = TanhBijector(epsilon) if squash_output else None
         self.latent_sde_dim: int | None = None
         self.noise = ExplorationNoise()
-        """The draws; to be made a part of the module that uses them, so that it takes them along."""
+        """The draws, to be a submodule of the module that uses them, so that they move with it."""
 
     def get_std(self, log_std: Tensor) -> Tensor:
         """Sigma [L, A] from the parameter ``log_std`` [L, A], or [L, 1] without ``full_std``."""
@@ -475,7 +475,7 @@ def _normal(value: Any) -> TorchDistribution:
 
 
 class OfLogits(_OfFamily):
-    """What the distributions share whose only parameters are logits."""
+    """Base of distributions whose only parameters are logits."""
 
     def proba_distribution_net(self, latent_dim: int) -> nn.Module:
         """The layer for the logits."""

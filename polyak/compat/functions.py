@@ -1,4 +1,4 @@
-"""Small functions, types and constants of Stable-Baselines3 that polyak itself has no use for."""
+"""Small functions, types and constants of Stable-Baselines3 that polyak itself does not use."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PolicyPredictor(Protocol):
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """Actions for observations, and the next memory."""
+        """Actions for observations, and the next recurrent state."""
 
 
 # -- environments ------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -
 
 
 def _not_in_peer(space: spaces.Space, kind: str) -> list[str]:
-    """What the peer warns of in a space."""
+    """The peer's warnings about a space."""
     messages, fault = [], "not supported by Stable-Baselines3, though by polyak's own algorithms"
     if isinstance(space, spaces.Tuple) or (kind == "action" and isinstance(space, spaces.Dict)):
         messages.append(f"The {kind} space is a {type(space).__name__}, {fault}.")
@@ -104,19 +104,19 @@ def _not_in_peer(space: spaces.Space, kind: str) -> list[str]:
 
 
 def get_schedule_fn(value_schedule: Schedule | float) -> FloatSchedule:
-    """The old way to write :class:`~polyak.schedules.FloatSchedule`."""
+    """The former name of :class:`~polyak.schedules.FloatSchedule`."""
     warn_user("get_schedule_fn() is deprecated: use FloatSchedule(value).")
     return FloatSchedule(value_schedule)
 
 
 def get_linear_fn(start: float, end: float, end_fraction: float) -> Schedule:
-    """The old way to write :class:`~polyak.schedules.LinearSchedule`."""
+    """The former name of :class:`~polyak.schedules.LinearSchedule`."""
     warn_user("get_linear_fn() is deprecated: use LinearSchedule(start, end, end_fraction).")
     return LinearSchedule(start, end, end_fraction)
 
 
 def constant_fn(val: float) -> Schedule:
-    """The old way to write :class:`~polyak.schedules.ConstantSchedule`."""
+    """The former name of :class:`~polyak.schedules.ConstantSchedule`."""
     warn_user("constant_fn() is deprecated: use ConstantSchedule(val).")
     return ConstantSchedule(val)
 
@@ -131,7 +131,7 @@ def update_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float)
 
 
 def should_collect_more_steps(train_freq: TrainFreq, num_collected_steps: int, num_collected_episodes: int) -> bool:
-    """Whether ``train_freq`` asks for more before the next update.
+    """Whether ``train_freq`` requires more steps or episodes before the next update.
 
     Raises:
         ValueError: its unit is neither steps nor episodes.
@@ -235,7 +235,7 @@ def conjugate_gradient_solver(
 
 
 def near_zero(like: Tensor) -> Tensor:
-    """Where the peer starts to solve linear equations: normal draws of standard deviation 1e-4."""
+    """The peer's starting point for linear equations: normal draws of standard deviation 1e-4."""
     return 1e-4 * torch.randn_like(like)
 
 

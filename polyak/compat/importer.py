@@ -62,7 +62,7 @@ class AliasFinder(MetaPathFinder, Loader):
         self._installed: dict[str, ModuleType] = {}
 
     def _path(self, fullname: str) -> str | None:
-        """The path below the root of a module of ours, else None."""
+        """The path below the root of a module that polyak answers, else None."""
         if fullname == self.root:
             return ""
         path = fullname.removeprefix(self.root + ".")
@@ -94,7 +94,7 @@ class AliasFinder(MetaPathFinder, Loader):
         return spec
 
     def _find_installed(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
-        """Where the installed library has a module, if the table is to be completed from it."""
+        """The spec of the installed library's module, if the table is to be completed from it."""
         if not self.completes:
             return None
         others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
@@ -171,14 +171,14 @@ class AliasFinder(MetaPathFinder, Loader):
 
 
 def _public(module: ModuleType | None) -> list[str]:
-    """What ``from module import *`` takes; nothing of None."""
+    """The names of ``from module import *``; empty for None."""
     if module is None:
         return []
     return list(getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")]))
 
 
 def install(finder: AliasFinder) -> None:
-    """Let ``finder`` answer its root from now on, before anything installed is looked at.
+    """Let ``finder`` answer its root from now on, before installed packages.
 
     Raises:
         ImportError: the real library has already been imported in this process.

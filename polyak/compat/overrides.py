@@ -1,4 +1,4 @@
-"""Which methods a program's subclass has in place of ours, and which of those nothing here would call.
+"""Methods that a user's subclass overrides, and checks for those that polyak would not call.
 
 What a subclass overrides is called, or refused before anything is trained, with the reason.
 """
@@ -18,7 +18,7 @@ def is_ours(cls: Any, base: type) -> bool:
 
 
 def changed(cls: type, base: type, names: Iterable[str]) -> list[str]:
-    """Those of some methods that a subclass has in place of ``base``'s, or in addition to them."""
+    """Those of some methods that a subclass overrides or adds."""
     return [name for name in names if _found(cls, name) not in (None, _found(base, name))]
 
 
@@ -27,7 +27,7 @@ def _found(cls: type, name: str) -> Any:
 
 
 def refuse(argument: str, cls: type, base: type, reasons: Mapping[str, str]) -> None:
-    """Refuse a subclass that overrides what nothing here calls.
+    """Refuse a subclass that overrides methods which polyak does not call.
 
     Args:
         argument: where the program gave it.

@@ -1,4 +1,4 @@
-"""What an algorithm of a user's own learns with besides its policy: further networks, optimizers and tensors.
+"""Further networks, optimizers and tensors of a user's own algorithm, besides its policy.
 
 They hang on the model as attributes, such as ``model.ent_coef_optimizer``. A file holds them by their names: tensors
 under ``parts/`` of its state, the numbers of optimizers in its description.
@@ -65,7 +65,7 @@ def store(parts: Parts, saved: Saved) -> None:
 
 
 def stored_parts(saved: Saved) -> dict[str, Any]:
-    """What :func:`store` put into a file: state dicts and tensors by name."""
+    """The parts that :func:`store` wrote into a file: state dicts and tensors by name."""
     values: dict[str, Any] = {}
     arrays = saved.state_of("parts")
     for name, kind in saved.info.get("parts", {}).items():
@@ -80,14 +80,14 @@ def stored_parts(saved: Saved) -> dict[str, Any]:
 
 
 def all_parameters(saved: Saved) -> dict[str, Any]:
-    """What ``get_parameters()`` returned of the model that was saved, and tensors of its own."""
+    """The result of ``get_parameters()`` of the saved model, and further tensors of it."""
     own = saved_parameters(saved) | stored_parts(saved)
     if "given" not in saved.info:
         return own
     return {name: value for name, value in own.items() if isinstance(value, Tensor)} | given_parameters(saved)
 
 
-# -- what a program's own get_parameters() returns ---------------------------------------------------------------------
+# -- overrides of get_parameters() -------------------------------------------------------------------------------------
 
 
 def store_given(values: Mapping[str, Any], saved: Saved) -> None:
@@ -107,7 +107,7 @@ def store_given(values: Mapping[str, Any], saved: Saved) -> None:
 
 
 def given_parameters(saved: Saved) -> dict[str, Any]:
-    """What ``get_parameters()`` returned of the model that was saved, also where a program overrides it."""
+    """The result of ``get_parameters()`` of the saved model, also where a user's class overrides it."""
     own = {name: value for name, value in saved_parameters(saved).items() if isinstance(value, Mapping)}
     own |= {name: value for name, value in stored_parts(saved).items() if isinstance(value, Mapping)}
     if (given := saved.info.get("given")) is None:
@@ -136,7 +136,7 @@ def _as_tensors(tree: Any) -> Any:
 
 
 def restore_besides(learner: Learner, saved: Saved) -> None:
-    """Take back what a learner has besides what ``get_parameters()`` returns of it."""
+    """Load the parts of a learner that ``get_parameters()`` does not return."""
     besides = {name: torch.from_numpy(a) for name, a in saved.networks.items() if not name.startswith("policy.")}
     learner.load_networks(learner.networks() | besides)
     check_counter("learner_steps", saved.info["learner_steps"])
@@ -144,7 +144,7 @@ def restore_besides(learner: Learner, saved: Saved) -> None:
 
 
 def load_part(model: Any, name: str, value: Any, exact_match: bool = True) -> None:
-    """Give one part of ``model`` what was stored of it.
+    """Load one part of ``model`` from the file.
 
     Raises:
         ValueError: the model does not make such a part.

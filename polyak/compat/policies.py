@@ -108,7 +108,7 @@ class BaseModel(Network):
         return {**net_kwargs, "features_extractor": extractor, "features_dim": extractor.features_dim}
 
     def _get_constructor_parameters(self) -> Kwargs:
-        """What :meth:`save` writes so that :meth:`load` can build the model again."""
+        """The constructor arguments that :meth:`save` writes for :meth:`load`."""
         return {
             "observation_space": self.observation_space,
             "action_space": self.action_space,
@@ -190,7 +190,7 @@ class BasePolicy(BaseModel, Policy):
     """
 
     squashes: ClassVar[bool] = False
-    """Whether all policies of the class squash, asked or not."""
+    """Whether all policies of the class squash, whatever the argument."""
 
     def __init__(self, *args: Any, squash_output: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -232,7 +232,7 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
     """
 
     action_dist: Distribution
-    """Takes the parameters of each batch in place; a subclass may put one of its own here."""
+    """The distribution, whose parameters are set for each batch; a subclass may set one of its own here."""
 
     def __init__(
         self,
@@ -372,7 +372,7 @@ def network_parameters(network: Any) -> Kwargs:
 
 
 class ARSPolicy(direct.DirectPolicy, BasePolicy):
-    """See :class:`polyak.nn.policies.direct.DirectPolicy`. It knows no learning rate and has no optimizer."""
+    """See :class:`polyak.nn.policies.direct.DirectPolicy`. It has neither a learning rate nor an optimizer."""
 
     def __init__(
         self,
@@ -434,7 +434,7 @@ class QuantileNetwork(value_policy.QuantileNetwork, BasePolicy):
 
     quantile_net: nn.Sequential
     q_net = property(attrgetter("quantile_net"))
-    """What polyak calls it."""
+    """polyak's name of it."""
 
     def __init__(
         self,
@@ -474,7 +474,7 @@ class QuantileNetwork(value_policy.QuantileNetwork, BasePolicy):
 
 
 class _GreedyPolicy(value_policy.ValuePolicy, BasePolicy):
-    """What the classes below share: keyword dicts and a factory that subclasses override."""
+    """Base of the classes below: keyword dicts and a factory that subclasses override."""
 
     net_type: ClassVar[value_policy.NetworkClass]
 
@@ -667,7 +667,7 @@ class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
 
     squashes = True
     action_dist: Distribution
-    """Takes the parameters of each batch in place; a subclass may put one of its own here."""
+    """The distribution, whose parameters are set for each batch; a subclass may set one of its own here."""
 
     def _build_heads(self, latent_dim: int) -> None:
         super()._build_heads(latent_dim)
@@ -720,7 +720,7 @@ class TD3Actor(continuous_policy.DeterministicActor, BasePolicy):
 
 
 class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
-    """What the classes below share: keyword dicts and factories that subclasses override."""
+    """Base of the classes below: keyword dicts and factories that subclasses override."""
 
     actor_type: ClassVar[continuous_policy.ActorClass]
     critic_type: ClassVar[type[continuous_policy.ContinuousCritic]] = ContinuousCritic

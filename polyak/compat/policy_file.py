@@ -51,7 +51,7 @@ def save(path: Any, weights: Mapping[str, Tensor], parameters: Mapping[str, Any]
 
 
 def describe(extractor: nn.Module) -> dict[str, Any]:
-    """How to build a features extractor of a network anew: its class and arguments.
+    """How to build the features extractor of a network again: its class and arguments.
 
     Raises:
         TypeError: a class whose arguments are not known.

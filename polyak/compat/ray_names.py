@@ -1,4 +1,4 @@
-"""What programs ask of ``ray`` itself where Ray is not installed.
+"""Names of ``ray`` itself that programs use where Ray is not installed.
 
 Without it there is one process, in which nothing has to be started. More of them are asked for by ``num_env_runners``
 and ``num_learners``, and need an installed Ray, which then answers these names itself.
@@ -14,7 +14,7 @@ _RUNNING = False
 
 
 def init(*args: Any, **kwargs: Any) -> None:
-    """Note that the program has begun to use Ray. There are no processes to start or to connect to."""
+    """Note that the program uses Ray. There are no processes to start or to connect to."""
     global _RUNNING
     _RUNNING = True
 

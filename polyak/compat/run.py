@@ -37,7 +37,7 @@ NOTEBOOK = ".ipynb"
 
 
 def environment(inherited: Mapping[str, str], only: Sequence[str] = ()) -> dict[str, str]:
-    """``inherited``, and what makes Python processes started in it answer the names of the packages ``only``.
+    """``inherited``, with variables that make Python processes answer the names of the packages ``only``.
 
     Without any they are Stable-Baselines3 and sb3-contrib, and RLlib once the program itself imports it: code of
     installed libraries that looks whether there is a Ray finds what is installed.
@@ -79,7 +79,7 @@ def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: 
 
 
 def _program(target: str, module: bool) -> list[str]:
-    """The words by which Python runs the target."""
+    """The command line of Python for the target."""
     if module:
         return ["-m", target]
     if not target.endswith(NOTEBOOK):
@@ -89,7 +89,7 @@ def _program(target: str, module: bool) -> list[str]:
 
 
 def _wait_for(words: list[str], environ: Mapping[str, str]) -> NoReturn:
-    """The same where no process can take another's place: Windows would let the caller continue at once."""
+    """The same in a child process, for Windows, where replacing a process would let the caller continue at once."""
     with subprocess.Popen(words, env=environ) as process:
         while True:
             try:

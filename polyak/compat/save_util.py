@@ -90,7 +90,7 @@ def json_to_data(json_string: str, custom_objects: Mapping[str, Any] | None = No
 
 
 def open_path(path: Any, mode: str, verbose: int = 0, suffix: str | None = None) -> Any:
-    """Open a path, or check that a file is open for what is wanted.
+    """Open a path, or check that a file is open in the needed mode.
 
     Args:
         path: a path, or an open binary file, which is returned as it is.
@@ -272,7 +272,7 @@ def _read_layout(
 def _read_own(
     file: IO[bytes], load_data: bool, custom_objects: Mapping[str, Any], device: torch.device, trust: bool
 ) -> _Read:
-    """A file of polyak's as if it had the other layout."""
+    """A file of polyak in the other layout."""
     saved = checkpoint.read(file)
     data = None
     if load_data:

@@ -1,4 +1,4 @@
-"""Functions as they are, under another library's parameter order and defaults."""
+"""Functions with another library's parameter order and defaults."""
 
 from __future__ import annotations
 

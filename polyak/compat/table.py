@@ -255,4 +255,4 @@ NEEDS = {
         "matplotlib": "matplotlib is required for plotting: pip install 'polyak[extra]'",
     }
 }
-"""Libraries without which a module cannot be imported, and what to say then."""
+"""Libraries without which a module cannot be imported, and the error then."""

@@ -24,7 +24,7 @@ _GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
 
 
 def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -> None:
-    """Check an environment: its spaces, what ``reset`` and ``step`` return, goals, NaN; advise on what trains badly.
+    """Check an environment: its spaces, what ``reset`` and ``step`` return, goals, NaN; warn of what trains badly.
 
     The environment is reset and stepped a few times.
 
@@ -34,7 +34,8 @@ def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -
         skip_render_check: do not look at ``render_mode`` and ``render()``.
 
     Raises:
-        AssertionError: when the environment breaks the API; the message says where, what was expected and what came.
+        AssertionError: when the environment breaks the API; the message says where, what was expected and what was
+            returned.
         TypeError: when ``reset`` does not take a ``seed``.
     """
     _require(
@@ -214,7 +215,7 @@ def _check_returned_values(env: gym.Env, observation_space: spaces.Space) -> Non
 
 
 def _allowed_action(env: gym.Env, obs: Any, info: dict[str, Any]) -> Any:
-    """A random one, for an environment may fail on what it forbids."""
+    """A random allowed action: an environment may fail on a forbidden one."""
     try:
         mask = mask_of(env, obs, info)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""Composed spaces, Dict and Tuple, one within another as well: their parts in order, and values as parts and back.
+"""Composed spaces (Dict and Tuple, also nested): their parts in order, and values split into parts and joined again.
 
-The order does not depend on how a space was written down: entries of a Dict come sorted by key, those of a Tuple as
-they stand. The name of a part is the keys on the way to it, joined by "/": ``"camera/left"``, ``"arms/0"``.
+The order does not depend on how a space was written: entries of a Dict are sorted by key, those of a Tuple keep their
+order. The name of a part is the path of keys to it, joined by "/": ``"camera/left"``, ``"arms/0"``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Part(NamedTuple):
         return SEPARATOR.join(map(str, self.path))
 
     def of(self, value: Any) -> Any:
-        """What a value of the whole space, or a batch of them, has there."""
+        """The value of this part in a value of the whole space, or in a batch of them."""
         for key in self.path:
             value = value[key]
         return value

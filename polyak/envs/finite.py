@@ -1,4 +1,4 @@
-"""Whether numbers are finite: asked at every step, and so at the least cost that gives the exact answer."""
+"""Whether numbers are finite: checked at every step, so by the cheapest way that is exact."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from gymnasium import spaces
 
 TINY, SMALL = 8, 2_000
-"""Entries up to which a sum in Python, and up to which a product of vectors, answers sooner than numpy's own function
+"""Entries up to which a sum in Python, and up to which a product of vectors, is faster than numpy's own function
 does."""
 _ZEROS: dict[tuple[int, np.dtype], np.ndarray] = {}
 """By length and type."""
 
 
 class NonFiniteError(ValueError):
-    """Training met a NaN or an infinity, and stopped; the message says where."""
+    """Training stopped at a NaN or an infinity; the message says where."""
 
 
 def is_finite(array: np.ndarray) -> bool:
@@ -68,7 +68,7 @@ def check_finite(name: str, values: Any, step: int) -> None:
 
 
 class OutcomeCheck:
-    """Looks at what each step of a batch of environments brings, and counts the steps.
+    """Checks what each step of a batch of environments returns, and counts the steps.
 
     Args:
         num_envs: how many environments.

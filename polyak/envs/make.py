@@ -1,4 +1,4 @@
-"""Make environments by name: one, a vector, a vector of Atari games; and say what is wrong when it cannot be done."""
+"""Make environments by name: one, a vector, a vector of Atari games; with errors that name the fix."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def make_env(env_id: str | EnvSpec, **env_kwargs: Any) -> gym.Env:
 
 
 def find_spec(env_id: str) -> EnvSpec:
-    """The registered spec of a name; imports the package that brings it, if it is one of those that are known.
+    """The registered spec of a name; imports the package that registers it, if that is known.
 
     Raises:
         ValueError: for an unknown name; the message has the names closest to it.
         DeprecatedEnv: gymnasium's own, for an old version of an environment.
-        ImportError: when the module in front of the name, or the package that brings it, is not installed.
+        ImportError: when the module in front of the name, or the package that registers it, is not installed.
     """
     module, _, name = env_id.rpartition(":")
     if module:
@@ -120,7 +120,7 @@ def _unknown_name(env_id: str, name: str, error: Exception) -> str:
 
 
 def missing_package(spec: EnvSpec, error: Exception) -> str:
-    """What to say when an environment cannot be made because a package is not installed: the extra to install."""
+    """The message when an environment needs a package that is not installed: the extra to install."""
     entry_point = spec.entry_point if isinstance(spec.entry_point, str) else ""
     for module, extra in _EXTRAS.items():
         if entry_point.startswith(module):

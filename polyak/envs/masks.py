@@ -1,4 +1,4 @@
-"""Which choices environments allow: found where they say so, and read after every reset and step.
+"""Action masks: found in methods, observations or infos of environments, and read after every reset and step.
 
 A mask is flat, True where a choice is allowed: [n] of a Discrete; the choices of a MultiDiscrete one after the other,
 [sum of nvec]; for each coin of a MultiBinary whether 0 is allowed and whether 1 is, [2 n]; the masks of those parts of
@@ -22,7 +22,7 @@ from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.normalize import unwrap_vec_normalize
 
 KEY = "action_mask"
-"""Under which observations or infos hold masks."""
+"""The key of masks in observations or infos."""
 
 
 class Masks(Protocol):
@@ -104,9 +104,9 @@ def holds_masks(observation_space: spaces.Space, action_space: spaces.Space) -> 
 
 
 def find_masks(env: VecEnv) -> Masks | None:
-    """Where the environments say which choices are allowed; None if they never do.
+    """A reader of the environments' masks; None if they have none.
 
-    What their infos say is known after a reset only.
+    Masks in infos are found after a reset only.
 
     Raises:
         ValueError: masks among the observations that ``VecNormalize`` changes.
@@ -130,7 +130,7 @@ def find_masks(env: VecEnv) -> Masks | None:
 
 
 def mask_of(env: gym.Env, observation: Any, info: dict[str, Any]) -> np.ndarray | None:
-    """What one environment allows after a reset or step that returned these: [M] bool; None if it does not say.
+    """The mask of one environment after a reset or step that returned these: [M] bool; None if it has none.
 
     Raises:
         ValueError: the mask is of another shape, has other entries than 0 and 1, or forbids everything.
@@ -178,14 +178,14 @@ def checked(masks: Any, size: int, space: spaces.Space) -> np.ndarray:
 
 
 def _joined(masks: Any) -> Any:
-    """Masks of which some are lists of arrays, one for each choice, with these one after the other."""
+    """Masks in which lists of arrays, one for each choice, are concatenated."""
     if isinstance(masks, list | tuple) or (isinstance(masks, np.ndarray) and masks.dtype == object and masks.ndim):
         return [joined(row) for row in masks]
     return masks
 
 
 def masks_for_rows(masks: Any, rows: int, size: int, space: spaces.Space) -> np.ndarray:
-    """What ``predict`` takes as ``action_masks``, [M] or [B, M], as [B, M] bool.
+    """The argument ``action_masks`` of ``predict``, [M] or [B, M], as [B, M] bool.
 
     Args:
         masks: which choices are allowed.
@@ -211,7 +211,7 @@ def as_bools(masks: Any, space: spaces.Space) -> np.ndarray:
     """Masks of any shape as bool.
 
     Raises:
-        ValueError: an entry is neither 0 nor 1, and so may mean the opposite, as 0 and -inf of logarithms do.
+        ValueError: an entry is neither 0 nor 1: it may mean the opposite, as the 0 of log-probabilities does.
     """
     array = np.asarray(_joined(masks))
     if array.dtype.kind == "b":

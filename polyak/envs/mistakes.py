@@ -1,4 +1,4 @@
-"""What can be wrong with an environment: checks whose errors name its class, the value and the fix."""
+"""Checks of environments whose errors name the class, the value and the fix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gymnasium import spaces
 from polyak.envs.spaces import Key, obs_space_info, outside_of, subspaces_of
 
 NUMBERS = frozenset({bool, int, float, np.bool_, *(np.dtype(code).type for code in "bBhHiIlLqQefdg")})
-"""Types of numbers, as a reward may be without further ado."""
+"""Types of numbers that are accepted as a reward without a conversion."""
 
 
 def class_of(env: gym.Env) -> str:
@@ -21,7 +21,7 @@ def class_of(env: gym.Env) -> str:
 
 
 def check_reward(env: gym.Env, reward: Any) -> None:
-    """Accept what is one real number: also a 0-d array or tensor, or another type that ``float`` takes.
+    """Accept one real number: also a 0-d array or tensor, or another type that ``float`` takes.
 
     Raises:
         ValueError: it is something else.
@@ -69,10 +69,10 @@ def _is_flag(value: Any) -> bool:
 
 
 def check_whole(env: gym.Env, key: Key, value: Any, dtype: np.dtype) -> None:
-    """Accept an observation that can be stored as whole numbers without becoming another.
+    """Accept an observation that can be stored as integers without loss.
 
     Args:
-        env: gave it.
+        env: the environment that returned it.
         key: of a Dict or Tuple; None of another space.
         value: the observation, or what it has under the key.
         dtype: the integers as which it is stored, those of its space.
@@ -161,7 +161,7 @@ def check_masks_are_a_method(env: gym.Env) -> None:
     """
     if env.has_wrapper_attr(MASKS) and not callable(masks := env.get_wrapper_attr(MASKS)):
         raise ValueError(
-            f"{class_of(env)} has {MASKS} as an attribute, {_shown(masks)}. Make it a method, which is asked before "
+            f"{class_of(env)} has {MASKS} as an attribute, {_shown(masks)}. Make it a method, which is called before "
             f"every step: def {MASKS}(self): return self._masks."
         )
 

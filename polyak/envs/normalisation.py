@@ -1,4 +1,4 @@
-"""The statistics of ``VecNormalize`` that a model learns under, and in what scale it takes observations."""
+"""The statistics of ``VecNormalize`` with which a model learns, and the scale in which it takes observations."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from polyak.warning import advise, warn_user
 
 
 class Normalisation:
-    """Those of the environment that the model learns in, or those of the file that it came from.
+    """The statistics of the environment in which a model learns, or of the file from which it was loaded.
 
     Args:
-        by_itself: whether a model without an environment normalises what its ``predict`` gets.
+        by_itself: whether a model without an environment normalises the observations given to ``predict``.
     """
 
     def __init__(self, by_itself: bool) -> None:
         self._by_itself = by_itself
         self.env: VecEnv | None = None
-        """Where the model learns."""
+        """The environment in which the model learns."""
         self.loaded: VecNormalize | None = None
         """The statistics of the file."""
         self._above: tuple[str, ...] = ()
         """Wrappers that changed observations after these had normalised them, as the file says."""
         self.replay: VecNormalize | PartNormalizer | None = None
-        """What normalises experience when it is replayed."""
+        """The normaliser of replayed experience."""
 
     def load(self, statistics: VecNormalize, above: tuple[str, ...]) -> None:
         """Take the statistics of a file, and the names of the wrappers around them."""
@@ -88,7 +88,7 @@ class Normalisation:
 
     @property
     def of_predictions(self) -> VecEnv | None:
-        """Where the ``VecNormalize`` stands whose observations ``predict`` takes; None if it takes raw ones."""
+        """The environment whose ``VecNormalize`` scales the observations of ``predict``; None if it takes raw ones."""
         return self.env if self.env is not None or self._by_itself else self.loaded
 
     def check_nothing_above(self, what: str, besides: str = "") -> None:
@@ -105,7 +105,7 @@ class Normalisation:
             )
 
     def shown(self, observations: Any) -> Any:
-        """Observations of a bare environment as ``predict`` takes them.
+        """Observations of an unwrapped environment, as ``predict`` takes them.
 
         Args:
             observations: one or a batch, as they were before ``VecNormalize``.
@@ -120,7 +120,7 @@ class Normalisation:
         return normalizer.normalize_obs(observations)
 
     def frozen(self) -> VecNormalize | None:
-        """A copy of what normalises observations for the policy; ``None``: it takes them as they are.
+        """A copy of the normaliser of the policy's observations; ``None``: they are not normalised.
 
         Raises:
             ValueError: wrappers around ``VecNormalize`` change observations further.
@@ -131,9 +131,9 @@ class Normalisation:
         return detached(normalizer.state_dict())
 
     def as_learned(self, observation: Any, space: spaces.Space) -> Any:
-        """An observation that ``predict`` got, as the policy learned from it.
+        """An observation given to ``predict``, in the scale in which the policy learned.
 
-        One of another kind than the statistics is left as it is, for the policy to refuse.
+        An observation that does not match the statistics is returned as it is, for the policy to refuse.
 
         Args:
             observation: one or a batch.
@@ -207,7 +207,7 @@ class Normalisation:
 
 
 def _advise_on_layers(env: VecEnv) -> None:
-    """Warn of wrappers that have experience replayed by statistics that have grown old."""
+    """Warn of wrappers that cause experience to be replayed with outdated statistics."""
     normalizer, above = unwrap_vec_normalize(env), above_normalisation(env)
     if normalizer is None:
         return

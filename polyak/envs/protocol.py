@@ -1,4 +1,4 @@
-"""What a batch of environments says of a step: columns, in numpy or in tensors on a device."""
+"""The protocol of vectorised environments: steps as columns, in numpy or in tensors on a device."""
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -13,10 +13,10 @@ NOTHING: dict[str, Any] = {}
 
 
 class First(NamedTuple):
-    """What N environments show after a reset, [N, ...] each."""
+    """What N environments return after a reset, [N, ...] each."""
 
     observations: Array
-    """What to act on."""
+    """The observations to act on."""
     masks: Array | None = None
     """[N, M] bool: which choices are allowed; ``None``: all."""
     stored: Array | None = None
@@ -24,7 +24,7 @@ class First(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one step of N environments led to, [N, ...] each."""
+    """The result of one step of N environments, [N, ...] each."""
 
     successors: Array
     """The observation that the step led to, also where an episode ended; as experience keeps it."""
@@ -35,16 +35,16 @@ class Outcome(NamedTuple):
     truncated: Array
     """[N] bool: the episode was cut short in a state that is not terminal."""
     observations: Array
-    """What to act on next: the first of a new episode where one ended, else the successor."""
+    """The observations to act on next: the first of a new episode where one ended, else the successor."""
     dones: Array
     """[N] bool: the episode ended, for whatever reason."""
     ended: bool = False
     """Whether the host knows that an episode ended; ``False`` in tensors, which it does not read."""
     infos: Any = ()
-    """What the environments say besides, for callbacks and buffers of a user's own; nothing else reads it."""
+    """The environments' infos, for callbacks and buffers of a user's own; nothing else reads them."""
     episodes: dict[str, Array] = NOTHING
     """Columns about the episodes that ended, [N] each: ``returns``, ``lengths`` (0 where none ended), ``seconds``,
-    ``success``, and what else is known. Empty if nothing is."""
+    ``success`` and further statistics. Empty if there are none."""
     masks: Array | None = None
     """[N, M] bool: which choices are allowed next; ``None``: all."""
     stored: Array | None = None
@@ -63,15 +63,15 @@ class BatchedEnv(Protocol):
     action_space: spaces.Space[Any]
     """Of one environment."""
     device: Any
-    """Where its tensors are; ``None`` of one that speaks numpy."""
+    """The device of its tensors; ``None`` if it uses numpy."""
 
     @property
     def resets(self) -> int:
-        """How often all environments were reset, by which a training notices that another program has used them."""
+        """How often all environments were reset. A training detects by it that another program has used them."""
 
     @property
     def masked(self) -> bool:
-        """Whether it says which choices are allowed."""
+        """Whether it has action masks."""
 
     def reset(self) -> First:
         """Begin new episodes everywhere."""

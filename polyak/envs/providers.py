@@ -1,4 +1,4 @@
-"""Who brings which environments: packages imported when an id asks for one of theirs, and ids without velocities."""
+"""Packages that register environments, imported when an id needs one, and ids of environments without velocities."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _NO_VELOCITIES = re.compile(r"(\w+)NoVel-v(\d+)")
 
 
 def provide(env_id: str) -> None:
-    """Register the environment `env_id` if it is known who brings it; does nothing otherwise.
+    """Register the environment `env_id` if its package is known; does nothing otherwise.
 
     ``<Env>NoVel-v<n>`` is ``<Env>-v<n>`` without velocities in its observations, for each task of
     :data:`~polyak.envs.wrappers.mask_velocity.VELOCITIES`.
 
     Raises:
-        ImportError: the package that brings it is not installed; the message says how to install it.
+        ImportError: its package is not installed; the message says how to install it.
     """
     if env_id in gym.registry:
         return

@@ -1,8 +1,8 @@
-"""In which scale a model takes observations.
+"""The scale in which a model takes observations.
 
 ``predict`` takes them as the model's own environment returns them: normalised, if there is a ``VecNormalize`` around
-it. Who asks a model for an action in other observations says in which scale these are: :func:`shown_to` takes those of
-a bare environment, :func:`as_seen_in` those that some environment has just returned.
+it. Code that calls a model with other observations converts them first: :func:`shown_to` takes those of an unwrapped
+environment, :func:`as_seen_in` those that some environment has just returned.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ def shown_to(model: Any, observations: Any) -> Any:
     """Observations as ``model.predict`` takes them.
 
     Args:
-        model: anything with ``predict``. A model says by its method ``as_shown`` what it takes; a policy, or any
-            other, takes observations as they are.
+        model: anything with ``predict``. A model with a method ``as_shown`` converts observations by it; a policy, or
+            any other, takes them as they are.
         observations: one or a batch, as they were before ``VecNormalize``.
 
     Raises:
-        ValueError: a wrapper around the ``VecNormalize`` of the model's environment changes observations, so that it
-            is not known what they would have become.
+        ValueError: a wrapper around the ``VecNormalize`` of the model's environment changes observations, and its
+            result is unknown here.
     """
     as_shown = getattr(type(model), "as_shown", None)
     return observations if as_shown is None else as_shown(model, observations)
 
 
 def as_seen_in(env: VecEnv, model: Any) -> Callable[[Any], Any]:
-    """What turns the observations that ``env`` has just returned into what ``model.predict`` takes.
+    """A function from observations that ``env`` has just returned to those that ``model.predict`` takes.
 
     A model without an environment normalises by the statistics of its file: it gets observations as they were before
     the ``VecNormalize`` of ``env``. Any other gets them as they are.

@@ -1,4 +1,4 @@
-"""How many environments, processes and frames there may be: refused before memory is taken or a process starts."""
+"""Limits on environments, processes and frames, checked before memory is allocated or a process starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_FRAMES = 1_000
 
 
 def check_size(name: str, value: int, most: int) -> None:
-    """Refuse a size that is likelier a mistake than meant.
+    """Refuse a size that is probably a mistake.
 
     Raises:
         ValueError: ``value`` exceeds ``most``; the message names the argument, its value and the limit.

@@ -17,7 +17,7 @@ MOST_CHOICES = 2**16
 MOST_PARTS = 4096
 """Parts of its Dicts and Tuples."""
 DEEPEST = 16
-"""Dicts and Tuples within each other."""
+"""Depth of nested Dicts and Tuples."""
 
 
 def encode_array(array: np.ndarray) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def decode_array(value: dict[str, Any]) -> np.ndarray:
     """The inverse of :func:`encode_array`.
 
     Raises:
-        ValueError: it is not such a value, or of objects.
+        ValueError: it is not such a value, or an array of objects.
     """
     kind, shape, data = value["$array"]
     dtype = np.dtype(str(kind))
@@ -44,7 +44,7 @@ def decode_array(value: dict[str, Any]) -> np.ndarray:
 
 
 def encode_space(space: spaces.Space) -> list[Any]:
-    """A space as its kind and what makes it.
+    """A space as its kind and the arguments of its constructor.
 
     Raises:
         TypeError: of a kind that is not known here.

@@ -1,4 +1,4 @@
-"""Pure functions that answer questions about gymnasium spaces: shapes, sizes, images, batches."""
+"""Pure functions of gymnasium spaces: shapes, sizes, images, batches."""
 
 from __future__ import annotations
 
@@ -128,9 +128,11 @@ def get_action_dim(action_space: spaces.Space) -> int:
 
 
 def get_action_dtype(action_space: spaces.Space) -> np.dtype:
-    """Type of stored actions, which are in the network's units: that of the space where it holds these, as float32 or
-    wider for a Box and 64 bits for choices; else float32 for a Box (of integers, say, while networks act in between),
-    int64 for choices (which count from 0) and float32, which holds those of all parts, for Dict and Tuple."""
+    """Type of stored actions, which are in the network's units.
+
+    That of the space where it can hold them (a Box of float32 or wider, choices of 64 bits); else float32 for a Box
+    (such as a Box of integers, where networks act in real numbers), int64 for choices (which count from 0), and
+    float32 for Dict and Tuple, which holds the actions of all parts."""
     if is_composed(action_space):
         return np.dtype(np.float32)
     own = np.dtype(action_space.dtype)
@@ -140,8 +142,8 @@ def get_action_dtype(action_space: spaces.Space) -> np.dtype:
 
 
 def wide_bounds(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
-    """Low and high of a Box in a type of floats in which actions are reckoned: float32, or wider where that does not
-    hold the Box's own type. Only those of 64-bit integers may be rounded; they can still be converted back."""
+    """Low and high of a Box in the float type in which actions are computed: float32, or wider where that cannot hold
+    the Box's own type. Only bounds of 64-bit integers may be rounded; they can still be converted back."""
     wide = np.result_type(space.dtype, np.float32)
     low, high = space.low.astype(wide), space.high.astype(wide)
     own: Any = np.dtype(space.dtype)
@@ -152,19 +154,19 @@ def wide_bounds(space: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rounded(numbers: np.ndarray, space: spaces.Box) -> np.ndarray:
-    """Floats in the dtype of a Box; of a Box of integers the nearest of those."""
+    """Floats in the dtype of a Box; for a Box of integers the nearest integers."""
     dtype = np.dtype(space.dtype)
     if dtype.kind == "f":
         return numbers.astype(dtype, copy=False)
-    with np.errstate(invalid="ignore"):  # NaN is found by those who look at the floats
+    with np.errstate(invalid="ignore"):  # callers check the floats for NaN
         return np.rint(numbers).astype(dtype)
 
 
 def clipped(numbers: Any, space: spaces.Box) -> np.ndarray:
-    """The nearest to ``numbers`` [..., *shape] that the Box contains, in its dtype.
+    """The elements of the Box nearest to ``numbers`` [..., *shape], in its dtype.
 
-    Exact: its bounds are so in the type in which numbers are clipped, and rounding to the Box's own type cannot pass a
-    number of that type.
+    Exact: the bounds are exact in the type in which numbers are clipped, and rounding to the Box's own type cannot
+    pass a bound.
     """
     low, high = wide_bounds(space)
     found = rounded(np.minimum(np.maximum(numbers, low), high), space)
@@ -173,7 +175,7 @@ def clipped(numbers: Any, space: spaces.Box) -> np.ndarray:
 
 
 def own_actions(actions: Any, action_space: spaces.Space) -> Any:
-    """Actions [N, ...] so that each entry is as the space has it: those of a Box of shape () are arrays, no numbers."""
+    """Actions [N, ...] so that each entry is an element of the space: of a Box of shape () an array, not a number."""
     if isinstance(action_space, spaces.Box) and action_space.shape == ():
         return [np.asarray(actions[i], action_space.dtype) for i in range(len(actions))]
     return actions
@@ -376,8 +378,8 @@ def subspaces_of(obs_space: spaces.Space) -> dict[Key, spaces.Space]:
 
 
 def outside_of(values: Any, space: spaces.Space) -> Any:
-    """The first of values [..., *shape] that a Discrete, MultiDiscrete or MultiBinary does not have; None where it has
-    all of them, and of other spaces."""
+    """The first of values [..., *shape] that is not in a Discrete, MultiDiscrete or MultiBinary; None if all are in
+    it, and for other spaces."""
     low: Any
     high: Any
     if isinstance(space, spaces.Discrete):

@@ -1,8 +1,8 @@
-"""The exact state of an environment: all that decides what it does next, as plain data.
+"""The exact state of an environment: everything that determines its next steps, as plain data.
 
-An environment or wrapper may say it by itself, with ``get_state()`` and ``set_state(state)``. Of others the attributes
-are read, from the outermost wrapper to the innermost environment: numbers, text, arrays, collections of them, random
-generators, and objects made of these. What belongs to MuJoCo is read from its library.
+An environment or wrapper may define it by ``get_state()`` and ``set_state(state)``. Otherwise its attributes are read,
+from the outermost wrapper to the innermost environment: numbers, text, arrays, collections of them, random generators,
+and objects made of these. MuJoCo's simulation state is read through its library.
 
 Plain data are ``None``, bool, int, float, str, numpy scalars and arrays, and lists, tuples and dicts of these.
 """
@@ -23,16 +23,16 @@ PLAIN = (bool, int, float, str, np.generic, type(None))
 _INERT = frozenset({"env", "spec", "metadata", "render_mode", "_saved_kwargs", "_cached_spec"})
 """Attributes that no step changes."""
 _TABLES = frozenset({"P", "initial_state_distrib"})
-"""Of Gymnasium's toy texts."""
+"""Attributes of Gymnasium's toy texts."""
 _DISPLAYS = ("pygame", "mujoco", "gymnasium.envs.mujoco.mujoco_rendering", "gymnasium.envs.registration", "matplotlib")
-"""Modules of what shows an environment or describes it."""
+"""Modules of objects that render or describe an environment."""
 _FIXED = (slice, range, type(...), type, np.dtype)
 """Constants that collections may hold."""
 _CONSTANT = (*_FIXED, FunctionType, BuiltinFunctionType, MethodType, ModuleType, np.ufunc)
 
 
 class EnvStateError(ValueError):
-    """The state of an environment cannot be read or put back. The message says which part, and the way out."""
+    """The state of an environment cannot be read or set. The message names the part and the fix."""
 
 
 def get_state(env: gym.Env) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def load_attributes(holder: Any, state: dict[str, Any]) -> None:
     """Set the attributes of an object as :func:`attributes_of` found them; others are left as they are.
 
     Raises:
-        EnvStateError: an attribute has become of another kind, is code, or is a text that differs. Texts name files and
-            the like, which a state that came with a file must not choose.
+        EnvStateError: an attribute is now of another kind, is code, or is a text that differs. Texts may name files,
+            which a state from an untrusted file must not choose.
     """
     _Writer(type(holder).__qualname__).attributes(holder, state)
 
@@ -152,7 +152,7 @@ def _method(layer: gym.Env, name: str) -> Callable[..., Any] | None:
 
 
 def _make_random(env: gym.Env) -> None:
-    """Let the environment have what only a reset makes, so that there is something to set."""
+    """Reset the environment, so that the attributes to be set exist."""
     if getattr(env.unwrapped, "_np_random", None) is None:
         env.reset(seed=0)
 
@@ -161,7 +161,7 @@ def _make_random(env: gym.Env) -> None:
 
 
 class _Reader:
-    """Turns attributes into plain data. What is met twice is written once and referred to afterwards.
+    """Converts attributes to plain data. An object that occurs twice is written once and referred to afterwards.
 
     Args:
         owner: whose attributes they are, for messages.
@@ -170,7 +170,7 @@ class _Reader:
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self._met: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that no other object gets the identity of one that was met
+        self._kept: list[Any] = []  # so that no other object gets the identity of one that was read
 
     def attributes(self, holder: Any, skip: frozenset[str] = frozenset(), path: str = "") -> dict[str, Any]:
         found = {}
@@ -229,11 +229,11 @@ class _Reader:
 
 
 class _Writer:
-    """Turns what :class:`_Reader` wrote into attributes again.
+    """Sets attributes from the output of :class:`_Reader`.
 
     Args:
         owner: whose attributes they are, for messages.
-        texts: whether texts may differ from those that are there.
+        texts: whether texts may differ from the current ones.
     """
 
     def __init__(self, owner: str, texts: bool = False) -> None:
@@ -248,7 +248,7 @@ class _Writer:
             setattr(holder, name, self.value(old, saved, path + name))
 
     def value(self, old: Any, saved: Any, path: str) -> Any:
-        """The value that was written; ``old`` is what is there now."""
+        """The value that was written; ``old`` is the current one."""
         if isinstance(saved, str) and not self.texts and saved != old:
             raise self._error(path, f"it was the text {saved!r:.100} and is {old!r:.100} here")
         if isinstance(saved, PLAIN):
@@ -321,7 +321,7 @@ class _Writer:
 
 
 def _paired(old: Any, saved: list[Any]) -> list[Any]:
-    """What is there now for each item of a collection; of a set the item itself, if it is in it."""
+    """The current value for each item of a collection; of a set the item itself, if it is in it."""
     if isinstance(old, set | frozenset):
         return [item if isinstance(item, PLAIN) and item in old else None for item in saved]
     fits = isinstance(old, list | tuple | deque) and len(old) == len(saved)
@@ -359,14 +359,14 @@ def _parts(space: spaces.Space) -> Iterator[spaces.Space]:
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether a value is no part of the state: code, what shows the environment, a space that was not sampled."""
+    """Whether a value is no part of the state: code, a renderer, a space that was not sampled."""
     if isinstance(value, spaces.Space):
         return all(state is None for state in _states_of(value))
     return isinstance(value, (*_CONSTANT, gym.Env)) or type(value).__module__.startswith(_DISPLAYS)
 
 
 def _is_made_of_attributes(value: Any) -> bool:
-    """Whether an object holds nothing besides its attributes, as Python's own copying sees it."""
+    """Whether copying its attributes copies the object, by Python's own rules of copying."""
     cls = type(value)
     copied = cls.__reduce__ is object.__reduce__ and cls.__reduce_ex__ is object.__reduce_ex__
     if not copied or getattr(cls, "__getstate__", None) is not getattr(object, "__getstate__", None):
@@ -390,8 +390,8 @@ def _is_mujoco(layer: Any) -> bool:
 
 
 def _mujoco_state(env: Any) -> dict[str, Any]:
-    """Positions, speeds and what integrates them; and what was derived from those of the step before, which rewards and
-    observations read."""
+    """Positions, velocities and the integrator's state; and the quantities derived at the step before, which rewards
+    and observations read."""
     import mujoco
 
     kind = mujoco.mjtState.mjSTATE_INTEGRATION

@@ -1,4 +1,4 @@
-"""Whatever a user calls an environment, as a :class:`~polyak.envs.VecEnv`."""
+"""Any kind of environment, as a :class:`~polyak.envs.VecEnv`."""
 
 from typing import Any, TypeGuard
 
@@ -25,7 +25,7 @@ def as_vec_env(
     A single environment gets a :class:`~polyak.envs.Monitor` (unless it has one or ``monitor_wrapper`` is false) and
     becomes a vector of one. A ``gymnasium.vector.VectorEnv`` is adapted, and so is a batch of environments in tensors,
     such as :mod:`polyak.envs.tensor` has. Tuple and nested observations become a Dict of their parts, see
-    :class:`~polyak.envs.NamedObservation`. Images whose channels come last are turned.
+    :class:`~polyak.envs.NamedObservation`. Channels-last images become channels-first.
 
     Args:
         env: an environment, a vector of them, or a registered name.
@@ -64,7 +64,7 @@ def as_vec_env(
 
 
 def is_batch(env: Any) -> TypeGuard[BatchedEnv]:
-    """Whether ``env`` is a batch of environments that speak columns, and nothing else besides."""
+    """Whether ``env`` implements :class:`~polyak.envs.protocol.BatchedEnv` and no other kind of environment."""
     return not isinstance(env, VecEnv | gym.Env) and isinstance(env, BatchedEnv)
 
 
@@ -72,7 +72,7 @@ def check_is_env(given: Any) -> None:
     """Accept a Gymnasium environment.
 
     Raises:
-        ValueError: it is something else, which environments are made of perhaps.
+        ValueError: it is something else, such as a function that makes an environment.
     """
     if not isinstance(given, gym.Env):
         raise ValueError(
@@ -82,7 +82,7 @@ def check_is_env(given: Any) -> None:
 
 
 def _way_out(given: Any) -> str:
-    """What to write where something is given that environments are made of."""
+    """The fix, where something was given of which environments are made."""
     if isinstance(given, list | tuple):
         if given and all(isinstance(item, str) for item in given):
             return f" Of several: make_vec_env({given[0]!r}, n_envs={len(given)})."

@@ -1,4 +1,4 @@
-"""Evaluation: what a policy earns, in an environment or, by recorded episodes alone, without one."""
+"""Evaluation of policies: in environments, or off-policy from recorded episodes."""
 
 from polyak.evaluation.in_environments import (
     EvaluationResult,

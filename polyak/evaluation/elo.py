@@ -1,4 +1,4 @@
-"""Ratings of players by the points that they made against each other.
+"""Elo ratings of players from the results of their games.
 
 Elo 1978, "The Rating of Chessplayers": a player rated d more than another expects 1 / (1 + 10^(-d/400)) points.
 """
@@ -13,15 +13,15 @@ SCALE = 400 / math.log(10)
 
 
 def expected(difference: float) -> float:
-    """Points of a game, in [0, 1], of the player who is rated so much more."""
+    """Expected points of a game, in [0, 1], of a player that is rated higher by ``difference``."""
     return 1 / (1 + math.exp(-difference / SCALE))
 
 
 def rating(opponents: Sequence[float], points: Sequence[float], games: Sequence[int]) -> float:
     """The rating that makes a player's points most likely, against opponents whose ratings are known.
 
-    Half a point is lost and half a point won against an average opponent besides, so that a player who lost or won all
-    games has a rating, too.
+    A drawn game against an average opponent is added, so that the rating is finite for players that lost or won all
+    games.
 
     Args:
         opponents: their ratings.

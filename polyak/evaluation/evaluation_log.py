@@ -1,4 +1,4 @@
-"""``evaluations.npz`` when training resumes: what earlier evaluations found out is kept, and continued."""
+"""``evaluations.npz`` when training resumes: earlier results are kept, and continued."""
 
 import zipfile
 from pathlib import Path
@@ -21,12 +21,12 @@ class Evaluations(NamedTuple):
     lengths: list[list[int]]
     """Their lengths, [n, episodes]."""
     successes: list[list[bool]]
-    """Whether they were successes, [n, episodes]; empty if that is not known of all."""
+    """Whether they were successes, [n, episodes]; empty if that is unknown for some."""
     best: float
-    """Best mean return, also of evaluations that are left out; -inf if there was none."""
+    """Best mean return, including evaluations that are left out; -inf if there was none."""
 
     def until(self, timesteps: int) -> "Evaluations":
-        """Those after at most so many environment steps: a training that resumes there makes the later ones again."""
+        """The evaluations up to an environment step: training that resumes there repeats the later ones."""
         kept = [i for i, step in enumerate(self.timesteps) if step <= timesteps]
         return Evaluations(
             [self.timesteps[i] for i in kept],

@@ -1,4 +1,4 @@
-"""How good a policy is: episodes played without learning, and what their returns say."""
+"""Evaluation of a policy by episodes without learning, and statistics of their returns."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -28,7 +28,7 @@ EvalCallbackFn = Callable[[dict[str, Any], dict[str, Any]], None]
 
 
 class Predictor(Protocol):
-    """Anything that chooses actions the way a model or a policy does."""
+    """Anything with the ``predict`` of a model or a policy."""
 
     def predict(
         self,
@@ -153,7 +153,7 @@ def evaluate_policy(
     The episodes are shared out evenly among the environments, so that those with short episodes are not counted more
     often. Returns and lengths are those of a ``Monitor`` wrapper if there is one: they do not see what wrappers around
     it change, and a game of several lives counts once. An episode that a wrapper around it ends (a TimeLimit) counts.
-    Evaluated in the environments of a training, the episodes which that is in are cut, and count as truncated there.
+    Evaluation in the training environments truncates the running episodes of the training.
 
     Args:
         model: anything with ``predict``.
@@ -168,7 +168,7 @@ def evaluate_policy(
         return_episode_rewards: return the lists of returns and lengths instead.
         warn: say so if returns are not measured by a ``Monitor``.
         max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
-        use_masking: keep to what the environment allows, if the model has learned to; ``False`` takes any action.
+        use_masking: apply the environment's action masks, if the model supports them; ``False`` ignores masks.
 
     Raises:
         ValueError: ``n_eval_episodes`` or ``max_steps_per_episode`` is less than 1, or ``env`` is an unknown name or
@@ -209,16 +209,16 @@ def evaluate(
     confidence: float = 0.95,
     callback: EvalCallbackFn | None = None,
 ) -> EvaluationResult:
-    """Play episodes and return all that they tell.
+    """Play episodes and return their statistics.
 
     Args:
         model: anything with ``predict``.
         env: where to play, wrapped as in training; or a registered name, see :func:`as_vector`.
         n_episodes: episodes in all, shared out evenly among the environments.
         deterministic: the policy's best action instead of a sample.
-        seed: of the environments and of sampled actions; equal seeds give equal results, and nothing that a training
-            of the model reads is changed. ``None`` leaves the environments as they are, and spares the training only
-            while it runs, as :func:`evaluate_policy` does.
+        seed: of the environments and of sampled actions; equal seeds give equal results, and the state of the model's
+            training is not changed. ``None`` does not seed the environments, and protects only a training that is
+            running, as :func:`evaluate_policy` does.
         max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
         confidence: level of the bootstrap intervals, in (0, 1).
         callback: called after each step of each environment that still counts, see :func:`evaluate_policy`.
@@ -248,7 +248,7 @@ def evaluate(
 
 
 def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
-    """Warn of a model that learned from normalised observations and is about to see others."""
+    """Warn if a model that learned from normalised observations gets others."""
     learned = getattr(model, "normalisation", None)
     if learned is None or learned.of_observations is None or learned.is_by_itself:
         return
@@ -262,12 +262,12 @@ def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
 
 
 def _sparing(model: Any, seed: int | None) -> AbstractContextManager[None]:
-    """What an evaluation runs in: outside of ``learn`` and without a seed it draws as :meth:`predict` does."""
+    """The context of an evaluation; outside of ``learn`` and without a seed it draws as :meth:`predict` does."""
     return undisturbed(model, seed) if seed is not None or is_exposed() else nullcontext()
 
 
 class Episode(NamedTuple):
-    """What is known of an episode that has been played."""
+    """The statistics of an episode."""
 
     ret: float
     length: int
@@ -276,12 +276,12 @@ class Episode(NamedTuple):
 
 
 LONG = 100_000
-"""Steps of an episode from which on it may have no end."""
+"""Steps after which an episode may be endless: a warning is given."""
 
 
 @dataclass
 class _Seat:
-    """One environment of the vector: what its episode has gathered, and how many episodes it has still to play."""
+    """One environment of the vector: statistics of its episode, and the number of episodes that are left to play."""
 
     n_left: int
     monitored: bool
@@ -319,10 +319,9 @@ class _Seat:
 def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
     """``env`` as a vector to evaluate in.
 
-    A vector is returned itself, and a single environment as a vector of it alone, with no wrapper around it but the one
-    that nested observations need. A name is
-    made as models make it (in a ``Monitor``, images with channels first), under the normalisation that ``model``
-    expects to see, frozen and with rewards as they are.
+    A vector is returned itself, and a single environment as a vector of one, without a wrapper except for nested
+    observations. A name is made as models make it (in a ``Monitor``, images with channels first), with the
+    normalisation of ``model``, frozen and with raw rewards.
 
     Raises:
         ValueError: an unknown name, or one whose spaces are not those of ``model``.
@@ -363,22 +362,22 @@ def fitted(name: str, venv: VecEnv, training_env: VecEnv | None, spaces_of: Any)
 
 
 def _normalisation_of(model: Any) -> VecEnv | None:
-    """Where the VecNormalize stands whose observations ``model.predict`` takes; None if it takes raw ones."""
+    """The environment whose VecNormalize scales the observations of ``model.predict``; None if it takes raw ones."""
     learned = getattr(model, "normalisation", None)
     return getattr(model, "env", None) if learned is None else learned.of_predictions
 
 
 def masks_for(model: Any, env: VecEnv) -> Masks | None:
-    """What ``env`` allows, after its reset, for a model that was taught to leave alone what is forbidden."""
+    """The reader of the masks of ``env``, after its reset, if the model supports masks; else None."""
     supported = getattr(model, "heeds_masks", False) and getattr(getattr(model, "policy", model), "heeds_masks", False)
     return find_masks(env) if supported else None
 
 
-def told(model: Any, states: Any, rewards: Any) -> Any:
-    """What ``model.predict`` returned beside its actions, once their rewards are known: models that have a method
-    ``with_rewards(states, rewards)``, such as a Decision Transformer, want to be called so."""
-    tell = getattr(model, "with_rewards", None)
-    return states if tell is None else tell(states, rewards)
+def states_with_rewards(model: Any, states: Any, rewards: Any) -> Any:
+    """The states of ``model.predict``, updated by the rewards of its actions for models with a method
+    ``with_rewards(states, rewards)``, such as a Decision Transformer."""
+    update = getattr(model, "with_rewards", None)
+    return states if update is None else update(states, rewards)
 
 
 def _is_monitored(env: VecEnv) -> bool:
@@ -397,8 +396,8 @@ def _play(
 ) -> list[Episode]:
     """Play ``n_episodes``, shared out evenly among the environments; they are returned in the order of their ends.
 
-    A vector of environments cannot reset a single one. One that reaches ``max_steps`` therefore idles, its steps not
-    counted, until it ends by itself or until all those that still have to play idle and the vector is reset.
+    A vector of environments cannot reset a single one. An environment that reaches ``max_steps`` therefore idles, with
+    uncounted steps, until its episode ends or until all others that have episodes left idle and the vector is reset.
     """
     for name, number in (("n_eval_episodes", n_episodes), ("max_steps_per_episode", max_steps)):
         if number is not None and whole(name, number) < 1:
@@ -444,7 +443,7 @@ def _episodes(
             shown(observations), state=states, episode_start=starts, deterministic=deterministic, **more
         )
         new_observations, rewards, dones, infos = env.step(actions)
-        states = told(model, states, rewards)
+        states = states_with_rewards(model, states, rewards)
         if masks is not None:
             more = {"action_masks": masks.after_step(new_observations, np.asarray(dones), infos)}
         starts = np.array(dones, dtype=bool)

@@ -1,4 +1,4 @@
-"""Evaluation in the environments of a training: the training is to notice, and to begin new episodes."""
+"""Evaluation in the environments of a training: the training must notice it and begin new episodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polyak.evaluation.undisturbed import learner
 
 
 def share_environments(one: VecEnv, other: VecEnv) -> bool:
-    """Whether an environment of this process belongs to both vectors, whatever is wrapped around it in each."""
+    """Whether an environment of this process belongs to both vectors, below any wrappers."""
     mine, theirs = (
         {id(getattr(env, "unwrapped", env)) for env in (venv.unwrapped, *getattr(venv.unwrapped, "envs", ()))}
         for venv in (one, other)
@@ -19,10 +19,10 @@ def share_environments(one: VecEnv, other: VecEnv) -> bool:
 
 
 def check_not_in_use(env: VecEnv) -> None:
-    """Refuse environments that the model whose ``learn`` is running steps in another thread.
+    """Refuse environments that a running ``learn`` steps in another thread.
 
     Raises:
-        ValueError: they are such.
+        ValueError: another thread steps them.
     """
     model = learner()
     if getattr(model, "steps_in_thread", False) and any(_trained_in(env, model)):
@@ -33,8 +33,8 @@ def check_not_in_use(env: VecEnv) -> None:
 
 
 def note_use(env: VecEnv, model: Any) -> None:
-    """Environments have been played in: let the training of ``model``, and the one that is running, notice if they are
-    theirs."""
+    """Note that environments were used for evaluation, so that the training of ``model``, and a running training, begin
+    new episodes if they share them."""
     for venv in _trained_in(env, model, learner()):
         if venv.unwrapped is not env.unwrapped:  # which has counted
             venv.unwrapped.resets += 1

@@ -1,9 +1,9 @@
-"""Watching leaves no trace: what evaluations draw, sample and switch, the training that they watch does not see.
+"""Evaluations that do not affect training: random generators and network modes are restored afterwards.
 
 Training draws from the global generators of python, numpy and torch, from those of its spaces and of the spaces within
-these, and from generators that a model holds itself. :func:`undisturbed` keeps all of them, and the modes of networks.
-Whatever watches a training goes through it. Exploration (noise, the matrices of gSDE, the memory of a recurrent policy)
-belongs to the actor that collects, and ``predict`` does not touch that.
+these, and from generators that a model holds itself. :func:`undisturbed` saves all of them, and the modes of networks.
+All evaluations during a training use it. Exploration (noise, the matrices of gSDE, the recurrent state) belongs to the
+actor that collects, which ``predict`` does not change.
 """
 
 import random
@@ -28,7 +28,7 @@ Undo = Callable[[], object]
 
 @contextmanager
 def learning(model: Any) -> Iterator[None]:
-    """While the block runs, ``model`` learns, in this thread: evaluations are to leave no trace."""
+    """While the block runs, ``model`` learns in this thread, and evaluations must not affect it."""
     token = _learner.set(model)
     try:
         yield
@@ -42,19 +42,19 @@ def learner() -> Any:
 
 
 def is_exposed() -> bool:
-    """Whether a model learns in this thread and nothing keeps its state yet."""
+    """Whether a model learns in this thread and its state is not saved yet."""
     return _learner.get() is not None and not _is_watched.get()
 
 
 @contextmanager
 def undisturbed(model: Any = None, seed: int | None = None, owners: tuple[Any, ...] = ()) -> Iterator[None]:
-    """Run the block on random numbers of its own; then put back all that training reads.
+    """Run the block with random numbers of its own; then restore everything that training reads.
 
     Args:
-        model: what is watched: a model, a policy or anything with ``predict``; the model whose ``learn`` is running is
-            kept in any case.
+        model: the evaluated model or policy, or anything with ``predict``; the model whose ``learn`` is running is
+            protected in any case.
         seed: of all generators within the block; ``None`` derives one from numpy's global generator and the number of
-            environment steps, so that equal trainings are watched alike.
+            environment steps, so that equal trainings have equal evaluations.
         owners: further objects that hold generators which training draws from, such as a vector of environments.
     """
     watched = _parts([model, _learner.get(), *owners])
@@ -77,7 +77,7 @@ def undisturbed(model: Any = None, seed: int | None = None, owners: tuple[Any, .
 
 
 def _parts(objects: list[Any]) -> list[Any]:
-    """Objects, and those within them that act: policies, learners, searches, and models that a model is made of."""
+    """Objects, and those within them that act: policies, learners, searches and inner models."""
     found: dict[int, Any] = {}
     for one in objects:
         held = list(getattr(one, "__dict__", {}).values())
@@ -102,7 +102,7 @@ def _gpus() -> list[torch.device]:
 
 
 def _kept_modes(part: Any) -> list[Undo]:
-    """What puts the modules of a network back into training or evaluation, as each of them was."""
+    """Functions that restore the training or evaluation mode of each module of a network."""
     if not isinstance(part, nn.Module):
         return []
     modes = [(vars(module), module.training) for module in part.modules()]
@@ -115,7 +115,7 @@ def _kept_modes(part: Any) -> list[Undo]:
 
 
 def _kept_generators(part: Any, seed: int) -> Iterator[Undo]:
-    """Seed the generators that an object holds itself; what puts each back to its state."""
+    """Seed the generators of an object; functions that restore the state of each."""
     for value in list(getattr(part, "__dict__", {}).values()):
         if isinstance(value, np.random.Generator):
             yield _kept_stream(value)
@@ -141,7 +141,7 @@ def _kept_stream(generator: np.random.Generator) -> Undo:
 
 
 def _kept_spaces(part: Any, seed: int) -> Iterator[Undo]:
-    """Seed the spaces of an object, and all within them; what puts their generators back."""
+    """Seed the spaces of an object, and all within them; functions that restore their generators."""
     for name in ("action_space", "observation_space"):
         space = getattr(part, "__dict__", {}).get(name)
         if isinstance(space, gym.Space):

@@ -1,6 +1,6 @@
 """Arrays of two libraries under one set of names: numpy on the host, torch on any device.
 
-The only module of the record that asks which of the two it has. A device of ``None`` means numpy. A column is an array,
+The only module of the record that distinguishes the two. A device of ``None`` means numpy. A column is an array,
 or a dict of columns: the entries of a Dict observation.
 """
 
@@ -65,7 +65,7 @@ def assign(column: Column, index: Any, value: Column) -> None:
 
 
 def device_of(array: Array) -> Device:
-    """Where an array is."""
+    """The device of an array; ``None`` for numpy."""
     return array.device if isinstance(array, Tensor) else None
 
 
@@ -101,7 +101,7 @@ def where(condition: Array, a: Array, b: Array) -> Array:
 
 
 def joined(arrays: Sequence[Array], axis: int) -> Array:
-    """Arrays of one library side by side."""
+    """Arrays of one library, concatenated."""
     return torch.cat(list(arrays), axis) if isinstance(arrays[0], Tensor) else np.concatenate(arrays, axis)
 
 

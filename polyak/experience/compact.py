@@ -1,9 +1,9 @@
-"""A ring that keeps each observation once, and each frame of stacked images once, whatever the environment does.
+"""A ring that stores each observation once, and each frame of stacked images once, for any environment.
 
 The successor of a row is the observation of the next row, *checked when the next row is written*; wherever it is not
-(the final observation of an episode, a reset, the newest row) a side table holds the true one. So what is read has the
-same bits as in a :class:`~polyak.experience.ring.Ring`, and as many rows can be read. ``Ring(share_frames=True)`` does
-without the check and without side tables that grow: it has static shapes, which a GPU asks for.
+(the final observation of an episode, a reset, the newest row) a side table holds the true one. So rows are read with
+the same bits as from a :class:`~polyak.experience.ring.Ring`, and as many rows can be read. ``Ring(share_frames=True)``
+has neither the check nor growing side tables: its shapes are static, as a GPU needs.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class CompactRing(Ring):
         return numbers
 
     def _drop(self, cells: np.ndarray) -> None:
-        """Take the successors of these rows out of the side table."""
+        """Remove the successors of these rows from the side table."""
         held = self._side_row[cells]
         self._free.extend(set((held[held > 0] - 1).tolist()))
         self._side_row[cells] = 0
@@ -221,7 +221,7 @@ class CompactRing(Ring):
             self._resume(int(rows[-1]))
 
     def _resume(self, newest: int) -> None:
-        """Expect the observation that comes after the newest row."""
+        """Expect the observation after the newest row."""
         self._newest = newest * self.n_envs + np.arange(self.n_envs)
         stored = self._successors(self._newest)
         for key, value, dtype in self._entries(self._decode(stored)):
@@ -230,7 +230,7 @@ class CompactRing(Ring):
 
 
 def _joined(entries: Mapping[str | None, Any]) -> Any:
-    """An observation out of its entries; that under ``None`` is all of it."""
+    """An observation from its entries; the entry ``None`` is the whole observation."""
     return entries.get(None, entries)
 
 

@@ -53,7 +53,7 @@ class Episodes:
         return np.concatenate(cells)
 
     def rebuild(self, dones: np.ndarray, pos: int, full: bool) -> None:
-        """Read everything off the done flags [steps, envs] of a ring that was written elsewhere."""
+        """Set all counters from the done flags [steps, envs] of a ring that was written elsewhere."""
         self.clear()
         size = self.steps if full else pos
         self.total = pos + self.steps * full
@@ -70,7 +70,7 @@ class Episodes:
         self.current = np.where(ended[-1], self.total, self.first[slots[-1]])
 
     def matches(self, pos: int, full: bool) -> bool:
-        """Whether the ring is where these counters say it is."""
+        """Whether the counters agree with the ring's position."""
         return self.total % self.steps == pos % self.steps and (self.total >= self.steps) == full
 
     def finished(self, cells: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Rows seen as if a goal that was reached later had been meant."""
+"""Hindsight experience replay: rows relabelled with goals that were reached later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GoalRelabel:
     :meth:`eligible`.
 
     Args:
-        ring: of which the episodes are followed; :meth:`appended` is to be called after each of its rows.
+        ring: the ring whose episodes are tracked; call :meth:`appended` after each of its rows.
         reward: (achieved [M, ...], desired [M, ...]) -> [M], arrays of the ring's library.
         random: draws goals.
         share: of a batch, that is relabelled.
@@ -54,7 +54,7 @@ class GoalRelabel:
         return self.episodes.add(arrays.place(ended, None))
 
     def follow(self, ring: Ring) -> None:
-        """Read the episodes off a ring that was written elsewhere, such as a file."""
+        """Take the episodes from a ring that was written elsewhere, such as one from a file."""
         ended = arrays.place(ring.columns["terminated"] | ring.columns["truncated"], None)
         self.episodes.rebuild(ended, ring.written % ring.length, ring.written >= ring.length)
 

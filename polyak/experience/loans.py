@@ -1,4 +1,4 @@
-"""Arrays that others may be writing into."""
+"""Arrays that other code may write into."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyak.experience.arrays import Column
 
 
 class Loans:
-    """Arrays for others to read, and to write into for as long as they keep them or any view of them."""
+    """Arrays that other code may read and write as long as it holds them or a view of them."""
 
     def __init__(self) -> None:
         self._loans: WeakSet[_Loan] = WeakSet()
@@ -21,7 +21,7 @@ class Loans:
         return len(self._loans) > 0
 
     def lend(self, column: Column) -> Column:
-        """The same memory as arrays whose life is followed."""
+        """The same memory as arrays whose lifetime is tracked."""
         return arrays.mapped(self._lend, column)
 
     def _lend(self, array: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Is there memory for a buffer? Asked before anything is allocated; and memory that is a temporary file."""
+"""Checks that a buffer fits into memory before it is allocated, and memory in a temporary file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLOSE = 0.8  # share of the free memory above which a warning is given
 
 
 class InsufficientMemoryError(MemoryError, ValueError):
-    """A buffer would not fit into the memory that is free now: its size cannot be used."""
+    """A buffer would not fit into the free memory."""
 
 
 def available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:

@@ -1,4 +1,4 @@
-"""Where the parts of a buffer take their random numbers from."""
+"""The random numbers of a buffer's parts."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Experience(Mapping[str, Column]):
 
     @property
     def device(self) -> Device:
-        """Where the columns are; ``None``: in numpy."""
+        """The device of the columns; ``None``: numpy."""
         return arrays.device_of(arrays.first(self.columns))
 
     @property
@@ -103,7 +103,7 @@ class Experience(Mapping[str, Column]):
 
     @staticmethod
     def joined(parts: Sequence[Experience], axis: int) -> Experience:
-        """Several side by side, in time (0) or in environments (1); a single one as it is."""
+        """Several concatenated along time (0) or environments (1); a single one as it is."""
         if len(parts) == 1:
             return parts[0]
         columns = arrays.mapped(lambda *several: arrays.joined(several, axis), *(part.columns for part in parts))

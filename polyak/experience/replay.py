@@ -1,4 +1,4 @@
-"""A ring, and how batches are drawn from it."""
+"""Batches drawn from a ring."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Replay:
         return Experience({name: column for name, column in sequences[:, 0].items() if name != "valid"})
 
     def update_priorities(self, td_errors: Array) -> None:
-        """How wrong the critic was about the newest batch, [B]."""
+        """Update the priorities of the newest batch by its TD errors [B]."""
         self.sampler.update_priorities(self.drawn, arrays.place(td_errors, None))
 
     def state(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Replay:
         return {"ring": self.ring.state(), "sampler": self.sampler.state_dict()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take back a :meth:`state` of a replay that was built alike; hindsight follows the episodes of the ring."""
+        """Restore a :meth:`state` of a replay that was built alike; hindsight takes the episodes from the ring."""
         self.ring.load_state(state["ring"])
         if self.relabel is not None:
             self.relabel.follow(self.ring)

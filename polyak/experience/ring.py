@@ -22,8 +22,8 @@ class Ring:
     """The newest ``length`` rows ``[n_envs, ...]`` of columns.
 
     With ``share_frames`` every observation is stored once: a successor is the observation of the next row, and where an
-    episode ended it is one of the *finals*, which are kept aside. All shapes are static, so that a GPU is not waited
-    for. One row fewer can be read, as the newest row's successor takes the place of the oldest observation.
+    episode ended it is one of the *finals*, which are stored separately. All shapes are static, so that the host never
+    waits for a GPU. One row fewer can be read: the newest row's successor replaces the oldest observation.
 
     Args:
         layout: the record type of a row, see :meth:`Experience.layout`; with ``share_frames`` it has ``terminated``,
@@ -38,9 +38,9 @@ class Ring:
 
     Attributes:
         columns: name -> [length, n_envs, ...], as stored.
-        records: what the columns are views of; ``None`` where these came from elsewhere.
-        edits: how often rows were written otherwise than by the next ones: see :meth:`edited`.
-        loans: columns that may be written into at any time.
+        records: the memory behind the columns; ``None`` where these came from elsewhere.
+        edits: how often rows were changed other than by appending: see :meth:`edited`.
+        loans: columns that other code may write into at any time.
 
     Raises:
         ValueError: a size is out of range, or arguments contradict each other.
@@ -111,17 +111,17 @@ class Ring:
 
     @property
     def oldest(self) -> int:
-        """Where the oldest row is that can be read."""
+        """Index of the oldest row that can be read."""
         return (self.written - self.filled) % self.length
 
     @property
     def newest(self) -> int:
-        """Where the newest row is."""
+        """Index of the newest row."""
         return (self.written - 1) % self.length
 
     @property
     def unreadable(self) -> np.ndarray:
-        """Cells whose observation gave way to the newest row's successor: with ``share_frames``, in a full ring."""
+        """Cells whose observation the newest row's successor has replaced: with ``share_frames``, in a full ring."""
         if not self.share_frames or self.written < self.length:
             return np.empty(0, np.int64)
         return self.written % self.length * self.n_envs + np.arange(self.n_envs)
@@ -191,8 +191,8 @@ class Ring:
             self._ended = 0 * self._ended
 
     def _append_successors(self, row: Mapping[str, Column], at: int) -> None:
-        """The next row begins with what comes next; what an episode ended with is one of the finals, by turns. Those of
-        running episodes are all written to the last place, which is never read."""
+        """Write the next observations to the next row, and the last ones of episodes to the finals in turn. Those of
+        running episodes are all written to the last entry of the finals, which is never read."""
         here = {name: arrays.place(row[name], self.device) for name in ("terminated", "truncated")}
         ended = here["terminated"] | here["truncated"]
         number = self._ended + ended.cumsum(0)  # from 1 on
@@ -203,12 +203,12 @@ class Ring:
         self._ended = self._ended + ended.sum()
 
     def edited(self, newest: int | None = None) -> None:
-        """Columns were written into from outside: any rows, or no others than the ``newest`` so many."""
+        """Note that other code has changed columns: any rows, or the ``newest`` ones only."""
         self.edits += 1
         self.edited_from = 0 if newest is None else self.written - newest
 
     def lend(self, name: str) -> Column:
-        """A column in main memory for others to read, and to write into while they keep it or any view of it."""
+        """A column in main memory that other code may read and write as long as it holds the column or a view of it."""
         self.edited()
         return self.loans.lend(self.columns[name])
 

@@ -27,13 +27,13 @@ class Eligible(Protocol):
 
 
 class Sampler(Protocol):
-    """Chooses cells (``slot * envs + env``) of the ring, and hears back how wrong the critic was about them."""
+    """Chooses cells (``slot * envs + env``) of the ring; receives the TD errors of the drawn rows."""
 
     adaptive: bool
-    """Whether it follows the rows one by one: asks for :meth:`include` and :meth:`exclude`."""
+    """Whether :meth:`include` and :meth:`exclude` must be called for its rows."""
 
     def prepare(self, steps: int, envs: int) -> Self:
-        """Size for a ring [steps, envs], empty at first; also called to forget everything."""
+        """Prepare for an empty ring [steps, envs]; also called to reset."""
         ...
 
     def seed(self, seed: int | None) -> None:
@@ -57,7 +57,7 @@ class Sampler(Protocol):
         ...
 
     def anneal(self, progress: float) -> None:
-        """Training has come so far: 0 at its start, 1 at its end."""
+        """Set the progress of training: 0 at its start, 1 at its end."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Uniform(Randomness):
 
 
 class Corrected(Randomness):
-    """Draws with priorities, and the importance weights that make up for them.
+    """Draws with priorities, and the importance weights that correct for them.
 
     The weights ``(N P(i))**-beta``, divided by the batch's largest, multiply each row's loss: Schaul et al. 2016
     (arXiv:1511.05952) section 3.4.
@@ -122,7 +122,7 @@ class Corrected(Randomness):
     Args:
         alpha: 0 is uniform; the larger, the more the priorities decide.
         beta: how much of the bias the weights undo, between 0 and 1.
-        final_beta: what ``beta`` rises to, in proportion to the progress of training; None: it stays.
+        final_beta: ``beta`` at the end of training, linear in the progress; None: it is constant.
     """
 
     adaptive = True
@@ -176,8 +176,8 @@ class Prioritized(Corrected):
     Args:
         alpha: 0 is uniform, 1 fully proportional.
         beta: how much of the bias the weights undo; the paper anneals it to 1.
-        eps: keeps rows without error in the game.
-        final_beta: what ``beta`` rises to in the course of training; None: it stays, see also :meth:`set_beta`.
+        eps: gives rows without error a positive probability.
+        final_beta: ``beta`` at the end of training; None: it is constant, see also :meth:`set_beta`.
     """
 
     def __init__(self, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6, final_beta: float | None = None):
@@ -247,13 +247,13 @@ class RankBased(Corrected):
     """Rank-based prioritisation with stratified draws, Schaul et al. 2016 (arXiv:1511.05952) section 3.3.
 
     ``P(i) = rank(i)**-alpha / sum rank**-alpha``, where the row of the largest ``|td_error|`` has rank 1: how far it
-    exceeds the others does not matter. Rows that were never learned from come before all others. Errors that agree to
-    a sixteenth of an octave (4 %) share the probability of their ranks, so that nothing must be kept sorted.
+    exceeds the others does not matter. Rows without an error yet come first. Errors that agree to a sixteenth of an
+    octave (4 %) share the probability of their ranks, so that no sorting is needed.
 
     Args:
         alpha: 0 is uniform.
         beta: how much of the bias the weights undo; the paper anneals it to 1.
-        final_beta: what ``beta`` rises to in the course of training; None: it stays, see also :meth:`set_beta`.
+        final_beta: ``beta`` at the end of training; None: it is constant, see also :meth:`set_beta`.
     """
 
     CLASSES = 1024
@@ -352,11 +352,11 @@ SAMPLERS: dict[str, Callable[[], Sampler]] = {
 
 
 def make_prioritized(kind: str = "proportional", final_beta: float | None = 1.0, **options: Any) -> Corrected:
-    """A prioritised sampler whose weights undo more and more of the bias in the course of training.
+    """A prioritised sampler whose correction of the bias grows during training.
 
     Args:
         kind: "proportional" (:class:`Prioritized`) or "rank" (:class:`RankBased`).
-        final_beta: what ``beta`` rises to.
+        final_beta: ``beta`` at the end of training.
         **options: of that class.
 
     Raises:
@@ -370,7 +370,7 @@ def make_prioritized(kind: str = "proportional", final_beta: float | None = 1.0,
 
 
 def make_sampler(sampler: Sampler | str | None) -> Sampler:
-    """A fresh sampler from a name, an instance that serves as the pattern, or None for :class:`Uniform`."""
+    """A new sampler from a name, from an instance as a template, or :class:`Uniform` for None."""
     if sampler is None:
         return Uniform()
     if not isinstance(sampler, str):

@@ -1,9 +1,9 @@
-"""What a step of experience holds besides observations, actions, rewards and ends: columns, declared once.
+"""Extra columns of experience besides observations, actions, rewards and ends, declared once.
 
-An algorithm or a policy that needs more than the built-in columns (the memory of a recurrent policy, masks of legal
-actions, visit counts of a search, log-probabilities of the behaviour, returns-to-go) declares it as :class:`Column`.
-The runner then brings it in ``Step.extras``, buffers keep it, and batches hand it out as ``extras``, by the same name
-everywhere.
+An algorithm or a policy that needs more than the built-in columns (the state of a recurrent policy, masks of legal
+actions, visit counts of a search, log-probabilities of the behaviour, returns-to-go) declares each as a
+:class:`Column`. The runner then provides it in ``Step.extras``, buffers store it, and batches have it in ``extras``, by
+the same name everywhere.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ BUILT_IN = frozenset(
     | {"infos", "new_obs", "episode_starts", "ended", "extras"}
     | {"timeouts", "discounts", "cuts", "valid", "weights", "indices"}
 )
-"""Names of what every step or batch has a field of its own for."""
+"""Names of the built-in columns of steps and batches."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One more fact about each row of experience.
+    """One extra column of experience.
 
     Args:
         name: an identifier, such as ``"action_mask"``.
@@ -35,14 +35,14 @@ class Column:
         shape: of one row, without steps or environments; ``()`` is one number.
 
     Raises:
-        ValueError: one of them is of no use, or the name is that of a built-in column.
+        ValueError: an argument is not valid, or the name is that of a built-in column.
     """
 
     name: str
     dtype: Any
     shape: tuple[int, ...] = ()
     layout: np.dtype = field(init=False, repr=False, compare=False)
-    """Type and shape in one: the numpy type of a row."""
+    """The numpy type of a row, with its shape."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():

@@ -1,4 +1,4 @@
-"""Sampling in proportion to weights that change all the time."""
+"""Sampling in proportion to weights that change often."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MANY = 1000
 
 
 class SumTree:
-    """Non-negative float64 leaves under three levels of partial sums, of which the highest has no root.
+    """Non-negative float64 leaves under three levels of partial sums.
 
-    Node sums are always recomputed from their children, never adjusted by differences, so that rounding errors cannot
-    pile up. With numba installed (``polyak[fast]``) compiled loops find the same leaves, but for rounding.
+    Node sums are recomputed from their children, never adjusted by differences, so that rounding errors do not
+    accumulate. With numba installed (``polyak[fast]``) compiled loops find the same leaves, up to rounding.
 
     Args:
         size: number of leaves.

@@ -1,6 +1,6 @@
 """The sum tree's two loops, row by row, for numba to compile.
 
-:mod:`polyak.experience.sum_tree` says what they compute; as plain Python they would too, only slowly.
+:mod:`polyak.experience.sum_tree` describes what they compute. Uncompiled they give the same results, slowly.
 """
 
 from __future__ import annotations

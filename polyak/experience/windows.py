@@ -1,8 +1,8 @@
-"""From drawn cells to a batch, in steps that compose. None of them changes what is stored.
+"""From drawn cells to a batch, in steps that compose. None of them changes stored data.
 
 sampler.draw(...)                    -> cells [B]           which rows
 look(ring, cells, n)                 -> Window [B, n]       what followed each of them in its episode
-hindsight(ring, window)              -> Window [B, n]       seen as if another goal had been meant
+hindsight(ring, window)              -> Window [B, n]       relabelled with other goals
 transitions(ring, window, n_steps)   -> Experience [B, L]   n-step returns; one (L = 1) or a sequence of them
 """
 
@@ -28,7 +28,7 @@ class Window(NamedTuple):
     rewards: Array
     """[B, n]"""
     goals: Column | None = None
-    """[C, ...] what replaces ``desired_goal`` in both observations of the first C windows; ``None``: of none."""
+    """[C, ...] replaces ``desired_goal`` in both observations of the first C windows; ``None``: no relabelling."""
 
 
 def look(

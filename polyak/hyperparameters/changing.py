@@ -1,8 +1,8 @@
 """Hyper-parameters that are set on a model that is built: ``model.batch_size = 64``.
 
-Each takes effect at the next update, after the checks that the constructor makes, or is refused with the reason and the
-way out. A class names those of its fields that it refuses in ``built_with``; what else must follow a change is in
-``_adopt``. While a model is being built, loaded or changed, its attributes are set as they are.
+Each takes effect at the next update, after the checks of the constructor, or is refused with the reason and the fix. A
+class names the fields that cannot change in ``built_with``; the consequences of a change are in ``_adopt``. While a
+model is being built, loaded or changed, its attributes are set without checks.
 """
 
 from dataclasses import MISSING, fields
@@ -13,7 +13,7 @@ import numpy as np
 from polyak.hyperparameters.declaration import HyperparameterError, declared, fitted, left_out
 
 FREE = frozenset({"policy"})
-"""Fields that programs may set to anything: what acts is looked at before each step."""
+"""Fields that programs may set to anything: they are read before each step."""
 
 
 class FixedHyperparameterError(HyperparameterError, AttributeError):
@@ -55,7 +55,7 @@ class Changeable:
 
 
 def make_changeable(cls: type) -> None:
-    """Let the attributes of a class' hyper-parameters, and of those that it does without, notice when they are set."""
+    """Make the attributes of a class's hyper-parameters, and of those that it lacks, check assignments."""
     if "_is_changeable" in vars(cls):
         return
     setattr(cls, "_is_changeable", True)  # noqa: B010  # of this class alone
@@ -68,7 +68,7 @@ def make_changeable(cls: type) -> None:
 
 
 def why_fixed(cls: type, name: str) -> str | None:
-    """Why a hyper-parameter cannot change once a model is built, and the way out; ``None``: it can."""
+    """Why a hyper-parameter cannot change once a model is built, and the fix; ``None``: it can."""
     if name in left_out(cls):
         return f"{cls.__name__} has no use for it."
     reasons = (vars(base).get("built_with", {}) for base in cls.__mro__)
@@ -102,7 +102,7 @@ def change(model: Any, name: str, value: Any) -> None:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values of a hyper-parameter are one and the same to a model."""
+    """Whether two values of a hyper-parameter are equal for a model."""
     if a is b:
         return True
     if type(a) is not type(b) or isinstance(a, np.ndarray):

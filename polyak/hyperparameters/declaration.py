@@ -1,4 +1,4 @@
-"""Hyper-parameters: how they are declared, and how bad ones are refused.
+"""Declaration and checks of hyper-parameters.
 
 A hyper-parameter is one field of an algorithm, with the sentence that documents it beneath. Its annotation says what it
 may be: type checkers read ``Fraction`` as ``float``, and constructors refuse what does not lie in [0, 1] ::
@@ -194,7 +194,7 @@ def described(declaration: Any) -> str:
 
 
 def _hint(name: str, value: Any, declaration: Any) -> str:
-    """The way out for a value that has been written as a string."""
+    """The fix for a value that was written as a string."""
     if not isinstance(value, str):
         return ""
     if any(get_origin(part) is type for part in (declaration, *get_args(declaration))):
@@ -216,7 +216,7 @@ def check_names(cls: type, given: Iterable[str]) -> None:
     """Refuse keyword arguments that a class' constructor does not know.
 
     Raises:
-        TypeError: as Python does, with the likeliest correction.
+        TypeError: as Python does, with the most similar name.
     """
     called = f"{cls.__name__}.__init__"
     if useless := sorted(left_out(cls).intersection(given)):
@@ -238,7 +238,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def names_checked(method: Method) -> Method:
-    """A method that refuses keyword arguments which it does not know as Python does, with the likeliest correction."""
+    """A method that refuses unknown keyword arguments as Python does, with the most similar name."""
 
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,6 +1,6 @@
-"""What ``help`` shows of an algorithm: its constructor's arguments, each with the sentence that stands below its field.
+"""The documentation of an algorithm in ``help``: its constructor's arguments, each with the sentence below its field.
 
-Nothing is read before it is asked for.
+Sources are read on first use.
 """
 
 import ast
@@ -21,7 +21,7 @@ _ROLE = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`")
 
 
 class Signature:
-    """``inspect.signature(SAC)`` as a reader wants it: plain types, no ``InitVar``, no ``self``."""
+    """``inspect.signature(SAC)`` for readers: plain types, no ``InitVar``, no ``self``."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         parameters = list(inspect.signature(owner.__init__).parameters.values())[1:]  # type: ignore[misc]

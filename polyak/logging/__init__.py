@@ -1,4 +1,4 @@
-"""Logging: where training writes its numbers, figures and videos."""
+"""Logging of numbers, figures and videos of a training."""
 
 from polyak.logging.logger import (
     CSVOutputFormat,

@@ -1,4 +1,4 @@
-"""Where training writes its numbers: a table on the screen or in a file, CSV, JSON, TensorBoard, several at once."""
+"""The logger of a training: tables on the screen or in a file, CSV, JSON, TensorBoard, or several at once."""
 
 import csv
 import datetime
@@ -240,7 +240,7 @@ class JSONOutputFormat(KVWriter):
 
 
 def _jsonable(value: Any) -> Any:
-    """What JSON has no word for: arrays become lists, those of one element numbers, anything else text."""
+    """A JSON value of types that JSON lacks: arrays become lists, those of one element numbers, anything else text."""
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         return value.item() if np.prod(value.shape) == 1 else value.tolist()
     return str(value)
@@ -377,7 +377,7 @@ def make_output_format(_format: str, log_dir: str, log_suffix: str = "") -> KVWr
 
 
 class Logger:
-    """Collects values between two dumps and hands them to every sink.
+    """Collects values between two dumps and writes them to every sink.
 
     Args:
         folder: where files of the run go, or ``None``.
@@ -426,7 +426,7 @@ class Logger:
         self.name_to_excluded[key] = self.to_tuple(exclude)
 
     def dump(self, step: int = 0) -> None:
-        """Write what was recorded since the last dump to every sink, and forget it.
+        """Write the values since the last dump to every sink, and clear them.
 
         Args:
             step: environment steps so far.

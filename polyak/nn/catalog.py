@@ -1,4 +1,4 @@
-"""The policies that users ask for by name: which features extractor, and which ``policy_kwargs``, a name stands for."""
+"""Policies by name: the class, features extractor and arguments that a name such as ``"MlpPolicy"`` stands for."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PolicyRecipe:
     policy_class: type[Policy]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     recurrent: type[Policy] | None = None
-    """The class for those who ask for ``memory``, which is its argument."""
+    """The recurrent class, for ``policy_kwargs`` with ``memory``."""
 
     def __call__(self, observation_space: spaces.Space, action_space: spaces.Space, **policy_kwargs: Any) -> Policy:
         """Build the policy.
@@ -56,7 +56,7 @@ class PolicyRecipe:
             policy_kwargs.pop("memory", None)
         elif self.recurrent is None:
             raise PolicyError(
-                f"memory={policy_kwargs['memory']!r}, but this algorithm has no policy with memory. Use PPO, A2C, "
+                f"memory={policy_kwargs['memory']!r}, but this algorithm has no recurrent policy. Use PPO, A2C, "
                 "TRPO, DQN, SAC or TD3; or stack observations: polyak.envs.VecFrameStack."
             )
         else:
@@ -77,7 +77,7 @@ def policy_aliases(
 
     Args:
         policy_class: what to build.
-        remembering: the recurrent one, for ``policy_kwargs={"memory": ...}``.
+        recurrent: the recurrent one, for ``policy_kwargs={"memory": ...}``.
         defaults: arguments of the class that differ for this algorithm; ``policy_kwargs`` may override them, except for
             those that make the algorithm what it is (such as ``actor``).
     """

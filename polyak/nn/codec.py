@@ -1,4 +1,4 @@
-"""Actions in the environment's units and in the network's."""
+"""Conversion of actions between the environment's units and the network's."""
 
 from typing import Any
 
@@ -11,25 +11,25 @@ from polyak.nn.errors import PolicyError
 
 
 class ActionCodec:
-    """Translates actions between the units of a network and those of an environment.
+    """Converts actions between the units of a network and those of an environment.
 
     A squashed Box is [-1, 1] for the network and [low, high] for the environment; any other Box is the same for both,
     but clipped on the way to the environment. The choices of a Discrete or MultiDiscrete count from 0 for the network.
 
-    What an environment gets is always in its space, in the space's own dtype: finite numbers are clipped to the bounds,
-    and those of a Box of integers are rounded to the nearest.
+    Actions for an environment are always in its space, in the space's own dtype: finite numbers are clipped to the
+    bounds, and rounded to the nearest integer for a Box of integers.
 
     Args:
         space: the environment's actions.
-        squash: the network's actions lie in [-1, 1] and stand for the range of the Box.
+        squash: the network's actions lie in [-1, 1] and are scaled to the bounds of the Box.
     """
 
     def __init__(self, space: spaces.Space, squash: bool = False) -> None:
         self.space, self.squash = space, squash
         self.shape: tuple[int, ...] = tuple(space.shape or ())
-        """Of one action in the network's units."""
+        """Shape of one action in the network's units."""
         self.continuous = isinstance(space, spaces.Box)
-        """Whether actions have numbers that might not be finite."""
+        """Whether actions have real numbers, which might not be finite."""
         # Switches are given as they are chosen, in the dtypes that Stable-Baselines3 gives them.
         self._dtype = None if space.dtype is None or isinstance(space, spaces.MultiBinary) else np.dtype(space.dtype)
         self._start = _start(space)
@@ -43,7 +43,7 @@ class ActionCodec:
             self._half = 0.5 * self._span
 
     def numbers(self) -> dict[str, np.ndarray]:
-        """What :func:`stretched` takes besides actions of a Box, or ``start``, where other choices begin."""
+        """Further arguments of :func:`stretched` for a Box, or ``start``, the first choice, for a discrete space."""
         if self._box:
             return {"low": self._low, "high": self._high} | ({"stretch": self._half} if self.squash else {})
         return {"start": np.array(0 if self._start is None else self._start)}
@@ -62,7 +62,7 @@ class ActionCodec:
         return found if found.dtype is self._dtype else clipped(found, self.space)  # type: ignore[arg-type]
 
     def from_env(self, action: Any) -> np.ndarray:
-        """From the environment's units to the network's: the inverse of :meth:`to_env`, but for clipping."""
+        """From the environment's units to the network's: the inverse of :meth:`to_env`, except for clipping."""
         if self._box:
             return self.scale(action) if self.squash else action
         # not in the space's own type, where the difference may overflow
@@ -78,7 +78,7 @@ class ActionCodec:
         return 2.0 * ((action - self._low) / np.where(self._span > 0, self._span, 1)) - 1.0
 
     def unscale(self, action: np.ndarray) -> np.ndarray:
-        """From [-1, 1] to [low, high], and beyond in proportion; without rounding to the integers of a Box.
+        """From [-1, 1] to [low, high], extrapolated beyond; without rounding for a Box of integers.
 
         Raises:
             PolicyError: the action space is not a Box.
@@ -96,10 +96,9 @@ class ActionCodec:
 class ComposedCodec(ActionCodec):
     """The codec of Dict and Tuple spaces.
 
-    For the network an action is one row of W floats: those of each part side by side, in the order of
-    :mod:`polyak.envs.composed`, as numbers of a part's own codec, flat: a Discrete has one, a MultiDiscrete one for
-    each choice, MultiBinary and Box one for each entry. For the environments B actions are a list of B values of the
-    space.
+    For the network an action is one row of W floats: the flat numbers of the parts, concatenated in the order of
+    :mod:`polyak.envs.composed`. A Discrete has one number, a MultiDiscrete one for each choice, MultiBinary and Box one
+    for each entry. For the environments, B actions are a list of B elements of the space.
 
     Args:
         space: the environment's actions.
@@ -120,7 +119,7 @@ class ComposedCodec(ActionCodec):
         return [compose(self.space, iter(row)) for row in zip(*values, strict=True)]
 
     def from_env(self, action: list[Any]) -> np.ndarray:
-        """B values of the space -> [B, W]; what was clipped stays so."""
+        """B elements of the space -> [B, W]; clipping is not undone."""
         columns = []
         for part, codec in self.parts:
             values = codec.from_env(np.stack([np.asarray(part.of(row)) for row in action]))
@@ -129,7 +128,7 @@ class ComposedCodec(ActionCodec):
 
     @staticmethod
     def _values(codec: ActionCodec, numbers: np.ndarray) -> Any:
-        """[B, width] of one part -> B values as its space has them."""
+        """[B, width] of one part -> B elements of its space."""
         values = codec.to_env(numbers.reshape(len(numbers), *codec.shape))
         return own_actions(values, codec.space)
 
@@ -140,10 +139,10 @@ def make_codec(space: spaces.Space, squash: bool = False) -> ActionCodec:
 
 
 def stretched(numbers: Any, low: Any, high: Any, stretch: Any = None, library: Any = np) -> Any:
-    """Numbers [B, *shape] clipped to the bounds of a Box, after they were stretched from [-1, 1] to them.
+    """Numbers [B, *shape] scaled from [-1, 1] to the bounds of a Box, and clipped to them.
 
     Args:
-        stretch: half the difference of the bounds; None: they are in the units of the Box already.
+        stretch: half the difference of the bounds; None: numbers are in the units of the Box already.
         library: ``numpy`` or ``torch``, whose arrays all are.
     """
     # np.clip costs several times as much on arrays this small
@@ -152,7 +151,7 @@ def stretched(numbers: Any, low: Any, high: Any, stretch: Any = None, library: A
 
 
 def _start(space: spaces.Space) -> Any:
-    """Where the choices of a Discrete or MultiDiscrete begin, in 64 bits; None at 0."""
+    """The first choices of a Discrete or MultiDiscrete, in 64 bits; None if they are 0."""
     if isinstance(space, spaces.Discrete):
         return np.int64(space.start) if space.start else None
     return space.start.astype(np.int64) if isinstance(space, spaces.MultiDiscrete) and np.any(space.start) else None

@@ -1,7 +1,7 @@
-"""Modules of which a program has compiled a part: their tensors keep the names that they have without that.
+"""Modules with parts compiled by the user: their tensors keep the names of uncompiled modules.
 
-``policy.actor = torch.compile(policy.actor)`` wraps the part in a module that holds it as ``_orig_mod``, which torch
-writes into the names of state dicts. Files would then fit only a model that is compiled in the same places.
+``policy.actor = torch.compile(policy.actor)`` wraps the part in a module that holds it as ``_orig_mod``, a name that
+torch adds to the keys of state dicts. Files would then fit only a model with the same compiled parts.
 """
 
 from typing import Any
@@ -12,12 +12,12 @@ _WRAPPED = "_orig_mod."
 
 
 def plain_name(name: str) -> str:
-    """A tensor's name as if nothing were compiled."""
+    """The name of a tensor without compiled wrappers."""
     return name.replace(_WRAPPED, "")
 
 
 def keep_plain_names(module: nn.Module) -> None:
-    """Let a module's state dict have plain names, and let it load those of any module, compiled in part or not."""
+    """Give a module's state dict plain names, and let it load the state dict of any module, compiled or not."""
     module.register_state_dict_post_hook(_made_plain)
     module.register_load_state_dict_pre_hook(_found)
 

@@ -1,4 +1,4 @@
-"""What the networks raise when they are asked for something impossible."""
+"""The error of networks and policies."""
 
 
 class PolicyError(ValueError, AssertionError):

@@ -59,7 +59,7 @@ class RMSpropTFLike(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Move every parameter that has a gradient.
+        """Update every parameter that has a gradient.
 
         Args:
             closure: computes the loss again, with gradients; its value is returned.
@@ -82,7 +82,7 @@ class RMSpropTFLike(Optimizer):
             raise RuntimeError("RMSpropTFLike does not support sparse gradients: use torch.optim.SparseAdam.")
         state = self.state[param]
         if not state:
-            # Beside the parameter: a compiled step counts as it moves it, and leaves both where it must not.
+            # A tensor on the parameter's device: a compiled step updates counter and parameter together, or neither.
             state["step"] = torch.zeros((), device=param.device)
             state["square_avg"] = torch.ones_like(param)
             if group["momentum"] > 0:

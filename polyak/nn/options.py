@@ -1,4 +1,4 @@
-"""Reading of ``policy_kwargs``: which names a class knows, and what to say of the others."""
+"""Checks of ``policy_kwargs``: the names that a class accepts, and errors for others."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def keywords_of(module_class: type) -> set[str]:
 
 
 def check_keywords(owner: str, given: Mapping[str, Any], known: Collection[str]) -> None:
-    """Check ``policy_kwargs`` against the names that a policy knows.
+    """Check ``policy_kwargs`` against the names that a policy accepts.
 
     Raises:
-        TypeError: naming the unknown one, its likeliest correction and all known names.
+        TypeError: naming the unknown one, the most similar known name and all known names.
     """
     for name in given:
         if name in known:
@@ -57,7 +57,7 @@ def check_counts(classes: Iterable[type], given: Mapping[str, Any]) -> None:
 
 
 def _widths(arch: Any) -> Iterator[Any]:
-    """The widths in a ``net_arch`` of whatever form; there are none in what is no list."""
+    """The widths in a ``net_arch`` of any form; none if it is not a list."""
     for part in arch.values() if isinstance(arch, Mapping) else arch if isinstance(arch, list | tuple) else ():
         if isinstance(part, Mapping | list | tuple):
             yield from _widths(part)

@@ -1,4 +1,4 @@
-"""Methods of ours that a subclass or a program may have replaced."""
+"""Marks of methods, by which an override in a subclass or a program is detected."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def plain(method: Method) -> Method:
-    """Mark a method whose random numbers ``draw_noise`` of the policy draws, or that nothing but speed depends on.
+    """Mark a method whose random numbers ``draw_noise`` of the policy draws, or that affects speed only.
 
-    An override in a subclass, or a function assigned in its place, lacks the mark, and draws by itself.
+    An override in a subclass, or a function assigned in its place, lacks the mark and draws its own random numbers.
     """
     method.is_plain = True  # type: ignore[attr-defined]
     return method

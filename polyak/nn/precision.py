@@ -1,8 +1,8 @@
 """Mixed precision: the products of layers in bfloat16, everything else in float32.
 
-Nearly all of a network's arithmetic is in the matrix products and convolutions of its layers, and those bear half
-precision well. Log-probabilities, losses, targets and optimizers do not, and it would save no time in them. So each
-layer's product alone runs under ``torch.autocast``, and what it returns is float32 again.
+Nearly all of a network's arithmetic is in the matrix products and convolutions of its layers, which tolerate half
+precision. Log-probabilities, losses, targets and optimizers do not, and would not become faster. So only each layer's
+product runs under ``torch.autocast``, and its result is float32 again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Distributions of returns: moved, projected, compared.
+"""Distributions of returns: projection, and losses between them.
 
 Shapes: B rows, K atoms of a categorical distribution, N and M quantiles. ``...`` are axes that broadcast.
 """
@@ -12,12 +12,13 @@ from torch.nn.functional import pad
 def project(probs: Tensor, atoms: Tensor, support: Tensor) -> Tensor:
     """The categorical distribution on a fixed support that is closest to one on other atoms, in Cramer's distance.
 
-    Each atom shares its probability between its two neighbours in the support, in proportion to nearness; what lies
-    beyond an end goes there. Bellemare et al. 2017 (arXiv:1707.06887) eq. 7; Rowland et al. 2018 (arXiv:1802.08163).
+    Each atom shares its probability between its two neighbours in the support, in proportion to proximity; atoms
+    beyond an end are clamped to it. Bellemare et al. 2017 (arXiv:1707.06887) eq. 7; Rowland et al. 2018,
+    arXiv:1802.08163.
 
     Args:
         probs: [B, K] of the atoms.
-        atoms: [B, K] where they are, such as ``rewards + discounts * support``.
+        atoms: [B, K] their locations, such as ``rewards + discounts * support``.
         support: [K] evenly spaced and rising.
     Returns:
         probabilities [B, K] of the support.
@@ -30,9 +31,9 @@ def project(probs: Tensor, atoms: Tensor, support: Tensor) -> Tensor:
 
 
 def clamped_share(target: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor) -> Tensor:
-    """Probability that :func:`project` has moved to an end of the support from beyond it, mean of rows.
+    """Mean probability that :func:`project` has clamped to an end of the support.
 
-    What lies at an end counts where the end itself, r + gamma z, falls outside: there the projection cannot but clamp.
+    Probability at an end is counted where the image of that end, r + gamma z, lies outside the support.
 
     Args:
         target: [B, K] probabilities after projection.
@@ -54,7 +55,7 @@ def midpoints(n: int, device: torch.device | str | None = None) -> Tensor:
 
 
 def quantile_huber_loss(quantiles: Tensor, targets: Tensor, levels: Tensor, kappa: float = 1.0) -> Tensor:
-    """How badly quantiles fit a distribution that is given by samples or by its own quantiles.
+    """Loss of quantiles against a distribution that is given by samples or by quantiles.
 
     ``sum_i mean_j |tau_i - [u_ij < 0]| H(u_ij) / kappa`` with ``u_ij = targets_j - quantiles_i`` and Huber's function
     H, which is quadratic up to ``kappa``. Dabney et al. 2018 (arXiv:1710.10044) eq. 10; arXiv:1806.06923 eq. 3.
@@ -78,12 +79,12 @@ def quantile_huber_loss(quantiles: Tensor, targets: Tensor, levels: Tensor, kapp
 
 
 def _traced() -> bool:
-    """Whether a compiler is looking: it joins operations on pairs, so that these are never stored."""
+    """Whether a compiler traces the code: it fuses operations on pairs, so that these are never stored."""
     return torch.compiler.is_compiling() or get_proxy_mode() is not None
 
 
 def _loss_by_running_sums(quantiles: Tensor, targets: Tensor, levels: Tensor, kappa: float) -> Tensor:
-    """The quantile Huber loss in O((N + M) log M): a processor is slow at storing N M pairs, operation by operation.
+    """The quantile Huber loss in O((N + M) log M): storing N M pairs in each operation is slow on a CPU.
 
     With ``s(x) = sum_j max(targets_j - x, 0)^2``, Huber's functions of a quantile's positive errors add up to
     ``(s(q) - s(q + kappa)) / 2``, those of its negative ones to ``(s(q - kappa) - s(q)) / 2 + kappa rest`` with

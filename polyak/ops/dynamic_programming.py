@@ -37,12 +37,12 @@ def greedy_values(q: Tensor, legal: Tensor) -> Tensor:
 
 
 def greedy_actions(q: Tensor, legal: Tensor, tolerance: float = 0.0) -> Tensor:
-    """argmax_a q(s, a): the first of those actions that are worth as much as the best.
+    """argmax_a q(s, a): the first of the best actions.
 
     Args:
         q: [S, A].
         legal: [S, A] bool.
-        tolerance: how much less counts as much, so that rounding decides nothing.
+        tolerance: values this close to the best count as equal, so that rounding does not decide.
 
     Returns:
         [S] int64.
@@ -56,7 +56,7 @@ def policy_values(
 ) -> Tensor:
     """Exact values of a policy: the solution of v = r_pi + gamma P_pi v, Sutton and Barto eq. 4.4.
 
-    States from which the policy collects nothing and never ends are worth 0, also without a discount.
+    States from which the policy gets no rewards and never ends have value 0, also without a discount.
 
     Args:
         policy: [S, A] probabilities of actions.
@@ -102,7 +102,7 @@ def rewards_with_entropy(mean_rewards: Tensor, policy: Tensor, temperature: floa
     Args:
         mean_rewards: [S, A] r.
         policy: [S, A] pi.
-        temperature: worth of entropy.
+        temperature: weight of the entropy.
 
     Returns:
         [S, A].

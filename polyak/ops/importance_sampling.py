@@ -1,7 +1,7 @@
-"""What another policy would have earned, from episodes that a behaviour has recorded.
+"""Off-policy estimates of a policy's return from episodes of a behaviour policy.
 
-Pure functions of tensors. An episode that is over stays where it is: beyond its end its ratios are 1 and its rewards 0,
-so that arrays of unequal episodes are padded with log-ratios, rewards and values of 0.
+Pure functions of tensors. Beyond the end of an episode its ratios are 1 and its rewards 0: arrays of episodes of
+unequal lengths are padded with log-ratios, rewards and values of 0.
 
 Precup, Sutton and Singh 2000, "Eligibility Traces for Off-Policy Policy Evaluation" (importance sampling, per decision
 and weighted); Jiang and Li 2016, arXiv:1511.03722 (doubly robust); Thomas and Brunskill 2016, arXiv:1604.00923
@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 def importance_sampling(log_ratios: Tensor, rewards: Tensor, gamma: float) -> Tensor:
-    """rho_T sum_t gamma^t r_t: every return by the ratio of its whole episode. Both [E, T] -> [E]"""
+    """rho_T sum_t gamma^t r_t: each return times the ratio of its whole episode. Both [E, T] -> [E]"""
     return log_ratios.sum(1).exp() * (discounts(rewards, gamma) * rewards).sum(1)
 
 
@@ -31,8 +31,7 @@ def per_decision(log_ratios: Tensor, rewards: Tensor, gamma: float) -> Tensor:
 def doubly_robust(log_ratios: Tensor, rewards: Tensor, q: Tensor, v: Tensor, gamma: float) -> Tensor:
     """V(s_0) + sum_t gamma^t rho_t (r_t + gamma V(s_{t+1}) - Q(s_t, a_t)), which is arXiv:1511.03722 eq. 10 unrolled.
 
-    Unbiased where the ratios are right, whatever q and v are, and where q and v are right, whatever the ratios are; the
-    better these are, the less it varies.
+    Unbiased if the ratios or q and v are correct; the more accurate q and v are, the smaller its variance.
 
     Args:
         log_ratios, rewards: [E, T].
@@ -94,7 +93,7 @@ def weighted_doubly_robust(
 
 
 def effective_size(log_ratios: Tensor) -> Tensor:
-    """(sum_i rho_i)^2 / sum_i rho_i^2: how many episodes of equal weight would tell as much (Kong 1992).
+    """(sum_i rho_i)^2 / sum_i rho_i^2: the number of equally weighted episodes with the same variance (Kong 1992).
 
     [E, T] -> [], in [1, E]; 0 if no episode is possible under the policy
     """

@@ -1,4 +1,4 @@
-"""Recurrent layers over sequences in which episodes begin anywhere: there, the recurrent state is reset.
+"""Recurrent layers over sequences with several episodes: at the start of each, the recurrent state is reset.
 
 Hochreiter and Schmidhuber 1997 with the forget gates of Gers et al. 2000 (LSTM); Cho et al. 2014, arXiv:1406.1078
 (GRU). Weights lie as in ``torch.nn.LSTM`` (gates i, f, g, o side by side) and ``torch.nn.GRU`` (r, z, n).
@@ -7,7 +7,7 @@ Hochreiter and Schmidhuber 1997 with the forget gates of Gers et al. 2000 (LSTM)
 step before is done one by one. :func:`lstm_steps` and :func:`gru_steps` are the same, step by step in differentiable
 operations, for derivatives of derivatives.
 
-Shapes: T steps, B sequences, H units. Gradients end at the initial memory. Several layers of the same size, each with
+Shapes: T steps, B sequences, H units. Gradients end at the initial state. Several layers of the same size, each with
 sequences of its own, go side by side: [T, G, B, ...] instead of [T, B, ...], [G, B, ...] instead of [B, ...], and
 weights [G, ...]; episodes begin in all of them alike.
 """
@@ -38,7 +38,7 @@ def lstm(
         keep: [T, B] 0 where an episode begins, elsewhere 1.
 
     Returns:
-        h [T, B, H] after each step; and the memory then, h and c [T, B, H], which bring no gradients.
+        h [T, B, H] after each step; and the recurrent state after it, h and c [T, B, H], without gradients.
     """
     hidden, cells, _ = torch.ops.polyak.lstm(inputs + bias.unsqueeze(-2), *memory, weight, keep)
     return hidden, (hidden.detach(), cells.detach())
@@ -78,7 +78,7 @@ def gru(
         keep: [T, B] 0 where an episode begins, elsewhere 1.
 
     Returns:
-        h [T, B, H] after each step; and the memory then, h [T, B, H], which brings no gradients.
+        h [T, B, H] after each step; and the recurrent state after it, h [T, B, H], without gradients.
     """
     hidden, _ = torch.ops.polyak.gru(inputs, *memory, weight, bias, keep)
     return hidden, (hidden.detach(),)
@@ -117,7 +117,7 @@ def _begun(keep: Tensor) -> list[bool]:
 
 
 def _before(states: Tensor, first: Tensor, keep: Tensor) -> Tensor:
-    """What each step finds [T, B, H]: ``first``, then what the steps before left, nothing where an episode begins."""
+    """The state before each step [T, B, H]: ``first``, then that of the step before, zero where an episode begins."""
     found = torch.cat([first[None], states[:-1]])
     return found * (keep[:, None, :, None] if found.dim() == 4 else keep[..., None])
 

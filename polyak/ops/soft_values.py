@@ -25,7 +25,7 @@ def soft_log_policy(q: Tensor, temperature: Tensor | float) -> Tensor:
 def munchausen_bonus(
     q: Tensor, actions: Tensor, alpha: Tensor | float, temperature: Tensor | float, least: Tensor | float
 ) -> Tensor:
-    """What Munchausen learning adds to rewards: alpha * clip(temperature * log pi(a|s), least, 0).
+    """The bonus of Munchausen learning: alpha * clip(temperature * log pi(a|s), least, 0).
 
     Vieillard et al. 2020 (arXiv:2007.14430) eq. 1 and section 3.1.
 

@@ -1,4 +1,4 @@
-"""A trained agent out of its run folder, in environments like those that it was trained in."""
+"""A trained agent from its run folder, in environments like those of its training."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, whole_number
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
 
-#: What ``--custom-objects`` puts in the place of what the file has: schedules, which matter to training alone.
+#: Replacements of ``--custom-objects``: schedules, which only training needs.
 _PLAIN = {"learning_rate": 0.0, "clip_range": 0.2, "clip_range_vf": None}
 _OF_TRAINING = {"callback", "noise_type", "noise_std", "policy", "n_envs", "n_timesteps"}
 
-#: A folder of this name is filled from the Hub as agents are asked for.
+#: A folder of this name is filled from the Hub on request.
 _TRAINED_AGENTS = "rl-trained-agents"
 
 
@@ -181,7 +181,7 @@ class SavedAgent:
         return settings.find_classes()
 
     def _statistics(self, path: Path) -> Callable[[VecEnv], VecEnv] | None:
-        """What normalises the environments of a model that has no statistics itself: Stable-Baselines3's."""
+        """The normaliser for a model without statistics of its own: of Stable-Baselines3."""
         if self.settings.normalize is None or not has_no_statistics(path):
             return None
         found = self.folder.normalizer_of(path)

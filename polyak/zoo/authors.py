@@ -1,9 +1,9 @@
-"""Who wrote what names code, and which packages may be named therefore.
+"""Authors of settings that name code, and the packages that each may name.
 
 The user's own words, on the command line, may name any code, and so may Python code that they name there. A file may
 have come from others: a YAML file of settings, a run folder, an agent of the Hub. Without ``--trust`` it may name
 classes of these packages only: polyak, which answers for Stable-Baselines3, sb3-contrib and RL Zoo; gymnasium; packages
-that bring environments, and say so by an entry point or stand in `PROVIDERS`; and those that the user names with
+that register environments, by an entry point or an entry in `PROVIDERS`; and those that the user names with
 ``--gym-packages``. The standard library and builtins are never among them.
 """
 
@@ -31,7 +31,7 @@ _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @dataclass(frozen=True)
 class Author:
-    """Who wrote a setting.
+    """The author of a setting.
 
     Fields: ``is_trusted`` whether any code may be named; ``packages`` those that the user names with --gym-packages.
     """
@@ -41,7 +41,7 @@ class Author:
 
     @classmethod
     def of_file(cls, trust: bool, packages: Iterable[str] = ()) -> Author:
-        """The author of a file that may have come from others; `trust` is what the user says of it."""
+        """The author of a file that may have come from others; `trust`: whether the user trusts it."""
         return cls(trust, tuple(package.partition(".")[0] for package in packages))
 
     def may_name(self, path: str) -> bool:
@@ -60,9 +60,9 @@ class Author:
 
 
 USER = Author(is_trusted=True)
-"""Who typed the command, and polyak's own files."""
+"""The author of the command line and of polyak's own files."""
 OTHERS = Author()
-"""No author whom the user has named or trusts."""
+"""An author that the user neither named nor trusts."""
 
 
 def check_module(module: str, author: Author, *, source: str, key: str, value: str) -> None:
@@ -70,7 +70,7 @@ def check_module(module: str, author: Author, *, source: str, key: str, value: s
 
     Args:
         module: dotted name, or path of a file.
-        author: who wrote the setting.
+        author: of the setting.
         source: the file where it stands.
         key: its name there.
         value: the whole value, such as ``module:EnvId``.

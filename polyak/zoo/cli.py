@@ -70,7 +70,7 @@ COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
     "data show": (ShowOptions, show_data),
     "data convert": (ConvertOptions, convert),
 }
-#: What the first word of commands of two words stands for.
+#: Meaning of the first word of commands of two words.
 GROUPS = {"data": "Datasets of recorded experience: collect, show and convert them."}
 
 

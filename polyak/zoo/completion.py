@@ -1,4 +1,4 @@
-"""What a shell offers for the values of options: see ``polyak --install-completion``."""
+"""Shell completion of option values: see ``polyak --install-completion``."""
 
 from __future__ import annotations
 

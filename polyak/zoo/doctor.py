@@ -1,4 +1,4 @@
-"""``polyak doctor``: what this machine can do, and what the library would choose on it."""
+"""``polyak doctor``: the speed of this machine, and the library's choices on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTRAS = {
 
 @dataclass
 class DoctorOptions:
-    """Measure this machine, and say what the "auto" settings come to on it."""
+    """Measure this machine, and print the choices of "auto" settings on it."""
 
     quick: bool = option(False, "--quick", help="Measure nothing.")
 
@@ -47,7 +47,7 @@ def doctor(options: DoctorOptions) -> None:
 
 
 def choices(measure: bool = True) -> Iterator[str]:
-    """Say what ``"auto"`` settings come to here; without `measure` the device, a matter of speed, is left open."""
+    """Yield the choices of ``"auto"`` settings; without `measure` the device, which depends on speed, is left open."""
     import torch
 
     from polyak.learning.engine.cache import cache_folder

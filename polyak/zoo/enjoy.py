@@ -35,15 +35,15 @@ class EnjoyOptions(AgentOptions):
 
 
 class Frames(Protocol):
-    """What takes images: a list, or a film."""
+    """A sink of images: a list, or a film."""
 
     def extend(self, frames: Iterable[np.ndarray], /) -> None:
-        """Take some."""
+        """Add some."""
 
 
 @dataclass
 class Episodes:
-    """What was seen: return, length and (where the environment tells) success of each finished episode."""
+    """Return, length and (where the environment reports it) success of each finished episode."""
 
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
@@ -101,7 +101,7 @@ def play(
     `frames` receives the image before each step. Returns are the environment's own, or with `norm_reward` sums of the
     rewards that `envs` give. `verbose` 1 prints each episode as it ends.
     """
-    from polyak.evaluation.in_environments import masks_for, told
+    from polyak.evaluation.in_environments import masks_for, states_with_rewards
 
     episodes = Episodes()
     observation: Any = envs.reset()
@@ -117,7 +117,7 @@ def play(
             observation, state=state, episode_start=starts, deterministic=deterministic, **more
         )
         observation, rewards, starts, infos = envs.step(action)
-        state = told(model, state, rewards)
+        state = states_with_rewards(model, state, rewards)
         sums += rewards
         if masks is not None:
             more = {"action_masks": masks.after_step(observation, starts, infos)}

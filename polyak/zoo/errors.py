@@ -1,4 +1,4 @@
-"""What commands end with: mistakes in what was asked, and trainings that failed."""
+"""Errors that end commands: usage errors, and trainings that failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_FRAMES = 20
 
 
 class ZooError(Exception):
-    """What was asked cannot be done; the message names the argument, its value and a way out.
+    """A usage error; the message names the argument, its value and the fix.
 
     It is printed as one sentence, without a traceback, with exit status 2.
     """
@@ -68,7 +68,7 @@ def _origin(error: BaseException) -> BaseException | None:
 
 @contextmanager
 def usage_errors(doing: str) -> Iterator[None]:
-    """Turn an exception raised while `doing` what the user asked into a `ZooError` with the same message.
+    """Convert an exception raised while `doing` what the user asked to a `ZooError` with the same message.
 
     Meant for construction only, where a wrong value and a wrong name are the causes: an exception in the middle of
     training is a bug of ours or of the environment's and keeps its traceback.

@@ -1,4 +1,4 @@
-"""``polyak evaluate``: what a trained agent reaches, measured over whole episodes."""
+"""``polyak evaluate``: the return of a trained agent over whole episodes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _in_words(result: EvaluationResult) -> str:
 def _as_data(
     options: EvaluateOptions, agent: SavedAgent, path: Path, steps: int, result: EvaluationResult
 ) -> dict[str, Any]:
-    """What ``--output json`` prints: what was measured, of whom, and how."""
+    """The output of ``--output json``: results, agent and settings of the evaluation."""
     return {
         "algo": algorithm_name(options.algo),
         "env": agent.environment.name,

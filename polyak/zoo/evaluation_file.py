@@ -1,4 +1,4 @@
-"""``evaluations.npz``: what the evaluations of a run leave in its folder."""
+"""``evaluations.npz``: the results of a run's evaluations."""
 
 from __future__ import annotations
 

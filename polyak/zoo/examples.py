@@ -1,4 +1,4 @@
-"""What the help of each command ends with: words that work as they stand."""
+"""The examples at the end of each command's help."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "train": (

@@ -1,4 +1,4 @@
-"""``polyak export``: a trained agent as one file that acts without polyak."""
+"""``polyak export``: a trained agent as one file that runs without polyak."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyak.zoo.output import writable_file
 
 @dataclass
 class ExportOptions(ModelOptions):
-    """Write what a trained agent does to one file, .onnx or .pt2: observations in, actions out."""
+    """Write a trained agent's policy to one file, .onnx or .pt2: observations in, actions out."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Options": ("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),

@@ -1,5 +1,5 @@
-"""Being asked to stop: by Ctrl-C, by SIGTERM, which schedulers send some seconds before they kill, by a terminal that
-is closed, or by the end of the process that started this one.
+"""Requests to stop: Ctrl-C, SIGTERM (which schedulers send some seconds before they kill), a closed terminal, or the
+end of the parent process.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ PATIENCE = 600.0
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP came: what Ctrl-C does is to be done. Its argument is the signal's number."""
+    """SIGTERM or SIGHUP, handled like Ctrl-C. Its argument is the signal's number."""
 
 
 class Stops:
-    """What is done when signals ask a program to stop.
+    """Handling of signals that ask a program to stop.
 
-    The first raises KeyboardInterrupt (Ctrl-C) or :class:`Terminated`. While the program saves, another one is only
-    answered, so that an impatient second Ctrl-C, or a scheduler that signals twice, costs nothing. One more raises.
+    The first raises KeyboardInterrupt (Ctrl-C) or :class:`Terminated`. While the program saves, a second one only
+    prints a message, so that a second Ctrl-C, or a scheduler that signals twice, loses nothing. A third one raises.
     """
 
     def __init__(self) -> None:
         self._forgives = False
 
     def saving(self) -> None:
-        """From now on the program saves what it has: the next signal does not end that."""
+        """The program starts to save: the next signal does not interrupt it."""
         self._forgives = True
 
     def answer(self, number: int, frame: Any) -> None:
@@ -53,8 +53,8 @@ class Stops:
 def answered_signals() -> Iterator[Stops]:
     """Within the block, Ctrl-C, SIGTERM and SIGHUP (a terminal that is closed) do what :class:`Stops` says.
 
-    Only the main thread of a program hears signals: elsewhere, and where a program ignores a signal or has its own way
-    with it, nothing changes.
+    Only the main thread receives signals: in other threads, and where a program ignores a signal or has a handler of
+    its own, nothing changes.
     """
     stops = Stops()
     usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -79,7 +79,7 @@ def status_of(interrupt: KeyboardInterrupt) -> int:
 
 
 def stop_with_the_parent() -> None:
-    """Do what SIGTERM does when standard input closes: its other end is held by the process that started this one.
+    """Act as on SIGTERM when standard input closes, whose other end the parent process holds.
 
     A program that does not end by it within `PATIENCE` seconds is ended.
     """

@@ -1,4 +1,4 @@
-"""What was learned is kept, however training ends: what was saved of it, what could not be, and how to say so."""
+"""Saving the results of a training however it ends, and the report of what was and was not saved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODEL = "model"
 
 @dataclass
 class Kept:
-    """What came of saving: ``lost`` maps what could not be saved to why."""
+    """The result of saving: ``lost`` maps parts that could not be saved to the reason."""
 
     lost: dict[str, BaseException] = field(default_factory=dict)
 
@@ -29,13 +29,13 @@ class Kept:
         return MODEL not in self.lost
 
     def reasons(self) -> str:
-        """What could not be saved, and why; empty if everything could."""
+        """The parts that could not be saved, and why; empty if there are none."""
         why = [f"the {part} could not be saved: {in_one_line(error)}" for part, error in self.lost.items()]
         return "; ".join(why)
 
 
 def learned(learn: Callable[[], Any]) -> BaseException | None:
-    """Train, and return what ended it early: an error, Ctrl-C or ``sys.exit()``. None: nothing did."""
+    """Train, and return what ended it early: an error, Ctrl-C or ``sys.exit()``; else None."""
     try:
         learn()
     except BaseException as error:
@@ -44,10 +44,10 @@ def learned(learn: Callable[[], Any]) -> BaseException | None:
 
 
 def keep(parts: Mapping[str, Callable[[], Any]]) -> Kept:
-    """Save the parts of a run, each for itself: a replay buffer that the disk has no room for costs only itself.
+    """Save the parts of a run independently: a replay buffer that does not fit on the disk does not affect the others.
 
     Args:
-        parts: what saves each; none may leave half a file behind when it raises.
+        parts: functions that save each; none may leave an incomplete file when it raises.
     """
     kept = Kept()
     for part, save_it in parts.items():
@@ -77,14 +77,14 @@ def save_sound(model: Any, path: Path, file_format: str) -> None:
 def conclusion(
     ended: BaseException | None, kept: Kept, steps: int, model: Path, note_file: Path | None = None
 ) -> SystemExit | TrainingFailed | None:
-    """What a command ends with when training has ended and what was learned has been saved; None: all went well.
+    """The exception that ends a command after training and saving; None if both succeeded.
 
     Args:
         ended: what ended training early.
         kept: what came of saving.
         steps: environment steps made.
         model: the file of the model. Where it could not be written, other models in its folder are named.
-        note_file: where an error is written down for those who read the folder later.
+        note_file: file of the error, for later readers of the folder.
     """
     if ended is None and not kept.lost:
         return None

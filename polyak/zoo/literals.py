@@ -1,4 +1,4 @@
-"""Values written as text, on the command line or in YAML, read without ever running them.
+"""Values written as text, on the command line or in YAML, parsed without evaluation.
 
 A value is parsed to a syntax tree, and only these nodes are understood: Python literals, ``dict(key=value)``, and the
 names of a short list (``nn.ReLU``, ``HerReplayBuffer``, ...). Everything else stays a plain string, or is refused when

@@ -1,4 +1,4 @@
-"""What this machine does in a second."""
+"""Measurements of this machine's speed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = (64, 256)
 
 
 class Measurement(NamedTuple):
-    """Something that this machine does, and how fast."""
+    """A speed of this machine."""
 
     what: str
     value: float

@@ -44,7 +44,7 @@ def fit_policy(algorithm: type[Any], settings: Settings, observation_space: spac
 
 
 def _kind_of_policy(settings: Settings, observation_space: spaces.Space) -> str:
-    """What the name of a policy for these observations begins with."""
+    """Prefix of the name of a policy for these observations."""
     from gymnasium.spaces import Dict
 
     from polyak.envs.spaces import is_image_space

@@ -31,8 +31,8 @@ KINDS: dict[str, tuple[str, str]] = {
 class NamedClass:
     """A class that a setting names, and the keyword arguments to give it; can be pickled for worker processes.
 
-    Fields: ``path`` as it was written; ``key`` one of `KINDS`; ``source`` the file where it stands; ``author`` who
-    wrote it.
+    Fields: ``path`` as it was written; ``key`` one of `KINDS`; ``source`` the file where it stands; ``author`` its
+    author.
     """
 
     path: str

@@ -26,7 +26,7 @@ def option(default: Any, *flags: str, help: str, at_most: int | None = None) -> 
 
 
 def build_command(options_class: type[Options], run: Callable[[Options], Any]) -> Callable[..., None]:
-    """Make the function that typer turns into a command: it fills `options_class` and hands it to `run`.
+    """Make the function of a typer command: it fills `options_class` and passes it to `run`.
 
     Help shows options in the panels, and in the order, of ``options_class.PANELS``, if it has these: title -> names of
     fields. All others follow. The first title is ``Options``, so that ``--help`` itself stands there.

@@ -1,4 +1,4 @@
-"""Where output goes: paths that can be written, and a reader of standard output that may leave early."""
+"""Output: checks of writable paths, and a standard output that may be closed early."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyak.zoo.errors import ZooError
 
 
 def note(text: str) -> None:
-    """Tell the user something on stderr, where it does not mix with what was asked for."""
+    """Print a message on stderr, so that it does not mix with the output."""
     with suppress(OSError):  # stderr may be closed as well
         print(f"polyak: {text}", file=sys.stderr)
 
@@ -68,7 +68,7 @@ def outlasting_the_reader(work: str) -> Iterator[None]:
 
 
 class _Outlasting:
-    """A text stream that turns to the null device when it cannot be written any more."""
+    """A text stream that writes to the null device once it cannot be written any more."""
 
     def __init__(self, stream: Any, work: str) -> None:
         self._stream, self._work, self._is_lost = stream, work, False
@@ -80,16 +80,16 @@ class _Outlasting:
         try:
             self._stream.write(text)
         except OSError as error:
-            self._turn_away(error)
+            self._discard(error)
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError as error:
-            self._turn_away(error)
+            self._discard(error)
 
-    def _turn_away(self, error: OSError) -> None:
+    def _discard(self, error: OSError) -> None:
         if self._is_lost:
             return
         self._is_lost = True

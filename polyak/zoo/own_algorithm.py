@@ -18,8 +18,8 @@ def load_algorithm(text: str) -> type[Any]:
     """Import the class that `text` names.
 
     Raises:
-        ZooError: there is no such file, module or class; its code raises; it is no algorithm of polyak's kind; or it is
-            called like another, whose runs would lie in the same folder.
+        ZooError: there is no such file, module or class; its code raises; it is not derived from an algorithm of
+            polyak; or it has the name of another, whose runs would be in the same folder.
     """
     from polyak.algorithm import Algorithm
     from polyak.algorithms import names, registered_as
@@ -48,7 +48,7 @@ def load_algorithm(text: str) -> type[Any]:
 
 
 def stored_text(text: str) -> str:
-    """Return what a run folder keeps of ``--algo``: a file relative to the current folder if it lies under it."""
+    """Return ``--algo`` as a run folder stores it: a file relative to the current folder if it is below that."""
     place, _, name = text.rpartition(":")
     return written(Path(place).expanduser().resolve(), name) if place.endswith(".py") else text
 
@@ -59,7 +59,7 @@ def named_algorithm(arguments: dict[str, Any], name: str, author: Author, source
     Args:
         arguments: content of args.yml.
         name: what the user typed.
-        author: who wrote args.yml.
+        author: of args.yml.
         source: its path, for messages.
 
     Raises:

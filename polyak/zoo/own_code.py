@@ -143,7 +143,7 @@ def file_of(maker: Any) -> str:
 
 @contextmanager
 def errors_of_own_code(doing: str, file: str) -> Iterator[None]:
-    """Turn any exception while `doing` something with the user's `file` into a `ZooError` that says what and where."""
+    """Convert any exception while `doing` something with the user's `file` to a `ZooError` that says what and where."""
     try:
         yield
     except ZooError:

@@ -1,4 +1,4 @@
-"""Arguments that a file gives to what it names: numbers and words, and never files, folders, code or huge sizes.
+"""Arguments of named classes in untrusted files: numbers and words, never files, folders, code or huge sizes.
 
 An argument is data to the class that takes it, but some classes write to a path or import a name that they are given.
 So in a file that may have come from others no argument is one: see `check_arguments`.
@@ -32,14 +32,14 @@ _LOOKS_LIKE_CODE = re.compile(r"[^\W\d]\w*([.:]+[^\W\d][\w-]*)+|.*\.py\b.*", re.
 
 
 def check_arguments(value: Any, author: Author, *, source: str, key: str, name: str = "") -> None:
-    """Refuse arguments that are, or hold at any depth, what a file of others may not give.
+    """Refuse arguments that an untrusted file may not give, at any depth.
 
     Refused without trust are words for a file, a folder or something to import, anything but None for an argument whose
     name says that it takes a file or a folder, and numbers, words and lists of absurd size.
 
     Args:
         value: as it was read: numbers, words, None, classes of `literals.NAMES`, lists and dicts of these.
-        author: who wrote it.
+        author: of the setting.
         source: the file where it stands.
         key: the setting, such as ``env_kwargs``.
         name: of the argument among the setting's.

@@ -1,9 +1,9 @@
-"""YAML that is data: written without Python objects, read without running code.
+"""Plain YAML: written without Python objects, read without running code.
 
 RL Baselines3 Zoo writes config.yml and args.yml with two tags of Python's, an ``OrderedDict`` of pairs and tuples.
 These are read as a dict and a tuple; any other tag is refused, since reading it would mean to call what it names.
-A small file must not become a large one, by aliases or by what contains itself: `LONGEST`, `MOST_NODES` and `DEEPEST`
-are checked before anything is made of it.
+A small file must not expand to a large one, by aliases or by nodes that contain themselves: `LONGEST`, `MOST_NODES` and
+`DEEPEST` are checked before the content is built.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from polyak.zoo.errors import ZooError
 LONGEST = 100_000
 """Most characters of a file; the largest settings of RL Zoo have a fifth of it."""
 MOST_NODES = 10_000
-"""Most keys and values, where each alias counts as what it stands for."""
+"""Most keys and values, where each alias counts with its whole content."""
 DEEPEST = 50
 """Most lists and mappings within each other."""
 MOST_DIGITS = 80
@@ -107,7 +107,7 @@ def read_yaml(text: str, source: str) -> Any:
 
 
 class _Measure:
-    """Counts the nodes of a YAML document: as they are read, and what they become where aliases repeat them."""
+    """Counts the nodes of a YAML document as they are read, and after expansion of aliases."""
 
     def __init__(self, source: str) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""``polyak play``: a game in the terminal, against a search that says what it thinks."""
+"""``polyak play``: a game in the terminal, against a search that shows its evaluation."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class PlayOptions:
 
     game: str = option("connect4", "--game", "-g", help="connect4, go (9 x 9) or tictactoe.")
     model: str = option("", "--model", "-m", help="An AlphaZero file; without one, the search plays games at random.")
-    simulations: int = option(800, "--simulations", "-n", help="Positions that each search looks at.")
+    simulations: int = option(800, "--simulations", "-n", help="Simulations of each search.")
     second: bool = option(False, "--second", help="Let the search begin.")
-    quiet: bool = option(False, "--quiet", help="Do not show what the search thinks.")
+    quiet: bool = option(False, "--quiet", help="Do not show the evaluation of the search.")
     seed: int = option(-1, "--seed", help="Of the search's draws; -1: another one each time.")
 
 
@@ -116,8 +116,8 @@ class _Table:
         return move
 
     def _opinion(self, found: Any, title: str) -> None:
-        """What a search says: the mover's chances, and of each move the share of visits and its value."""
-        print(f"{title}: {_percent((1 + found.values[0]) / 2)} of the points for who is to move.")
+        """Print the evaluation of a search: the mover's expected points, and the visits and value of each move."""
+        print(f"{title}: {_percent((1 + found.values[0]) / 2)} of the points for the player to move.")
         for move in np.argsort(-found.policy[0], kind="stable"):
             if found.visits[0, move] > 0:
                 share, worth = found.policy[0, move], (1 + found.q[0, move]) / 2

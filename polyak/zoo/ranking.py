@@ -1,4 +1,4 @@
-"""Which of several policies earns most, estimated from recorded episodes alone."""
+"""Ranking of policies by off-policy estimates of their returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UPDATES = 20_000
 
 @dataclass(frozen=True)
 class Ranking:
-    """Policies with what they should earn, the best first."""
+    """Policies with estimates of their returns, the best first."""
 
     rows: tuple[tuple[str, Estimate], ...]
     """Name and estimate of each."""
@@ -72,15 +72,15 @@ def rank_checkpoints(
     n_resamples: int = 2000,
     seed: int = 0,
 ) -> Ranking:
-    """Rank policies by what recorded episodes say that they earn.
+    """Rank policies by off-policy estimates of their returns.
 
     Args:
-        policies: files of models, models, or whatever else acts; or name -> such.
-        dataset: what some behaviour did, of the policies' spaces. Where a method takes ratios and a critic, the critic
-            learns from one half of the episodes and the ratios are those of the other.
+        policies: files of models, models, or other policies; or name -> such.
+        dataset: episodes of a behaviour policy, in the policies' spaces. Where a method takes ratios and a critic, the
+            critic learns from one half of the episodes and the ratios are those of the other.
         method: ``"fqe"`` for any policy, or one of
             :func:`~polyak.evaluation.off_policy.importance_sampling.estimate_from_ratios` for stochastic ones.
-        behaviour: what has acted, see there.
+        behaviour: the behaviour policy, see there.
         gamma: discount of one step.
         n_updates: gradient steps of the fitted Q evaluation of each policy.
         fqe: further arguments of :class:`~polyak.algorithms.fqe.FQE`, such as ``policy``, ``learning_rate`` or
@@ -101,7 +101,7 @@ def rank_checkpoints(
     interval: dict[str, Any] = {"confidence": confidence, "n_resamples": n_resamples, "seed": seed}
     options = {"policy": "MlpPolicy", "gamma": gamma, "seed": seed, **(fqe or {})}
 
-    def judge(policy: Any) -> Estimate:
+    def evaluate(policy: Any) -> Estimate:
         if method == "fqe":
             return _fitted(policy, dataset, options, n_updates).estimate(**interval)
         some, others, critic = dataset, dataset, None
@@ -111,7 +111,7 @@ def rank_checkpoints(
         kind: Any = method
         return estimate_from_ratios(policy, others, kind, behaviour=behaviour, critic=critic, gamma=gamma, **interval)
 
-    found = [(name, judge(policy)) for name, policy in named.items()]
+    found = [(name, evaluate(policy)) for name, policy in named.items()]
     return Ranking(tuple(sorted(found, key=lambda row: -row[1].value)))
 
 

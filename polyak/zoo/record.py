@@ -81,7 +81,7 @@ def _suffix(options: RecordVideoOptions | RecordTrainingOptions) -> str:
 def _film(
     agent: SavedAgent, options: RecordVideoOptions | RecordTrainingOptions, path: Path, models: dict[str, Path]
 ) -> Path:
-    """Let each of `models`, named by what is written over its images, act before the same camera."""
+    """Film each of `models`, which are named by their captions, in one film."""
     from polyak.learning.engine.threads import chosen_threads
 
     draw_without_screen()

@@ -21,7 +21,7 @@ def is_headless() -> bool:
 
 
 def draw_without_screen() -> None:
-    """Let pygame draw on a machine without a display; has no effect when there is one.
+    """Make pygame draw on a machine without a display; has no effect when there is one.
 
     Under SDL's "dummy" alone some environments see black where they read their window; "offscreen" keeps images, but
     not every build of SDL has it.
@@ -127,14 +127,14 @@ def captioned(frame: np.ndarray, text: str) -> np.ndarray:
     """Return a copy of an image [height, width, 3] with `text` on a dark ground in its upper left corner."""
     from PIL import Image, ImageDraw, ImageFont
 
-    picture = Image.fromarray(frame)
-    draw = ImageDraw.Draw(picture)
+    image = Image.fromarray(frame)
+    draw = ImageDraw.Draw(image)
     font = ImageFont.load_default(size=max(10, frame.shape[0] // 20))
     margin = max(2, frame.shape[0] // 80)
     left, top, right, bottom = draw.textbbox((2 * margin, 2 * margin), text, font=font)
     draw.rectangle((left - margin, top - margin, right + margin, bottom + margin), fill=(20, 20, 20))
     draw.text((2 * margin, 2 * margin), text, font=font, fill=(255, 255, 255))
-    return np.asarray(picture)
+    return np.asarray(image)
 
 
 def _import_imageio(with_ffmpeg: bool) -> Any:

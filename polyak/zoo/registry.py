@@ -67,7 +67,7 @@ def is_registered(name: str) -> bool:
 
 
 def algorithm_name(text: str) -> str:
-    """Return what runs of an algorithm are called: ``my_file.py:MyPPO`` -> ``MyPPO``; ``ppo`` stays."""
+    """Return the name of an algorithm's runs: ``my_file.py:MyPPO`` -> ``MyPPO``; ``ppo`` stays."""
     return text.rpartition(":")[2]
 
 
@@ -118,19 +118,19 @@ class Environment:
 
     @property
     def is_known(self) -> bool:
-        """Whether it can be made: what data were recorded in need not be."""
+        """Whether it can be made; the environment of a dataset need not be."""
         return bool(self.source)
 
 
 def nameless(name: str) -> Environment:
-    """Stand for the environment of data that do not say theirs, under another name."""
+    """A placeholder for the environment of data that do not name theirs."""
     from gymnasium.envs.registration import EnvSpec
 
     return Environment(name, EnvSpec("unknown-v0"), "")
 
 
 def env_name(text: str) -> str:
-    """Return what runs in an environment are called: ``my_env.py:MyEnv`` -> ``MyEnv``, ``module:X-v0`` -> ``X-v0``."""
+    """Return the name of an environment's runs: ``my_env.py:MyEnv`` -> ``MyEnv``, ``module:X-v0`` -> ``X-v0``."""
     return text.rpartition(":")[2]
 
 

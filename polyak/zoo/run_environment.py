@@ -15,7 +15,7 @@ def named_env(arguments: dict[str, Any], author: Author, source: str) -> str:
 
     Args:
         arguments: content of args.yml.
-        author: who wrote it.
+        author: of the setting.
         source: its path, for messages.
 
     Raises:

@@ -29,7 +29,7 @@ from polyak.zoo.plain_yaml import read_yaml_file, write_yaml
 from polyak.zoo.registry import algorithm_name
 
 ERROR = "error.txt"
-"""In the folder of settings: what ended a training that failed."""
+"""In the folder of settings: the error that ended a failed training."""
 _RUN = re.compile(r"(.+?)_(\d+)(_[0-9a-f-]{36})?")
 _SAVED_AT = re.compile(r"(.+)_(\d+)_steps\.zip")
 _CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")

@@ -1,4 +1,4 @@
-"""What a run writes down about itself while it trains, for those who read its folder later.
+"""Notes that a run writes while it trains, for later readers of its folder.
 
 ::
 
@@ -29,7 +29,7 @@ PROGRESS = "progress.csv"
 
 @contextmanager
 def taking_notes(folder: RunFolder) -> Iterator[None]:
-    """Write the machine down, and every warning that is shown inside the block, in the order they come.
+    """Write a description of the machine, and every warning inside the block, in order.
 
     Warnings are shown as before. Those that Python's filters hold back are not written either.
     """
@@ -89,7 +89,7 @@ def machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """Return the processor's name: Linux has it in a file, other systems tell Python."""
+    """Return the processor's name: on Linux from a file, elsewhere from Python."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

@@ -64,8 +64,8 @@ def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) 
     if stopped:
         return stopped
     if failed:
-        told = ", ".join(f"{seed} (exit status {status})" for seed, status in failed.items())
-        note(f"{len(failed)} of {len(seeds)} trainings failed: seeds {told}.")
+        listed = ", ".join(f"{seed} (exit status {status})" for seed, status in failed.items())
+        note(f"{len(failed)} of {len(seeds)} trainings failed: seeds {listed}.")
         return SAVED if set(failed.values()) == {SAVED} else NOTHING_SAVED
     return 0
 
@@ -87,10 +87,10 @@ class _Trainings:
         with self._lock:
             if self.is_interrupted:
                 return None
-            # In a session of its own it hears of Ctrl-C once, from `interrupt`, and not from the terminal as well.
+            # In a session of its own it receives Ctrl-C once, from `interrupt`, and not from the terminal as well.
             program = subprocess.Popen(
                 [*self._command, "--seed", str(seed)],
-                stdin=subprocess.PIPE,  # nothing is written to it: that it closes says that this process is no more
+                stdin=subprocess.PIPE,  # nothing is written to it: it closes when this process ends
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -56,7 +56,7 @@ class Settings:
 
     ``raw`` is what was written, as plain data (it becomes config.yml); ``source`` says where it came from;
     ``arguments`` goes to the algorithm's constructor; ``author`` wrote the settings, except those in ``typed``, which
-    are the user's words; ``policy_is_open`` says that none of them chose the policy with this environment in mind; the
+    are the user's words; ``policy_is_open`` says that none of them chose the policy for this environment; the
     other fields are `RUN_KEYS`, interpreted.
     """
 
@@ -81,11 +81,11 @@ class Settings:
 
     @property
     def classes(self) -> list[NamedClass]:
-        """What is named of wrappers and callbacks."""
+        """The named wrappers and callbacks."""
         return [*self.env_wrapper, *self.vec_env_wrapper, *self.callback]
 
     def find_classes(self) -> Settings:
-        """Import what is named, and the policy if it is, so that mistakes come up before anything is made."""
+        """Import all named classes, and a named policy, so that mistakes are found before anything is made."""
         for named in self.classes:
             named.find()
         if isinstance(self.policy, NamedClass):
@@ -93,7 +93,7 @@ class Settings:
         return self
 
     def check_classes(self) -> None:
-        """Check what is named as `find_classes` does, but no class of a package that may not be installed here."""
+        """Check named classes as `find_classes` does, except those of packages that may not be installed here."""
         for named in [*self.classes, *([self.policy] if isinstance(self.policy, NamedClass) else [])]:
             if named.is_ours:
                 named.find()

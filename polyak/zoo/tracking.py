@@ -20,7 +20,7 @@ TRACKERS = ("wandb", "mlflow")
 
 @dataclass(frozen=True)
 class Tracked:
-    """How a run is called where it is tracked.
+    """The description of a run for a tracking service.
 
     Fields: ``project`` of W&B, or experiment of MLflow; ``name`` of the run; ``entity`` (a team of W&B's), ``group``
     and ``tags`` may be empty; ``settings`` are plain values, nested ones too.
@@ -132,7 +132,7 @@ def check_tracker(name: str) -> None:
 def start_tracking(tracker: str, run: Tracked) -> _Tracker:
     """Begin a run with the service called `tracker` and return the sink for its metrics.
 
-    Where it goes is the service's own affair: ``WANDB_MODE``, ``WANDB_API_KEY``, ``MLFLOW_TRACKING_URI`` and so on.
+    The service's own variables decide where it goes: ``WANDB_MODE``, ``WANDB_API_KEY``, ``MLFLOW_TRACKING_URI``, ...
     Raises ZooError with what the service says if it cannot begin.
     """
     try:

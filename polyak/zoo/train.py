@@ -164,7 +164,7 @@ def train(options: TrainOptions) -> Any:
         options = replace(options, env=STANDARD_ENV)
     if options.optimize_hyperparameters:
         if options.dataset:
-            raise ZooError("--dataset cannot be tuned on: only an environment tells how good an agent is.")
+            raise ZooError("--dataset cannot be tuned on: only an environment measures how good an agent is.")
         return tune_as_train(options)
     check_no_study(options)
     if options.trial_id >= 0:
@@ -240,7 +240,7 @@ def _dataset(options: TrainOptions, algorithm: type[Any]) -> Dataset:
 
 
 def _execute(run: _Run, stops: Stops) -> Any:
-    """Build, train and save; a run that cannot be built leaves no folder behind, and one that fails what it learned."""
+    """Build, train and save; a run that cannot be built leaves no folder, and one that fails saves what it learned."""
     try:
         model, callbacks = run.build()
     except BaseException:
@@ -306,7 +306,7 @@ def _check_shards(options: TrainOptions, algorithm: type[Any], settings: Setting
 
 
 def _check_runners(options: TrainOptions, algorithm: type[Any], settings: Settings) -> None:
-    """Refuse runners that have nothing to do, or could not do it."""
+    """Refuse runners that this training cannot use."""
     runners = options.n_runners
     if runners < 0:
         raise ZooError(f"--n-runners must be at least 0, got {runners}.")
@@ -394,7 +394,7 @@ class _Run:
 
     @property
     def _elsewhere_options(self) -> dict[str, Any]:
-        """What a model is constructed with whose parts are in other processes."""
+        """Arguments of the model for parts in other processes."""
         options = self.options
         parts = {"n_runners": options.n_runners, "n_replay_shards": options.n_replay_shards}
         used = {name: number for name, number in parts.items() if number}
@@ -409,7 +409,7 @@ class _Run:
             return dataset.for_env(self._make_envs(1, self.options.seed))
 
     def _normalize_beneath(self) -> Callable[[VecEnv], VecEnv] | None:
-        """What normalises beneath the stack of frames, if there it must be: in files of Stable-Baselines3's."""
+        """The normaliser beneath the stack of frames, where files of Stable-Baselines3 need it there."""
         if self.options.trained_agent:
             path = Path(self.options.trained_agent)
             found = RunFolder(path.parent, self.env_id).normalizer_of(path)

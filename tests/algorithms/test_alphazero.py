@@ -215,7 +215,7 @@ def test_predict(tmp_path: Path) -> None:
     assert int(model.predict(planes[0], simulations=200, action_masks=forbidden)[0]) != 0
     assert 0 <= int(model.predict(planes[0], simulations=0)[0]) < 7  # the network alone
     assert {int(model.predict(game.observe(game.start(1))[0], None, None, False)[0]) for _ in range(30)} > {3}
-    with pytest.raises(ValueError, match="no such position"):
+    with pytest.raises(ValueError, match="this position is impossible"):
         model.predict(np.ones((2, 6, 7)))
     with pytest.raises(ValueError, match="has the shape"):
         model.predict(np.ones((2, 3, 3)))

@@ -20,7 +20,7 @@ from polyak.envs.wrappers.atari import (
 
 
 class Game(gym.Env):
-    """Frame number as pixels; records what it is told; always writes to the same array."""
+    """Frame number as pixels; records its actions; always writes to the same array."""
 
     observation_space = gym.spaces.Box(0, 255, (40, 40, 3), np.uint8)
     action_space = gym.spaces.Discrete(4)
@@ -143,7 +143,7 @@ def test_lives():
     assert env.step(2)[2:4] == (True, False)
     assert not env.was_real_done
     env.reset()
-    assert game.log == ["reset", 2, 2, 0]  # goes on with a no-op
+    assert game.log == ["reset", 2, 2, 0]  # continues with a no-op
     assert env.lives == 2
     game.lives_left = 0  # some games show 0 lives before they are over
     assert env.step(2)[2:4] == (False, False)

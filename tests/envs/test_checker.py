@@ -21,7 +21,7 @@ def box(*shape, low=-1, high=1, dtype=np.float32):
 
 
 class Free(gym.Env):
-    """Returns what it is told to."""
+    """Returns given values."""
 
     def __init__(self, observation_space=None, action_space=None, **returned):
         self.observation_space = box(3) if observation_space is None else observation_space
@@ -254,12 +254,12 @@ class Drawn(Free):
 
 
 def test_render_check():
-    picture = np.zeros((4, 4, 3), np.uint8)
-    check_env(Drawn("rgb_array", picture), skip_render_check=False)
-    check_env(Drawn("wrong", picture))
+    image = np.zeros((4, 4, 3), np.uint8)
+    check_env(Drawn("rgb_array", image), skip_render_check=False)
+    check_env(Drawn("wrong", image))
     check_env(Drawn(None), skip_render_check=False)
     with pytest.raises(AssertionError, match="not one of"):
-        check_env(Drawn("wrong", picture), skip_render_check=False)
+        check_env(Drawn("wrong", image), skip_render_check=False)
     with pytest.raises(AssertionError, match="got NoneType"):
         check_env(Drawn("rgb_array"), skip_render_check=False)
 

@@ -102,7 +102,7 @@ def test_however_environments_are_made(make: str) -> None:
         venv = as_vec_env(make_vec_env(World, 2, vec_env_cls={"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[make]))
     try:
         assert list(venv.observation_space.spaces) == NAMES
-        assert venv.observation_space["camera/left"].shape == (3, 40, 44), "pictures are turned"
+        assert venv.observation_space["camera/left"].shape == (3, 40, 44), "images are channels-first"
         venv.seed(0)
         obs = venv.reset()
         n = venv.num_envs
@@ -145,8 +145,8 @@ def test_wrappers_see_one_level() -> None:
     venv = VecNormalize(make_vec_env(World, 2), norm_obs_keys=["camera/right/0", "goal"])
     venv.reset()
     assert set(venv.obs_rms) == {"camera/right/0", "goal"}
-    pictures = spaces.Dict(camera=spaces.Dict(left=NESTED["camera"]["left"]), goal=NESTED["goal"])
-    stacked = VecFrameStack(VecTransposeImage(make_vec_env(World, 2, env_kwargs={"observation_space": pictures})), 3)
+    images = spaces.Dict(camera=spaces.Dict(left=NESTED["camera"]["left"]), goal=NESTED["goal"])
+    stacked = VecFrameStack(VecTransposeImage(make_vec_env(World, 2, env_kwargs={"observation_space": images})), 3)
     assert stacked.observation_space["camera/left"].shape == (9, 40, 44)
     assert stacked.reset()["camera/left"].shape == (2, 9, 40, 44)
 

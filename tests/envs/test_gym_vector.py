@@ -149,7 +149,7 @@ def test_episode_statistics(mode):
     assert without.env_is_wrapped(Monitor) == [False] * 3
 
 
-def test_reset_in_the_middle_starts_the_statistics_anew():
+def test_reset_in_the_middle_restarts_the_statistics():
     ours = GymVectorEnv(SyncVectorEnv([KINDS["pendulum"]] * 2))
     ours.reset()
     for _ in range(5):
@@ -279,7 +279,7 @@ def test_results_are_not_changed_by_later_steps():
         assert_same(seen, copy)
 
 
-def test_options_and_pictures():
+def test_options_and_images():
     venv = GymVectorEnv(gym.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync"))
     venv.seed(0)
     venv.set_options({"low": -0.001, "high": 0.001})
@@ -292,7 +292,7 @@ def test_options_and_pictures():
         GymVectorEnv(SyncVectorEnv([cartpole])).step_wait()
 
 
-def test_pictures():
+def test_images():
     pytest.importorskip("pygame")
     make = partial(gym.make, "CartPole-v1", render_mode="rgb_array")
     venv = GymVectorEnv(SyncVectorEnv([make, make]))

@@ -41,7 +41,7 @@ class Counter(gym.Env[np.ndarray, int]):
 
 
 def code(obs: Any, actions: Any, then: Any, ends: Any) -> np.ndarray:
-    """A number that tells all four apart."""
+    """A number that distinguishes all four."""
     return 1000 * np.ravel(ends) + 100 * np.ravel(then) + 10 * np.ravel(obs) + np.ravel(actions)
 
 

@@ -94,7 +94,7 @@ def test_render_mode_only_where_it_is_taken():
 
 
 @pytest.mark.parametrize("modes", [[], ["ansi"], ["rgb_array"]])
-def test_pictures_are_not_asked_for_where_there_are_none(modes):
+def test_images_are_not_asked_for_where_there_are_none(modes):
     class Mine(BitFlippingEnv):
         metadata = {"render_modes": modes}
 

@@ -208,7 +208,7 @@ def test_vec_monitor(tmp_path):
     assert env.results_writer.file_handler.closed
 
 
-def test_vec_monitor_reset_starts_anew():
+def test_vec_monitor_reset_restarts():
     env = VecMonitor(DummyVecEnv([Rewards]))
     env.reset()
     act(env)

@@ -1,4 +1,4 @@
-"""What is suggested for a name that nobody knows."""
+"""What is suggested for an unknown name."""
 
 from polyak.suggestions import did_you_mean
 

@@ -160,7 +160,7 @@ def test_breakout_length_counts_the_frames_of_a_game():
             last = infos[0]["episode_frame_number"]
 
 
-def test_breakout_pictures_and_rewards_are_those_of_the_wrappers():
+def test_breakout_images_and_rewards_are_those_of_the_wrappers():
     from polyak.envs.wrappers.atari import MaxAndSkipEnv, WarpFrame
 
     venv = breakout(
@@ -173,14 +173,14 @@ def test_breakout_pictures_and_rewards_are_those_of_the_wrappers():
     for _ in range(150):
         action = int(rng.integers(4))
         obs, rewards, dones, _ = venv.step(np.array([action]))
-        picture, reward, terminated, _, _ = single.step(action)
+        image, reward, terminated, _, _ = single.step(action)
         assert rewards[0] == np.sign(reward)
         total += rewards[0]
         if terminated:
             break
         assert not dones[0]
-        frames.append(picture)
-        np.testing.assert_array_equal(obs[0, 3], picture[..., 0])
+        frames.append(image)
+        np.testing.assert_array_equal(obs[0, 3], image[..., 0])
     assert total > 0
     assert len(frames) > 50
 
@@ -301,7 +301,7 @@ def test_envpool_is_seeded_by_reset():
     assert FakePool.made[-1].seeds == seeds_of(5, 2)
     count = len(FakePool.made)
     venv.reset()
-    assert len(FakePool.made) == count  # goes on
+    assert len(FakePool.made) == count  # continues
     venv.seed(2**32 - 2)  # of a type that EnvPool does not take
     venv.reset()
     assert all(0 <= seed < 2**31 for seed in FakePool.made[-1].seeds)

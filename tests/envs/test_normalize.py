@@ -241,15 +241,15 @@ def test_dict_observations_by_key():
     assert everything.norm_obs_keys == ["a", "b"]
 
 
-def test_pictures_become_floats():
-    picture = spaces.Box(0, 255, (8, 6, 3), np.uint8)
-    env = VecNormalize(randoms(observation_space=picture), clip_obs=5)
+def test_images_become_floats():
+    image = spaces.Box(0, 255, (8, 6, 3), np.uint8)
+    env = VecNormalize(randoms(observation_space=image), clip_obs=5)
     assert env.observation_space == spaces.Box(-5, 5, (8, 6, 3), np.float32)
     assert env.reset().dtype == np.float32
-    both = VecNormalize(randoms(observation_space=spaces.Dict({"p": picture, "a": DICT_SPACE["a"]})), clip_obs=5)
+    both = VecNormalize(randoms(observation_space=spaces.Dict({"p": image, "a": DICT_SPACE["a"]})), clip_obs=5)
     assert both.observation_space["p"] == env.observation_space
     assert both.observation_space["a"] == DICT_SPACE["a"]
-    assert VecNormalize(randoms(observation_space=picture), norm_obs=False).observation_space == picture
+    assert VecNormalize(randoms(observation_space=image), norm_obs=False).observation_space == image
 
 
 def test_bad_spaces_and_keys():

@@ -18,25 +18,25 @@ from polyak.envs.spaces import (
 )
 
 
-def picture(*shape, dtype=np.uint8, high=255):
+def image_box(*shape, dtype=np.uint8, high=255):
     return spaces.Box(0, high, shape, dtype)
 
 
 @pytest.mark.parametrize(
     ("space", "options", "expected"),
     [
-        (picture(64, 48, 3), {}, True),
-        (picture(3, 64, 48), {}, True),
-        (picture(64, 48, 12), {}, True),
-        (picture(64, 48, 12), {"check_channels": True}, False),
-        (picture(64, 48, 4), {"check_channels": True}, True),
-        (picture(1, 64, 48), {"check_channels": True}, True),
-        (picture(64, 48), {}, False),
-        (picture(64, 48, 3, high=254), {}, False),
-        (picture(64, 48, 3, dtype=np.float32, high=1), {}, False),
-        (picture(64, 48, 3, dtype=np.float32, high=1), {"normalized_image": True}, True),
+        (image_box(64, 48, 3), {}, True),
+        (image_box(3, 64, 48), {}, True),
+        (image_box(64, 48, 12), {}, True),
+        (image_box(64, 48, 12), {"check_channels": True}, False),
+        (image_box(64, 48, 4), {"check_channels": True}, True),
+        (image_box(1, 64, 48), {"check_channels": True}, True),
+        (image_box(64, 48), {}, False),
+        (image_box(64, 48, 3, high=254), {}, False),
+        (image_box(64, 48, 3, dtype=np.float32, high=1), {}, False),
+        (image_box(64, 48, 3, dtype=np.float32, high=1), {"normalized_image": True}, True),
         (spaces.Discrete(3), {}, False),
-        (spaces.Dict({"a": picture(64, 48, 3)}), {}, False),
+        (spaces.Dict({"a": image_box(64, 48, 3)}), {}, False),
     ],
 )
 def test_is_image_space(space, options, expected):
@@ -44,14 +44,14 @@ def test_is_image_space(space, options, expected):
 
 
 def test_channels_first_is_where_the_smallest_dimension_is():
-    assert is_image_space_channels_first(picture(3, 64, 48))
-    assert not is_image_space_channels_first(picture(64, 48, 3))
+    assert is_image_space_channels_first(image_box(3, 64, 48))
+    assert not is_image_space_channels_first(image_box(64, 48, 3))
     with pytest.warns(UserWarning, match="middle dimension"):
-        assert not is_image_space_channels_first(picture(64, 3, 48))
+        assert not is_image_space_channels_first(image_box(64, 3, 48))
 
 
 def test_maybe_transpose():
-    first = picture(3, 8, 6)
+    first = image_box(3, 8, 6)
     image = np.arange(8 * 6 * 3, dtype=np.uint8).reshape(8, 6, 3)
     np.testing.assert_array_equal(maybe_transpose(image, first), image.transpose(2, 0, 1))
     batch = np.stack([image, image + 1])

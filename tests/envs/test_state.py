@@ -245,7 +245,7 @@ def test_a_vector_names_what_it_cannot_read(vector: Callable[[Any], VecEnv]) -> 
     try:
         with pytest.raises(EnvStateError, match="the attribute lock of Opaque"):
             env.get_state()
-        env.reset()  # and goes on working
+        env.reset()  # and continues to work
         with pytest.raises(EnvStateError, match="not one of 2 environments"):
             env.set_state({"envs": []})
     finally:

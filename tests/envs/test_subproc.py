@@ -111,7 +111,7 @@ def compare_with_dummy(env_fn, n_envs=5, steps=60, cast=None, **kwargs) -> None:
         assert ours.action_space == dummy.action_space
         dummy.action_space.seed(0)
         ended = 0
-        for seed in (3, None):  # seeded, and going on from there
+        for seed in (3, None):  # seeded, and continuing from there
             if seed is not None:
                 assert ours.seed(seed) == dummy.seed(seed)
             assert_same(dummy.reset(), ours.reset())
@@ -167,7 +167,7 @@ def test_actions_that_are_no_arrays():
         np.testing.assert_array_equal(obs, [[0.5], [1.5], [2.5]])
 
 
-class Remembers(gym.Env):
+class Keeps(gym.Env):
     """Shows the action before the last one, which it kept without copying."""
 
     observation_space = spaces.Box(-1, 1, (2,))
@@ -184,7 +184,7 @@ class Remembers(gym.Env):
 
 
 def test_an_env_may_keep_its_action():
-    with subproc([Remembers] * 2) as venv:
+    with subproc([Keeps] * 2) as venv:
         venv.reset()
         for step in range(4):
             obs, *_ = venv.step(np.full((2, 2), step / 10, np.float32))
@@ -333,15 +333,15 @@ def test_render():
         assert venv.render_mode is None
         with pytest.warns(UserWarning, match="rgb_array"):
             assert venv.get_images() == [None, None]
-    with subproc([partial(Pictures, place) for place in range(3)], n_workers=2) as venv:
+    with subproc([partial(Images, place) for place in range(3)], n_workers=2) as venv:
         venv.reset()
         assert venv.render_mode == "rgb_array"
         assert [int(image.max()) for image in venv.get_images()] == [0, 1, 2]
         assert venv.render().shape == (8, 8, 3)
-        assert venv.metadata == Pictures.metadata
+        assert venv.metadata == Images.metadata
 
 
-class Pictures(DictActions):
+class Images(DictActions):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 7}
     render_mode = "rgb_array"
 

@@ -52,10 +52,10 @@ def test_bit_flipping_discrete_state_counts_from_the_lowest_bit():
 
 def test_bit_flipping_image_pixels():
     env = BitFlippingEnv(n_bits=4, image_obs_space=True)
-    picture = env.convert_if_needed(np.array([1, 0, 1, 1]))
-    assert picture.shape == (1, 36, 36)
-    assert picture.dtype == np.uint8
-    assert picture.ravel()[:6].tolist() == [255, 0, 255, 255, 0, 0]
+    image = env.convert_if_needed(np.array([1, 0, 1, 1]))
+    assert image.shape == (1, 36, 36)
+    assert image.dtype == np.uint8
+    assert image.ravel()[:6].tolist() == [255, 0, 255, 255, 0, 0]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -113,9 +113,9 @@ def test_bit_flipping_render(capsys):
     env.reset()
     assert env.render() is None
     assert capsys.readouterr().out.strip() == str(env.state)
-    picture = BitFlippingEnv(n_bits=3, render_mode="rgb_array")
-    picture.reset()
-    np.testing.assert_array_equal(picture.render(), picture.state)
+    image = BitFlippingEnv(n_bits=3, render_mode="rgb_array")
+    image.reset()
+    np.testing.assert_array_equal(image.render(), image.state)
 
 
 @pytest.mark.parametrize(

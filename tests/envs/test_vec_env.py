@@ -400,13 +400,13 @@ def test_set_attr_of_something_new_warns_once():
     assert venv.get_attr("lenght") == [1, 1]
 
 
-# --- pictures -------------------------------------------------------------------------------------------------------
+# --- images -------------------------------------------------------------------------------------------------------
 
 
 def test_tile_images():
     images = [np.full((2, 3, 1), i + 1, np.uint8) for i in range(5)]
     grid = tile_images(images)
-    # five pictures: three rows of two
+    # five images: three rows of two
     assert grid.shape == (6, 6, 1)
     assert grid.dtype == np.uint8
     assert [[grid[r, c, 0] for c in (0, 3)] for r in (0, 2, 4)] == [[1, 2], [3, 4], [5, 0]]

@@ -36,9 +36,9 @@ class Script(gym.Env):
         return self.observations[self.at], self.rewards[self.at], over, False, {}
 
     def render(self):
-        picture = np.zeros((15, 20, 3), np.uint8)
-        picture[:, :, 0] = 40 * self.at
-        return picture
+        image = np.zeros((15, 20, 3), np.uint8)
+        image[:, :, 0] = 40 * self.at
+        return image
 
 
 def scripted(space, *scripts, **kwargs):
@@ -55,7 +55,7 @@ FIRST = spaces.Box(0, 255, (3, 4, 5), np.uint8)
 
 
 def images(n, shape, start=0):
-    """n pictures that differ everywhere."""
+    """n images that differ everywhere."""
     size = int(np.prod(shape))
     return [((np.arange(size) * 7 + 31 * (start + i)) % 251).astype(np.uint8).reshape(shape) for i in range(n)]
 
@@ -93,7 +93,7 @@ def test_earlier_stacks_stay_as_they_were():
     ("space", "order", "axis"),
     [(LAST, None, -1), (FIRST, None, 0), (LAST, "last", -1), (LAST, "first", 0), (FIRST, "last", -1)],
 )
-def test_pictures_are_stacked_along_their_channels(space, order, axis):
+def test_images_are_stacked_along_their_channels(space, order, axis):
     script = images(4, space.shape)
     env = VecFrameStack(scripted(space, script, script), 2, channels_order=order)
     nothing = np.zeros(space.shape, np.uint8)
@@ -157,7 +157,7 @@ def test_missing_terminal_observation_warns():
 # --- transpose ------------------------------------------------------------------------------------------------------
 
 
-def test_transpose_pictures():
+def test_transpose_images():
     script = images(3, LAST.shape)
     env = VecTransposeImage(scripted(LAST, script, script))
     assert env.observation_space == FIRST
@@ -168,7 +168,7 @@ def test_transpose_pictures():
     np.testing.assert_array_equal(infos[1]["terminal_observation"], script[2].transpose(2, 0, 1))
 
 
-def test_transpose_only_the_channels_last_pictures_of_a_dict():
+def test_transpose_only_the_channels_last_images_of_a_dict():
     space = spaces.Dict({"last": LAST, "first": FIRST, "v": VECTOR})
     script = [
         {"last": a, "first": b, "v": np.zeros(2, np.float32)}
@@ -314,11 +314,11 @@ def test_video(tmp_path):
         act(env)
     assert [file.name for file in folder.iterdir() if not file.name.startswith(".")] == ["test-step-2-to-step-5.mp4"]
     frames, meta = film(folder / "test-step-2-to-step-5.mp4")
-    # two pictures of 15 x 20 above each other: 30 x 20
+    # two images of 15 x 20 above each other: 30 x 20
     assert frames.shape == (3, 30, 20, 3)
     assert meta["fps"] == 10
     red = frames[:, :, :, 0].mean(axis=(1, 2))
-    np.testing.assert_allclose(red, [80, 120, 160], atol=12)  # what a lossy film leaves; pictures are 40 apart
+    np.testing.assert_allclose(red, [80, 120, 160], atol=12)  # what a lossy film leaves; images are 40 apart
     # a film cut short is kept
     env.close()
     assert len(film(folder / "test-step-10-to-step-13.mp4")[0]) == 2
@@ -328,7 +328,7 @@ def test_video(tmp_path):
     ]
 
 
-def test_video_pads_odd_pictures_and_keeps_short_films(tmp_path):
+def test_video_pads_odd_images_and_keeps_short_films(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     env = VecVideoRecorder(
         scripted(VECTOR, vectors(0, 1, 2), render_mode="rgb_array"), tmp_path, lambda step: step == 0, video_length=50

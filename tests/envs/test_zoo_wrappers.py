@@ -139,10 +139,10 @@ def test_success_ends_an_episode() -> None:
     assert len(play(TruncatedOnSuccessWrapper(Counting(length=9, successes=(2,))), [0] * 9)) == 2
 
 
-def test_resized_pictures() -> None:
+def test_resized_images() -> None:
     pytest.importorskip("cv2")
 
-    class Pictures(Counting):
+    class Images(Counting):
         def __init__(self) -> None:
             super().__init__()
             self.observation_space = spaces.Box(0, 255, (8, 6, 3), np.uint8)
@@ -150,7 +150,7 @@ def test_resized_pictures() -> None:
         def observe(self) -> np.ndarray:
             return np.full((8, 6, 3), 9, np.uint8)
 
-    env = YAMLCompatResizeObservation(Pictures(), shape=[4, 3])
+    env = YAMLCompatResizeObservation(Images(), shape=[4, 3])
     assert env.observation_space.shape == (4, 3, 3)
     assert (env.reset()[0] == np.full((4, 3, 3), 9)).all()
 

@@ -6,11 +6,11 @@ import numpy as np
 from gymnasium import spaces
 
 VECTOR = spaces.Box(-1.0, 1.0, (5,), np.float32)
-PICTURE = spaces.Box(0, 255, (2, 36, 40), np.uint8)
+IMAGE = spaces.Box(0, 255, (2, 36, 40), np.uint8)
 DICT = spaces.Dict({"disc": spaces.Discrete(3), "img": spaces.Box(0, 255, (1, 36, 36), np.uint8), "vec": VECTOR})
 OBSERVATIONS = {
     "vector": VECTOR,
-    "picture": PICTURE,
+    "image": IMAGE,
     "dict": DICT,
     "discrete": spaces.Discrete(4),
     "multi_discrete": spaces.MultiDiscrete([3, 4]),
@@ -34,29 +34,29 @@ CASES: dict[str, Case] = {
     "ppo_multi_binary": ("ppo", "MlpPolicy", "multi_binary", "multi_binary", {"net_arch": [9]}),
     "ppo_from_discrete": ("ppo", "MlpPolicy", "discrete", "box", {"net_arch": [], "log_std_init": -1.0}),
     "ppo_relu": ("ppo", "MlpPolicy", "vector", "discrete", {"activation_fn": "ReLU", "net_arch": {"pi": [5]}}),
-    "ppo_cnn": ("ppo", "CnnPolicy", "picture", "discrete", {}),
-    "ppo_cnn_own": ("ppo", "CnnPolicy", "picture", "box", {"share_features_extractor": False}),
-    "ppo_cnn_small": ("ppo", "CnnPolicy", "picture", "box", {"features_extractor_kwargs": {"features_dim": 16}}),
-    "ppo_flat_picture": ("ppo", "MlpPolicy", "picture", "discrete", {"net_arch": SMALL}),
+    "ppo_cnn": ("ppo", "CnnPolicy", "image", "discrete", {}),
+    "ppo_cnn_own": ("ppo", "CnnPolicy", "image", "box", {"share_features_extractor": False}),
+    "ppo_cnn_small": ("ppo", "CnnPolicy", "image", "box", {"features_extractor_kwargs": {"features_dim": 16}}),
+    "ppo_flat_image": ("ppo", "MlpPolicy", "image", "discrete", {"net_arch": SMALL}),
     "ppo_dict": ("ppo", "MultiInputPolicy", "dict", "box", {"net_arch": SMALL}),
     "sac": ("sac", "MlpPolicy", "vector", "box", {}),
     "sac_arch": ("sac", "MlpPolicy", "vector", "box", {"net_arch": SMALL_Q, "n_critics": 3, "activation_fn": "Tanh"}),
     "sac_linear": ("sac", "MlpPolicy", "vector", "box", {"net_arch": []}),
-    "sac_cnn": ("sac", "CnnPolicy", "picture", "box", {}),
-    "sac_cnn_shared": ("sac", "CnnPolicy", "picture", "box", {"share_features_extractor": True}),
+    "sac_cnn": ("sac", "CnnPolicy", "image", "box", {}),
+    "sac_cnn_shared": ("sac", "CnnPolicy", "image", "box", {"share_features_extractor": True}),
     "sac_dict": ("sac", "MultiInputPolicy", "dict", "box", {"net_arch": SMALL_Q}),
     "td3": ("td3", "MlpPolicy", "vector", "box", {}),
     "td3_one": ("td3", "MlpPolicy", "vector", "box", {"n_critics": 1, "net_arch": [7, 6]}),
-    "td3_cnn": ("td3", "CnnPolicy", "picture", "box", {}),
-    "td3_cnn_shared": ("td3", "CnnPolicy", "picture", "box", {"share_features_extractor": True}),
+    "td3_cnn": ("td3", "CnnPolicy", "image", "box", {}),
+    "td3_cnn_shared": ("td3", "CnnPolicy", "image", "box", {"share_features_extractor": True}),
     "td3_dict": ("td3", "MultiInputPolicy", "dict", "box", {}),
     "tqc": ("tqc", "MlpPolicy", "vector", "box", {}),
     "tqc_arch": ("tqc", "MlpPolicy", "vector", "box", {"net_arch": SMALL_Q, "n_critics": 3, "n_quantiles": 5}),
-    "tqc_cnn_shared": ("tqc", "CnnPolicy", "picture", "box", {"share_features_extractor": True}),
+    "tqc_cnn_shared": ("tqc", "CnnPolicy", "image", "box", {"share_features_extractor": True}),
     "tqc_dict": ("tqc", "MultiInputPolicy", "dict", "box", {"net_arch": SMALL_Q}),
     "dqn": ("dqn", "MlpPolicy", "vector", "discrete", {}),
     "dqn_linear": ("dqn", "MlpPolicy", "multi_discrete", "discrete", {"net_arch": []}),
-    "dqn_cnn": ("dqn", "CnnPolicy", "picture", "discrete", {}),
+    "dqn_cnn": ("dqn", "CnnPolicy", "image", "discrete", {}),
     "dqn_dict": ("dqn", "MultiInputPolicy", "dict", "discrete", {}),
     # gSDE draws noise while it is built, so that later layers start from other numbers: only names and shapes compare
     "ppo_sde": ("ppo", "MlpPolicy", "vector", "box", {"use_sde": True, "net_arch": SMALL}),

@@ -19,7 +19,7 @@ from polyak.nn import (
     ValuePolicy,
     policy_aliases,
 )
-from tests.nn.policy_cases import ACTIONS, DICT, PICTURE, VECTOR
+from tests.nn.policy_cases import ACTIONS, DICT, IMAGE, VECTOR
 
 BOX, DISCRETE = ACTIONS["box"], ACTIONS["discrete"]
 ALIASES = {
@@ -39,7 +39,7 @@ ALIASES = {
         ("CnnPolicy", spaces.Discrete(3), "MlpPolicy"),
         ("MlpPolicy", DICT, "MultiInputPolicy"),
         ("MultiInputPolicy", VECTOR, "MlpPolicy"),
-        ("MultiInputPolicy", PICTURE, "CnnPolicy"),
+        ("MultiInputPolicy", IMAGE, "CnnPolicy"),
     ],
 )
 def test_a_policy_for_another_space_names_both_and_the_right_one(family, name, space, right):
@@ -54,8 +54,8 @@ def test_the_name_decides_the_extractor(family):
     aliases, act = ALIASES[family]
     for name, space, extractor in [
         ("MlpPolicy", VECTOR, FlattenExtractor),
-        ("MlpPolicy", PICTURE, FlattenExtractor),
-        ("CnnPolicy", PICTURE, NatureCNN),
+        ("MlpPolicy", IMAGE, FlattenExtractor),
+        ("CnnPolicy", IMAGE, NatureCNN),
         ("MultiInputPolicy", DICT, CombinedExtractor),
     ]:
         policy = aliases[name](space, act)
@@ -64,7 +64,7 @@ def test_the_name_decides_the_extractor(family):
 
 
 @pytest.mark.parametrize(
-    ("space", "extractor"), [(VECTOR, FlattenExtractor), (PICTURE, NatureCNN), (DICT, CombinedExtractor)]
+    ("space", "extractor"), [(VECTOR, FlattenExtractor), (IMAGE, NatureCNN), (DICT, CombinedExtractor)]
 )
 def test_without_a_name_the_space_decides(space, extractor):
     assert ValuePolicy(space, DISCRETE).features_extractor_class is extractor
@@ -143,7 +143,7 @@ def test_an_unknown_actor_is_refused():
         ContinuousPolicy(VECTOR, BOX, actor="gauss")
 
 
-def test_float_pictures_need_normalize_images_off():
+def test_float_images_need_normalize_images_off():
     space = spaces.Box(0, 1, (3, 36, 36), np.float32)
     recipe = ALIASES["dqn"][0]["CnnPolicy"]
     with pytest.raises(PolicyError, match="normalize_images=False"):

@@ -597,7 +597,7 @@ def test_several_sparse_choices():
 def test_tsallis_entropy_of_index_one_is_the_entropy(name):
     dist, _ = heads()[name]
     torch.testing.assert_close(dist.tsallis_entropy(1.0), dist.entropy())
-    # next to it the series goes on with (1 - q) / 2 E[log^2 p], and E[log^2 p] is below 100 here
+    # next to it the series continues with (1 - q) / 2 E[log^2 p], and E[log^2 p] is below 100 here
     torch.testing.assert_close(dist.tsallis_entropy(1 + 1e-9), dist.entropy(), rtol=0, atol=1e-7)
 
 

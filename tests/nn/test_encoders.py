@@ -16,14 +16,14 @@ from polyak.nn import (
     preprocess_obs,
 )
 
-PICTURE = spaces.Box(0, 255, (3, 40, 36), np.uint8)
+IMAGE = spaces.Box(0, 255, (3, 40, 36), np.uint8)
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)
 
 
-def test_pictures_are_divided_by_255_unless_told_otherwise():
+def test_images_are_divided_by_255_by_default():
     obs = torch.full((2, 3, 40, 36), 255, dtype=torch.uint8)
-    assert torch.equal(preprocess_obs(obs, PICTURE), torch.ones(2, 3, 40, 36))
-    raw = preprocess_obs(obs, PICTURE, normalize_images=False)
+    assert torch.equal(preprocess_obs(obs, IMAGE), torch.ones(2, 3, 40, 36))
+    raw = preprocess_obs(obs, IMAGE, normalize_images=False)
     assert raw.dtype == torch.float32
     assert raw.max() == 255
 
@@ -31,7 +31,7 @@ def test_pictures_are_divided_by_255_unless_told_otherwise():
 def test_other_boxes_only_become_float32():
     obs = torch.full((2, 4), 200.0, dtype=torch.float64)
     assert torch.equal(preprocess_obs(obs, VECTOR), torch.full((2, 4), 200.0))
-    bytes_space = spaces.Box(0, 255, (4,), np.uint8)  # a vector of bytes is no picture
+    bytes_space = spaces.Box(0, 255, (4,), np.uint8)  # a vector of bytes is no image
     assert preprocess_obs(torch.full((1, 4), 255, dtype=torch.uint8), bytes_space).max() == 255
 
 
@@ -58,7 +58,7 @@ def test_multi_binary_becomes_float():
 
 
 def test_each_key_of_a_dict_is_preprocessed_by_its_space():
-    space = spaces.Dict({"img": PICTURE, "at": spaces.Discrete(2)})
+    space = spaces.Dict({"img": IMAGE, "at": spaces.Discrete(2)})
     done = preprocess_obs({"img": torch.full((1, 3, 40, 36), 51, dtype=torch.uint8), "at": torch.tensor([1])}, space)
     torch.testing.assert_close(done["img"], torch.full((1, 3, 40, 36), 0.2))
     assert torch.equal(done["at"], torch.tensor([[0.0, 1.0]]))
@@ -95,7 +95,7 @@ def test_nature_cnn_says_what_it_cannot_read(space, message):
         NatureCNN(space)
 
 
-def test_normalised_pictures_are_read_as_they_are():
+def test_normalised_images_are_read_as_they_are():
     space = spaces.Box(0, 1, (3, 36, 36), np.float32)
     policy = ActorCriticPolicy(space, spaces.Discrete(2), features_extractor_class=NatureCNN, normalize_images=False)
     seen = []
@@ -106,13 +106,13 @@ def test_normalised_pictures_are_read_as_they_are():
 
 
 def test_combined_extractor_puts_the_keys_side_by_side_in_order():
-    space = spaces.Dict({"b": VECTOR, "img": PICTURE, "a": spaces.Discrete(3)})
+    space = spaces.Dict({"b": VECTOR, "img": IMAGE, "a": spaces.Discrete(3)})
     extractor = CombinedExtractor(space, cnn_output_dim=5)
     assert extractor.features_dim == 4 + 5 + 3
     obs = {"img": torch.rand(2, 3, 40, 36), "b": torch.full((2, 4), 2.0), "a": torch.full((2, 3), 3.0)}
     features = extractor(obs)
-    picture = extractor.extractors["img"](obs["img"])
-    parts = {"b": obs["b"], "img": picture, "a": obs["a"]}
+    image = extractor.extractors["img"](obs["img"])
+    parts = {"b": obs["b"], "img": image, "a": obs["a"]}
     torch.testing.assert_close(features, torch.cat([parts[key] for key in space.spaces], dim=1))
     with pytest.raises(PolicyError, match="Dict"):
         CombinedExtractor(VECTOR)

@@ -20,7 +20,7 @@ from polyak.nn.policies.decision_transformer import DecisionTransformerPolicy
 from polyak.nn.policies.game import GamePolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.nn.policies.value import CategoricalQNetwork, GreedyPolicy, ImplicitQuantileNetwork, QuantileNetwork
-from tests.nn.policy_cases import ACTIONS, DICT, PICTURE, VECTOR, make_observations
+from tests.nn.policy_cases import ACTIONS, DICT, IMAGE, VECTOR, make_observations
 
 BOX, CHOICE = ACTIONS["box"], ACTIONS["discrete"]
 PARTS = spaces.Dict({"a": CHOICE, "b": BOX, "c": ACTIONS["multi_binary"], "d": ACTIONS["multi_discrete"]})
@@ -31,7 +31,7 @@ LSTM: dict[str, Any] = {"memory": "lstm", "memory_size": 6}
 SAMPLING: dict[str, tuple[Any, spaces.Space, spaces.Space, dict[str, Any]]] = {
     **{f"PPO {name}": (ActorCriticPolicy, VECTOR, space, SMALL) for name, space in ACTIONS.items()},
     "PPO parts": (ActorCriticPolicy, VECTOR, PARTS, SMALL),
-    "PPO picture": (ActorCriticPolicy, PICTURE, CHOICE, {}),
+    "PPO image": (ActorCriticPolicy, IMAGE, CHOICE, {}),
     "PPO Dict": (ActorCriticPolicy, DICT, CHOICE, SMALL),
     "PPO sparse": (ActorCriticPolicy, VECTOR, CHOICE, {**SMALL, "sparse": True}),
     "PPO gSDE": (ActorCriticPolicy, VECTOR, BOX, {**SMALL, "use_sde": True}),

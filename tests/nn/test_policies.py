@@ -21,7 +21,7 @@ from polyak.nn import (
 )
 from polyak.nn.policies.continuous import ContinuousCritic
 from polyak.ops.updates import polyak_update
-from tests.nn.policy_cases import ACTIONS, DICT, OBSERVATIONS, PICTURE, VECTOR, make_actions, make_observations
+from tests.nn.policy_cases import ACTIONS, DICT, IMAGE, OBSERVATIONS, VECTOR, make_actions, make_observations
 from tests.tolerance import LIKELY, bound
 
 BOX, DISCRETE = ACTIONS["box"], ACTIONS["discrete"]
@@ -89,9 +89,9 @@ def test_predict_reads_every_space(obs, name):
     np.testing.assert_allclose(one, many[0], rtol=0, atol=bound(widths, size=5))
 
 
-def test_predict_transposes_pictures_also_inside_a_dict():
-    policy = ValuePolicy(PICTURE, DISCRETE)
-    batch = make_observations(PICTURE)
+def test_predict_transposes_images_also_inside_a_dict():
+    policy = ValuePolicy(IMAGE, DISCRETE)
+    batch = make_observations(IMAGE)
     last = np.moveaxis(batch, 1, -1)
     assert torch.equal(policy.obs_to_tensor(last)[0], policy.obs_to_tensor(batch)[0])
     assert policy.obs_to_tensor(last[0])[1] is False
@@ -283,10 +283,10 @@ def test_act_does_not_run_the_value_function():
 
 @pytest.mark.parametrize("share", [True, False])
 def test_extractors_of_actor_and_value_function(share):
-    policy = ActorCriticPolicy(PICTURE, DISCRETE, share_features_extractor=share)
+    policy = ActorCriticPolicy(IMAGE, DISCRETE, share_features_extractor=share)
     assert (policy.pi_features_extractor is policy.vf_features_extractor) == share
     assert policy.pi_features_extractor is policy.features_extractor
-    obs = tensors(PICTURE, policy)
+    obs = tensors(IMAGE, policy)
     features = policy.extract_features(obs)
     assert isinstance(features, torch.Tensor) == share
     policy.predict_values(obs).sum().backward()
@@ -301,7 +301,7 @@ def gram_error(weight, gain):
 
 
 def test_orthogonal_initialisation_has_the_gains():
-    policy = ActorCriticPolicy(PICTURE, BOX, net_arch=[32])
+    policy = ActorCriticPolicy(IMAGE, BOX, net_arch=[32])
     for module, gain in [
         (policy.features_extractor.cnn[0], 2**0.5),
         (policy.features_extractor.linear[0], 2**0.5),
@@ -476,9 +476,9 @@ def test_critics_read_actions_of_any_shape():
 @pytest.mark.parametrize("actor", ["squashed_gaussian", "deterministic"])
 @pytest.mark.parametrize("share", [True, False])
 def test_only_the_actor_trains_a_shared_extractor(actor, share):
-    policy = ContinuousPolicy(PICTURE, BOX, actor=actor, share_features_extractor=share)
+    policy = ContinuousPolicy(IMAGE, BOX, actor=actor, share_features_extractor=share)
     assert (policy.critic.features_extractor is policy.actor.features_extractor) == share
-    obs, actions = tensors(PICTURE, policy), torch.as_tensor(make_actions(BOX)).requires_grad_()
+    obs, actions = tensors(IMAGE, policy), torch.as_tensor(make_actions(BOX)).requires_grad_()
     policy.critic.q_values(obs, actions).sum().backward()
     assert actions.grad.abs().sum() > 0
     assert all((p.grad is None) == share for p in policy.critic.features_extractor.parameters())
@@ -490,9 +490,9 @@ def test_only_the_actor_trains_a_shared_extractor(actor, share):
 
 
 def test_the_target_s_extractor_is_shared_with_the_target_actor_only():
-    td3 = ContinuousPolicy(PICTURE, BOX, actor="deterministic", share_features_extractor=True)
+    td3 = ContinuousPolicy(IMAGE, BOX, actor="deterministic", share_features_extractor=True)
     assert td3.critic_target.features_extractor is td3.actor_target.features_extractor
-    sac = ContinuousPolicy(PICTURE, BOX, share_features_extractor=True)
+    sac = ContinuousPolicy(IMAGE, BOX, share_features_extractor=True)
     assert sac.critic_target.features_extractor is not sac.actor.features_extractor
 
 
@@ -510,7 +510,7 @@ class Moody(BaseFeaturesExtractor):
 @pytest.mark.parametrize("kind", ["sac", "td3", "dqn"])
 @pytest.mark.parametrize("extractor", [None, Moody, NatureCNN])
 def test_targets_start_equal_are_frozen_and_stay_in_evaluation_mode(kind, extractor):
-    space = PICTURE if extractor is NatureCNN else VECTOR
+    space = IMAGE if extractor is NatureCNN else VECTOR
     policy = {
         "sac": lambda: ContinuousPolicy(space, BOX, features_extractor_class=extractor),
         "td3": lambda: ContinuousPolicy(space, BOX, actor="deterministic", features_extractor_class=extractor),

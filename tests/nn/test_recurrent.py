@@ -1,4 +1,4 @@
-"""Layers and policies that remember: sequences are the steps, wherever episodes begin; arrays are torch."""
+"""Recurrent layers and policies: sequences equal single steps, wherever episodes begin; numpy equals torch."""
 
 import copy
 from typing import Any
@@ -52,7 +52,7 @@ TRACED += [pytest.param(*case, marks=pytest.mark.slow) for case in EACH if case[
 
 
 def model_of(name: str, kind: str, seed: int = 3, **options: Any) -> Any:
-    """A small one that remembers."""
+    """A small recurrent policy."""
     task, more = ("CartPole-v1", ON_POLICY[name]) if name in ON_POLICY else OFF_POLICY[name]
     kwargs = {**MEMORY, "memory": kind, **({"burn_in": 3} if name in OFF_POLICY else {}), **options.pop("kwargs", {})}
     settings = {**(PENDULUM if name in OFF_POLICY else {}), **more, **options}
@@ -167,7 +167,7 @@ def test_runs_of_rows_are_single_steps_one_after_another(kind: str) -> None:
 
 @pytest.mark.parametrize("critic", ["own", "shared", "none"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_rollout_in_sequences_is_judged_as_its_steps_were(kind: str, critic: str) -> None:
+def test_a_rollout_in_sequences_is_evaluated_as_its_steps_were(kind: str, critic: str) -> None:
     model = model_of("PPO", kind, kwargs={"critic_memory": critic}, n_epochs=1, learning_rate=0.0, n_steps=128)
     model.learn(256)
     buffer = model.rollout_buffer
@@ -193,7 +193,7 @@ def test_gradients_go_through_a_sequence_and_no_further() -> None:
     assert (gradient > 0).tolist() == [False, False, True, True, True, True, True, True]
 
 
-def test_rows_of_sequences_start_from_what_was_remembered_there() -> None:
+def test_rows_of_sequences_start_from_the_stored_recurrent_state() -> None:
     model = model_of("PPO", "gru")
     model.learn(64)
     buffer = model.rollout_buffer
@@ -227,8 +227,8 @@ def test_options_of_memory_are_checked(options: dict[str, Any], message: str) ->
         polyak.PPO("MlpPolicy", "CartPole-v1", device="cpu", policy_kwargs=options)
 
 
-def test_what_cannot_remember_says_so() -> None:
-    with pytest.raises(PolicyError, match=r"memory='lstm', but this algorithm has no policy with memory. Use PPO"):
+def test_policies_without_recurrent_state_say_so() -> None:
+    with pytest.raises(PolicyError, match=r"memory='lstm', but this algorithm has no recurrent policy. Use PPO"):
         polyak.REINFORCE("MlpPolicy", "CartPole-v1", device="cpu", policy_kwargs={"memory": "lstm"})
     with pytest.raises(ValueError, match=r"n_steps=37 is not possible: .*equal sequences of at most 8 steps|n_steps"):
         model_of("PPO", "lstm", n_steps=37, batch_size=37)
@@ -325,7 +325,7 @@ def test_recurrence_is_an_extractor_of_its_size() -> None:
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(("name", "kind"), [(n, k) for n, k in EACH if n not in ("A2C", "TRPO", "C51")])
-def test_arrays_remember_and_act_as_torch(name: str, kind: str, layers: int) -> None:
+def test_numpy_acts_as_torch(name: str, kind: str, layers: int) -> None:
     model = model_of(name, kind, kwargs={"memory_layers": layers})
     arrays, torchs = Actor(model.policy), Actor(model.policy)
     torchs._decide = Eager(model.policy)  # type: ignore[assignment]
@@ -375,7 +375,7 @@ def test_predict_hands_its_memory_on(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), EACH)
-def test_it_trains_saves_loads_and_goes_on_as_if_nothing_had_happened(name: str, kind: str, tmp_path: Any) -> None:
+def test_it_trains_saves_loads_and_resumes_as_if_nothing_had_happened(name: str, kind: str, tmp_path: Any) -> None:
     def weights(model: Any) -> dict[str, Tensor]:
         return {key: tensor.clone() for key, tensor in model.learner.networks().items()}
 

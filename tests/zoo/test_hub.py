@@ -241,7 +241,7 @@ def test_without_a_run_folder_only_its_own_files_are_replaced(peers: dict[str, b
         (["load-from-hub", "--env", "Acrobot-v1"], "There is no repository sb3/ppo-Acrobot-v1 on http://127.0.0.1"),
         (["load_from_hub", "-name", "other"], "sb3/other holds no ppo-CartPole-v1.zip, the model of --algo ppo. It"),
         (["load-from-hub", "-orga", "a/b"], "'a/b/ppo-CartPole-v1' is no name of a repository"),
-        (["push-to-hub"], "--organization of whom?"),
+        (["push-to-hub"], "--organization is empty"),
         (["push-to-hub", "-orga", "me"], "No run at all of ppo on CartPole-v1"),
         (["push_to_hub", "-orga", "me", "--eval-episodes", 0], "--eval-episodes must be at least 1, got 0"),
         (["push-to-hub", "-orga", "me", "--format", "onnx"], "--format must be as-is or sb3, got 'onnx'"),

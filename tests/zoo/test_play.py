@@ -25,7 +25,7 @@ def test_a_person_who_is_not_careful_loses(monkeypatch: pytest.MonkeyPatch, caps
     out = capsys.readouterr().out
     assert "You are O." in out
     assert "It thinks: " in out
-    assert "of the points for who is to move" in out
+    assert "of the points for the player to move" in out
     assert "It plays 3." in out or "It plays" in out
     assert "You have lost." in out
 

@@ -1,8 +1,8 @@
-"""Adversarial imitation: one model acts, and is rewarded for what a second network cannot tell from demonstrations.
+"""Adversarial imitation: a model is rewarded for steps that a second network cannot distinguish from demonstrations.
 
-The acting model, the *generator*, is any algorithm that learns by acting, in the user's environment with other rewards.
-What is learned here is the network behind those. In turn the generator collects and learns, and that network learns to
-tell its steps from the demonstrated ones.
+The acting model, the *generator*, is any algorithm that learns from experience, in the user's environment with learned
+rewards. The reward network is trained here. The generator collects and learns, then the reward network learns to
+distinguish its steps from the demonstrated ones, and so on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,13 +57,13 @@ class Comparison(NamedTuple):
     actions: Tensor
     """[B, ...] in the environment's units."""
     next_observations: Any
-    """[B, ...] raw, or a dict of these; None where they are not looked at."""
+    """[B, ...] raw, or a dict of these; None where they are not read."""
     terminated: Tensor
     """[B] float32, 1 where the next state is terminal."""
     expert: Tensor
     """[B] float32, 1 for demonstrated steps."""
     log_probs: Tensor
-    """[B] log-densities of the actions by the generator as it is, where they are needed; else 0."""
+    """[B] log-densities of the actions by the present generator, where they are needed; else 0."""
 
 
 Penalty = Literal["interpolated", "expert"]
@@ -82,21 +82,21 @@ class AdversarialImitation(NetworkAlgorithm):
     0 at the end). That of the generator stands in ``generator_kwargs``."""
     _: KW_ONLY
     demonstrations: Dataset | None = None
-    """What to imitate. Its rewards are not looked at; a model that only predicts needs none, and files hold none."""
+    """The demonstrations. Their rewards are not read; a model that only predicts needs none, and files hold none."""
     generator: Becomes[str | type[NetworkAlgorithm], Any] = later("ppo")
-    """What acts and learns from the learned reward: the name or class of an algorithm that learns by acting; afterwards
-    the model itself, whose environment is yours with other rewards."""
+    """The algorithm that learns from the learned reward: a name or a class of an algorithm that acts; afterwards the
+    model itself, whose environment is yours with learned rewards."""
     generator_kwargs: Arguments | None = None
-    """Arguments of the generator besides policy, environment, ``policy_kwargs``, ``device``, ``seed`` and the like,
-    which it gets from here."""
+    """Arguments of the generator besides policy, environment, ``policy_kwargs``, ``device``, ``seed`` and similar ones,
+    which are those of this model."""
     demo_batch_size: Count = 256
-    """Demonstrated steps in one minibatch of the reward network, beside as many of the generator's."""
+    """Demonstrated steps in one minibatch of the reward network, with as many of the generator's."""
     n_disc_updates_per_round: Count = 8
     """Gradient steps of the reward network in a round."""
     steps_per_round: Count | None = None
     """Environment steps between two rounds; ``None``: one rollout of a generator that has rollouts, else 500."""
     experience_size: Count | None = None
-    """The generator's latest steps, of which the reward network sees some; ``None``: those of one round."""
+    """Number of the generator's latest steps from which minibatches are drawn; ``None``: those of one round."""
     use_state: bool = True
     """Whether the reward depends on the state."""
     use_action: bool = True
@@ -104,13 +104,13 @@ class AdversarialImitation(NetworkAlgorithm):
     use_next_state: bool = False
     """Whether it depends on the next state."""
     use_done: bool = False
-    """Whether it depends on the next state's being terminal."""
+    """Whether it depends on whether the next state is terminal."""
     reward_kwargs: Arguments | None = None
     """Further arguments of the reward network (``net_arch``, ``activation_fn``, ``features_extractor_class``,
     ``normalize_inputs`` ...): see :class:`~polyak.nn.networks.rewards.RewardNet`."""
     gradient_penalty: NonNegative = 1.0
     """Weight of a penalty on the gradient of the reward network by its inputs; 0 computes none. Without it the network
-    soon is sure of each step, and tells the generator nothing about what would be better."""
+    soon separates all steps, and its reward gives the generator no direction."""
     penalty: Penalty = "interpolated"
     """Where the gradient is penalised: between demonstrated and generated steps, for its norm's distance from 1
     (WGAN-GP, arXiv:1704.00028), or at demonstrated steps, for its squared norm (R1, arXiv:1801.04406)."""
@@ -148,7 +148,7 @@ class AdversarialImitation(NetworkAlgorithm):
         raise NotImplementedError
 
     def _rewards(self, observations: Any, actions: Any, next_observations: Any, terminated: Any) -> np.ndarray:
-        """What the generator learns from [B], of observations and actions in the environment's units."""
+        """The generator's rewards [B], of observations and actions in the environment's units."""
         return self.reward(observations, actions, next_observations, terminated)
 
     def _log_probs(self, observations: Any, actions: np.ndarray) -> Tensor:
@@ -206,17 +206,17 @@ class AdversarialImitation(NetworkAlgorithm):
         self._check_demonstrations()
 
     def _own(self, generator: NetworkAlgorithm) -> None:
-        """Let the generator act for this model."""
+        """Attach the generator to this model."""
         self.generator = cast(Any, generator)
         self.n_envs, self.normalisation = generator.n_envs, generator.normalisation
         self._share_statistics()
         self.observation_space, self.action_space = generator.observation_space, generator.action_space
 
     def _with_learned_reward(self, env: VecEnv) -> VecEnv:
-        """The user's environment as the generator meets it."""
+        """The user's environment with learned rewards."""
 
         def wrap(venv: VecEnv) -> VecEnv:
-            self._rewarding = VecLearnedReward(venv, self._rewards, self._remember)
+            self._rewarding = VecLearnedReward(venv, self._rewards, self._store)
             return self._rewarding
 
         return rewarded(env, wrap)
@@ -259,7 +259,7 @@ class AdversarialImitation(NetworkAlgorithm):
             self.policy = self.generator.policy
 
     def _make_experience(self) -> None:
-        """Where the generator's steps are kept."""
+        """Make the buffer of the generator's steps."""
         size = max(self.experience_size or self._round, self.n_envs)
         self.experience = ReplayBuffer(size, self.observation_space, self.action_space, "cpu", self.n_envs)
 
@@ -285,7 +285,7 @@ class AdversarialImitation(NetworkAlgorithm):
         return model.n_steps * model.n_envs if isinstance(model, OnPolicyAlgorithm) else OFF_POLICY_ROUND
 
     def _network_arguments(self) -> dict[str, Any]:
-        """Of the reward network, besides its spaces."""
+        """Arguments of the reward network besides its spaces."""
         return {
             "use_state": self.use_state,
             "use_action": self.use_action,
@@ -306,11 +306,11 @@ class AdversarialImitation(NetworkAlgorithm):
     # -- environments --------------------------------------------------------------------------------------------------
 
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
-        """Go on with another environment of the same spaces; see :meth:`EnvAlgorithm.set_env`.
+        """Continue with another environment of the same spaces; see :meth:`EnvAlgorithm.set_env`.
 
         Args:
             env: the new environment.
-            force_reset: start new episodes at the next ``learn``; ``False`` goes on from the last observations.
+            force_reset: start new episodes at the next ``learn``; ``False`` continues from the last observations.
 
         Raises:
             ValueError: the spaces or the number of environments differ.
@@ -323,7 +323,7 @@ class AdversarialImitation(NetworkAlgorithm):
         self._put(env=vec_env)
         self._rewarding = new
         if old is not None and new is not None and not force_reset:
-            new.go_on(old._before)
+            new.resume(old._before)
         if self.experience is None:
             self._make_experience()
 
@@ -374,12 +374,12 @@ class AdversarialImitation(NetworkAlgorithm):
         self.generator._check_iteration()
 
     def _follow(self) -> None:
-        """Take over how far the generator has come."""
+        """Copy the generator's counters."""
         for name in ("num_timesteps", "_episode_num", "_current_progress_remaining"):
             setattr(self, name, getattr(self.generator, name))
 
-    def _remember(self, before: Any, actions: Any, successors: Any, terminated: Any, dones: Any) -> None:
-        """Keep a step of the generator's."""
+    def _store(self, before: Any, actions: Any, successors: Any, terminated: Any, dones: Any) -> None:
+        """Store a step of the generator."""
         assert self.experience is not None
         zeros, cut = np.zeros(self.n_envs, np.float32), dones & ~terminated
         ended = bool(dones.any())
@@ -389,8 +389,8 @@ class AdversarialImitation(NetworkAlgorithm):
         )
 
     def _rewards_may_follow(self, callback: BaseCallback) -> bool:
-        """Whether nobody looks at the rewards of single steps, so that those of a rollout can be computed at once: the
-        networks do not change meanwhile, and the numbers are the same."""
+        """Whether no callback reads the rewards of single steps, so that those of a rollout can be computed at once:
+        the networks do not change meanwhile, and the numbers are the same."""
         model = self.generator
         if not isinstance(model, OnPolicyAlgorithm) or type(model).collect is not OnPolicyAlgorithm.collect:
             return False
@@ -404,14 +404,14 @@ class AdversarialImitation(NetworkAlgorithm):
             self.generator.rewards_follow = self._settle
 
     def _settle(self, buffer: RolloutBuffer) -> None:
-        """Fill in what the latest steps of a rollout were worth."""
+        """Fill in the rewards of the latest steps of a rollout."""
         assert self._rewarding is not None
         if len(rewards := self._rewarding.settle()):
             buffer.rewards[buffer.pos - len(rewards) : buffer.pos] = rewards
 
     def _show_rewards(self) -> None:
-        """Before a file is written in the middle of a rollout, whose last step may not be stored yet: put in what its
-        steps were worth, and leave everything else as it is."""
+        """Before a file is written in the middle of a rollout, whose last step may not be stored yet: fill in the
+        rewards of its steps, and change nothing else."""
         collection = None if self.generator is None else self.generator._collection
         if self._rewarding is None or collection is None or not len(rewards := self._rewarding.owed()):
             return
@@ -430,7 +430,7 @@ class AdversarialImitation(NetworkAlgorithm):
         return rate
 
     def _improve_reward(self) -> None:
-        """A round: some gradient steps of the reward network, after which what is stored is worth something else."""
+        """A round: some gradient steps of the reward network, and new rewards of stored steps."""
         rate = self._turn_dials()
         metrics: dict[str, list[Tensor]] = {}
         for _ in range(self.n_disc_updates_per_round):
@@ -448,13 +448,13 @@ class AdversarialImitation(NetworkAlgorithm):
         self._record_round(metrics, rate)
 
     def _rewards_of_stored(self, observations: Any, actions: np.ndarray, then: Any, terminated: Any) -> np.ndarray:
-        """:meth:`_rewards` of rows as a replay buffer has them, whose actions are in the network's units."""
+        """:meth:`_rewards` of rows of a replay buffer, whose actions are in the network's units."""
         codec = self.policy.codec
         taken = codec.to_env(actions.reshape(-1, *codec.shape))
         return self._rewards(self._of_space(observations), taken, self._of_space(then), terminated)
 
     def _warn_of_lengths(self) -> None:
-        """Where episodes end early, a reward of one sign is collected by living long, or by dying soon."""
+        """Warn where episodes have different lengths: a reward of constant sign is then maximised by length alone."""
         demonstrations = cast(Dataset, self.demonstrations)
         shown = set(demonstrations.lengths[demonstrations.terminated].tolist())
         met = {int(episode["l"]) for episode in self.ep_info_buffer}
@@ -480,7 +480,7 @@ class AdversarialImitation(NetworkAlgorithm):
     # -- minibatches ---------------------------------------------------------------------------------------------------
 
     def _comparison(self) -> Comparison:
-        """As many demonstrated steps as steps of the generator's."""
+        """A minibatch with as many demonstrated steps as steps of the generator."""
         assert self.demonstrations is not None
         assert self.experience is not None
         size, network = self.demo_batch_size, cast(Any, self.learner.policy)
@@ -580,7 +580,7 @@ class AdversarialImitation(NetworkAlgorithm):
             saved.replay |= prefixed("experience", arrays)
 
     def _save_statistics(self, saved: Saved) -> None:
-        """They are in the generator's part."""
+        """Nothing: they are in the generator's part."""
 
     def _enter(self, saved: Saved, env: Any) -> None:
         part = saved.part("generator")
@@ -609,14 +609,14 @@ class AdversarialImitation(NetworkAlgorithm):
         last = saved.state_of("runner/rewarding")
         if self._rewarding is not None and last and not force_reset:
             self._rewarding.returns = last["returns"].copy()
-            self._rewarding.go_on(unflat("before", last))
+            self._rewarding.resume(unflat("before", last))
         if resume and self.experience is not None and "experience" in saved.info:
             arrays = checkpoint.beneath(saved.replay, "experience")
             self.experience.load_state_dict(join_state(saved.info["experience"], arrays))
 
 
 class Relay(BaseCallback):
-    """What the generator calls at its steps: the callbacks of the model that owns it.
+    """Forwards the generator's steps to the callbacks of the model that owns it.
 
     Args:
         owner: of the generator.
@@ -661,7 +661,7 @@ def _joined(*observations: Any) -> Any:
 
 
 def _transposed(theirs: Any, ours: Any) -> bool:
-    """Whether pictures of one space become those of the other when their channels are brought to the front."""
+    """Whether channels-last images of one space are those of the other with channels first."""
     try:
         return ours == VecTransposeImage.transpose_space(theirs)
     except ValueError:

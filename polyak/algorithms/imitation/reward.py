@@ -1,4 +1,4 @@
-"""A reward that was learned, as an object: asked about steps of an environment, kept in a file, handed to others."""
+"""A learned reward as an object: a function of steps, which can be saved and used in other environments."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ FORMS: dict[str, Callable[[Tensor], Tensor]] = {"positive": positive, "negative"
 class RewardFunction:
     """A reward network as a function of numpy arrays, to be given to :func:`~polyak.envs.with_reward`.
 
-    It shares the network: where that goes on learning, the function changes with it. :meth:`copy` stays as it is.
+    It shares the network and changes while the network learns; a :meth:`copy` does not.
 
     Args:
         network: gives one number for each step.
-        form: what becomes of it: ``"logit"`` nothing, ``"positive"`` softplus(x), ``"negative"`` -softplus(-x).
+        form: function of that number x: ``"logit"`` x, ``"positive"`` softplus(x), ``"negative"`` -softplus(-x).
         arguments: with which the network was built besides its spaces, so that it can be saved.
 
     Attributes:
-        observation_space, action_space: of the environments that it can be asked about.
+        observation_space, action_space: of the environments for which it is defined.
     """
 
     def __init__(self, network: RewardNet, form: RewardForm = "logit", arguments: dict[str, Any] | None = None) -> None:
@@ -74,7 +74,7 @@ class RewardFunction:
         )
 
     def copy(self) -> Self:
-        """The same function of a network of its own."""
+        """The same function with a copy of the network."""
         network = type(self.network)(self.observation_space, self.action_space, **self.arguments)
         network.load_state_dict(self.network.state_dict())
         return type(self)(network, self.form, self.arguments)
@@ -121,7 +121,7 @@ class RewardFunction:
 
 
 def judged(network: Any, observations: Any, actions: Any, next_observations: Any, terminated: Any) -> Tensor:
-    """What a reward network says of steps that are described by arrays: [B]."""
+    """The output of a reward network for steps given as arrays: [B]."""
     device = network.device
     obs, _ = network.obs_to_tensor(observations)
     then = network.obs_to_tensor(next_observations)[0] if network.needs_next else None

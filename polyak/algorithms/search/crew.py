@@ -1,8 +1,8 @@
-"""Games against oneself in several processes, for one learner.
+"""Self-play in several processes, for one learner.
 
-All processes make a move in each of their games at the same time, with the weights that the learner had when it asked
-for it, and go on with the next move while the learner learns from this one: what they play with is one round older than
-what is being learned, no more and no less. So equal seeds give equal games, whatever the processes' speed.
+All processes make a move in each of their games at the same time, with the learner's weights at the time of the
+request, and make the next move while the learner learns from this one. So the weights are always exactly one round old,
+and equal seeds give equal games, whatever the speed of the processes.
 
 Weights travel when they have changed, by their version; positions travel when their games have ended.
 """
@@ -29,25 +29,25 @@ Weights = Sequence[np.ndarray]
 UNGUARDED_MAIN = 77
 """Exit code of a process that found itself starting others while it imported the script."""
 _PATIENCE = 10.0
-"""Seconds that processes get to end by themselves."""
+"""Seconds that processes have to end by themselves."""
 _RANDOM = "keys", "place", "has_normal", "normal"
 """Parts of the state of numpy's generator, behind its name."""
 
 
 class PlayerError(RuntimeError):
-    """A process that plays raised something, or died. The message has its traceback."""
+    """A self-play process raised an error, or died. The message has its traceback."""
 
 
 class Player(NamedTuple):
-    """What one process has."""
+    """The games of one process."""
 
     games: SelfPlay
     take: Callable[[Weights], None]
-    """Goes on with these weights."""
+    """Loads these weights."""
 
 
 Job = tuple[Callable[[int], Player], int, int]
-"""What makes a player, of how many games, and the seed of its process."""
+"""Factory of a player, its number of games, and the seed of its process."""
 
 
 class Worker(Protocol):
@@ -55,30 +55,30 @@ class Worker(Protocol):
 
     @property
     def is_sound(self) -> bool:
-        """Whether its next answer would be the one to its last question."""
+        """Whether its next answer belongs to the last request."""
 
     def ask(self, what: str, argument: Any) -> None:
-        """Have something done: see :meth:`Seat.answer`."""
+        """Send a request: see :meth:`Seat.answer`."""
 
     def answer(self) -> Any:
-        """What came of it, as often as it is asked for.
+        """The answer to the last request.
 
         Raises:
-            PlayerError: the process raised something, or died.
+            PlayerError: the process raised an error, or died.
         """
 
     def dismiss(self) -> None:
-        """Let it end, soon."""
+        """Ask it to end."""
 
     def end(self) -> None:
-        """See that it has ended."""
+        """Wait until it has ended, or kill it."""
 
 
 class Crew(MayBeNamed):
-    """Processes of this machine that play, with the face of :class:`~polyak.algorithms.search.self_play.SelfPlay`.
+    """Self-play processes of this machine, with the interface of :class:`~polyak.algorithms.search.self_play.SelfPlay`.
 
-    They live from :meth:`start` to :meth:`rest`, and no longer than the process that started them, however that ends.
-    A worker process imports the script again, so what starts them must stand under ``if __name__ == "__main__":``.
+    They run from :meth:`start` to :meth:`rest`, and no longer than the process that started them. A worker process
+    imports the script again, so the code that starts them must be under ``if __name__ == "__main__":``.
 
     Args:
         make: makes the player of a number of games; sent to the processes with cloudpickle.
@@ -112,7 +112,7 @@ class Crew(MayBeNamed):
     # -- playing -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Let the processes take up their games."""
+        """Start the processes, which continue their games."""
         self._sent_at = self._asked_at = None
         try:
             for worker in self._hire():
@@ -139,7 +139,7 @@ class Crew(MayBeNamed):
         """A move in every game.
 
         Raises:
-            PlayerError: a process raised something, or died; all have ended then.
+            PlayerError: a process raised an error, or died; all have ended then.
         """
         try:
             if self._ready is None:
@@ -147,7 +147,7 @@ class Crew(MayBeNamed):
                 self._collect()
             assert self._ready is not None
             ended, self._ready = self._ready, None
-            self._ask()  # the next one, which is made while this one is learned from
+            self._ask()  # the next one, which is made while the learner learns from this one
         except Exception:
             self._end()
             raise
@@ -178,9 +178,9 @@ class Crew(MayBeNamed):
     # -- coming to rest ------------------------------------------------------------------------------------------------
 
     def rest(self) -> None:
-        """Finish the move under way, keep the games as they stand, and end the processes.
+        """Finish the current move, keep the state of the games, and end the processes.
 
-        Games are lost, and begin anew, where a process has failed or was interrupted in the middle of an answer.
+        Games are lost, and begin again, where a process has failed or was interrupted in the middle of an answer.
         """
         workers = self._workers
         if not workers:
@@ -194,13 +194,13 @@ class Crew(MayBeNamed):
             self._end()
 
     def _settled(self) -> list[dict[str, np.ndarray]]:
-        """What the processes have, once no move is under way."""
+        """The states of the processes, after the current move."""
         if self._asked_at is not None:
             self._collect()
         return self._ask_all("state", [None] * len(self._workers))
 
     def _end(self) -> None:
-        """End all processes, whatever they are doing."""
+        """Kill all processes."""
         workers, self._workers = self._workers, []
         self._asked_at = self._sent_at = None
         for worker in workers:
@@ -211,14 +211,14 @@ class Crew(MayBeNamed):
     # -- as arrays -----------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that it takes to go on."""
+        """Everything that is needed to resume."""
         if self._workers:
             self._states = self._settled()
         ready = {} if self._ready is None else {f"ready/{name}": a for name, a in self._ready._asdict().items()}
         return ready | {f"{i}/{name}": a for i, state in enumerate(self._states) for name, a in state.items()}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Take back what :meth:`state` returned.
+        """Restore what :meth:`state` returned.
 
         Raises:
             ValueError: it is that of another number of processes.
@@ -306,7 +306,7 @@ class _Process:
 
 
 def raised(number: int, failure: Failure) -> PlayerError:
-    """The error for what a process raised."""
+    """The error for an exception in a process."""
     return PlayerError(
         f"process {number} of those that play raised {failure.doing}: {failure.summary.splitlines()[0]}"
         f"\n\n--- traceback of the process ---\n{failure.text}"
@@ -317,7 +317,7 @@ def raised(number: int, failure: Failure) -> PlayerError:
 
 
 def serve(connection: Connection, job: bytes) -> None:
-    """The process: plays what it is asked to, until the other end is closed."""
+    """The main function of a process: serves requests until the other end is closed."""
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches all processes; the learner's decides
     end_with_parent()
     seat = Seat(job)
@@ -334,10 +334,10 @@ def serve(connection: Connection, job: bytes) -> None:
 
 
 class Seat:
-    """The side of a process in which it is played.
+    """The worker's side of a process.
 
     Args:
-        job: a :data:`Job`, by cloudpickle. The player is made when something is asked for the first time.
+        job: a :data:`Job`, by cloudpickle. The player is made at the first request.
     """
 
     def __init__(self, job: bytes) -> None:
@@ -345,7 +345,7 @@ class Seat:
         self._player: Player | None = None
 
     def answer(self, what: str, argument: Any) -> Any:
-        """Do something.
+        """Serve a request.
 
         Args:
             what: ``"move"``, ``"state"`` or ``"load_state"``.
@@ -353,7 +353,7 @@ class Seat:
                 ``"state"`` returned.
 
         Returns:
-            what came of it, or a :class:`~polyak.envs.vec.env_worker.Failure`.
+            the result, or a :class:`~polyak.envs.vec.env_worker.Failure`.
         """
         try:
             if self._player is None:

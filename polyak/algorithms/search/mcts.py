@@ -24,27 +24,27 @@ from polyak.envs.games.copied import CopiedEnv
 from polyak.envs.games.known import find_game
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, declared, fitted
 
-Judge = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Positions [E, ...] and their legal moves [E, A] -> how likely each move is to be good [E, A], and values [E] in
-[-1, 1] to the player to move."""
+Evaluator = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Positions [E, ...] and their legal moves [E, A] -> priors of moves [E, A], and values [E] in [-1, 1] to the player to
+move."""
 Selection = Literal["uct", "puct", "gumbel"]
 
 
 class Found(NamedTuple):
-    """What a search says of B positions."""
+    """The result of a search of B positions."""
 
     moves: np.ndarray
-    """[B] the best, counted from 0 as in all arrays here, also where an environment's actions begin elsewhere."""
+    """[B] the best moves, counted from 0 as in all arrays here, also where an environment's actions begin elsewhere."""
     policy: np.ndarray
-    """[B, A] probabilities of good moves: shares of the visits, or Gumbel MuZero's improved policy."""
+    """[B, A] the improved policy: shares of the visits, or Gumbel MuZero's."""
     visits: np.ndarray
-    """[B, A] how often each move was looked at."""
+    """[B, A] visit counts."""
     q: np.ndarray
-    """[B, A] what came of it in the mean, to the player to move; NaN where it was not looked at."""
+    """[B, A] mean values of moves to the player to move; NaN for unvisited ones."""
     values: np.ndarray
-    """[B] what the positions are worth."""
+    """[B] values of the positions."""
     trees: Trees
-    """All there is to know, and what the next search goes on with."""
+    """The trees, from which the next search can continue."""
 
 
 @dataclass(eq=False, repr=False)
@@ -52,7 +52,7 @@ class MCTS:
     """Monte Carlo tree search of a game, or of an environment that can be copied.
 
     All trees grow together, one node in each of them at a time, so that many positions at once cost little more than
-    one. Games that are over are worth what they are worth, for certain; what one player gains the other loses.
+    one. Games that are over have their exact outcome as value; two-player games are zero-sum.
 
     Raises:
         ValueError: an argument is out of range; the message names it.
@@ -61,42 +61,41 @@ class MCTS:
     game: Any
     """``"connect4"``, ``"go"``, ``"tictactoe"``, a :class:`~polyak.envs.games.game.Game`, or an environment of
     Gymnasium."""
-    judge: Judge | None = None
-    """What says how good moves and positions are that nobody has looked behind, such as a network; ``None``: games
-    played at random."""
+    evaluator: Evaluator | None = None
+    """Evaluates new nodes: priors of moves and values of positions, such as a network; ``None``: random rollouts."""
     simulations: Count = 400
-    """Nodes that each search looks at."""
+    """Simulations of a search."""
     _: KW_ONLY
     selection: Selection | None = None
-    """``"uct"``, ``"puct"`` or ``"gumbel"``; ``None``: UCT without a judge, PUCT with one."""
+    """``"uct"``, ``"puct"`` or ``"gumbel"``; ``None``: UCT without an evaluator, PUCT with one."""
     exploration: NonNegative | None = None
-    """How much curiosity weighs: the constant of PUCT, or UCT's for returns that span 1, which is doubled for those of
-    games; ``None``: 1.25 and sqrt(2)."""
+    """Weight of exploration: the constant of PUCT, or UCT's for returns of range 1, which is doubled for games;
+    ``None``: 1.25 and sqrt(2)."""
     exploration_base: Positive = 19652.0
-    """Visits after which PUCT grows more curious."""
+    """Visits after which PUCT explores more."""
     first_play: Literal["zero", "parent"] = "parent"
-    """What PUCT thinks of moves that were not looked at: that they are worth nothing, or as much as their parent."""
+    """PUCT's value of unvisited moves: 0, or that of their parent."""
     dirichlet_alpha: Positive | None = None
     """Concentration of the noise at the root, for searches with ``noise=True``; ``None``: 10 / number of moves."""
     dirichlet_fraction: Fraction = 0.25
     """Weight of that noise."""
     max_considered: Count = 16
-    """Moves that Gumbel's root tries out."""
+    """Moves that Gumbel's root considers."""
     c_visit: NonNegative = 50.0
-    """How many visits Gumbel's policies take values to be worth from the first."""
+    """Visits that are added to the scale of values in Gumbel's policies, c_visit."""
     c_scale: Positive = 1.0
-    """How much Gumbel's policies trust values."""
+    """Scale of values in Gumbel's policies, c_scale."""
     solves: bool = True
-    """Whether certainty about ends travels upwards: what is won or lost by force is not looked into any further, and
-    not taken for something else (MCTS-Solver, Winands et al. 2008). Of two players only."""
+    """Whether proven outcomes are backed up: forced wins and losses are not searched any further, and have exact values
+    (MCTS-Solver, Winands et al. 2008). For two players only."""
     rollouts: Count = 1
-    """Games played at random from each position, without a judge."""
+    """Random rollouts from each position, without an evaluator."""
     longest: Count | None = None
-    """Moves after which those are given up; ``None``: the longest that the game can last, or 100 in an environment."""
+    """Moves after which a rollout is truncated; ``None``: the longest game, or 100 in an environment."""
     gamma: Fraction = 0.99
     """Discount factor, in an environment."""
     seed: int | None = None
-    """Of all draws; ``None`` takes numpy's global stream."""
+    """Seed of all draws; ``None`` takes numpy's global stream."""
 
     def __post_init__(self) -> None:
         for name, declaration in declared(MCTS).items():
@@ -105,23 +104,23 @@ class MCTS:
         self.game = CopiedEnv(self.game, self.gamma) if alone else find_game(self.game)
         self.random: Any = np.random if self.seed is None else np.random.default_rng(self.seed)
         if self.selection is None:
-            self.selection = "uct" if self.judge is None else "puct"
+            self.selection = "uct" if self.evaluator is None else "puct"
         usual = 2**0.5 if self.selection == "uct" else 1.25
         self._curiosity = usual if self.exploration is None else self.exploration
         self._alpha = 10 / self.game.n_moves if self.dirichlet_alpha is None else self.dirichlet_alpha
-        self._judge = self.judge or Rollouts(self.game, self.rollouts, self.random, self.longest)
+        self._evaluator = self.evaluator or Rollouts(self.game, self.rollouts, self.random, self.longest)
 
     # -- searching -----------------------------------------------------------------------------------------------------
 
     def search(
         self, positions: Any, simulations: int | None = None, *, trees: Trees | None = None, noise: bool = False
     ) -> Found:
-        """Look ahead from positions in which the game goes on.
+        """Search from positions of games that are not over.
 
         Args:
             positions: [B, ...], such as ``game.start(B)``.
-            simulations: of this search, besides those that kept trees hold; None: those of the constructor.
-            trees: what :meth:`after` kept of an earlier search.
+            simulations: of this search, in addition to those of reused trees; None: those of the constructor.
+            trees: reused from an earlier search, from :meth:`after`.
             noise: explore at the root: Dirichlet noise, or Gumbel's.
 
         Raises:
@@ -143,9 +142,9 @@ class MCTS:
         return self._found(trees, gumbel)
 
     def after(self, trees: Trees, moves: np.ndarray, simulations: int | None = None) -> Trees | None:
-        """What trees know of the positions after moves [B], with room for another search.
+        """The subtrees of the positions after moves [B], with room for another search.
 
-        None where nothing can be kept: Gumbel's root begins anew, and so does a tree that never looked at its move.
+        None where nothing can be reused: with Gumbel's root, and for moves that were not visited.
         """
         roots = trees.children[trees.roots, moves]
         if self.selection == "gumbel" or (roots == NONE).any() or trees.over[roots].any():
@@ -153,7 +152,7 @@ class MCTS:
         return trees.below(roots, self.simulations if simulations is None else simulations)
 
     def renewed(self, trees: Trees, moves: np.ndarray, positions: np.ndarray) -> Trees | None:
-        """As :meth:`after` in games of which some have ended or begun anew: those trees start from ``positions``."""
+        """As :meth:`after`, where some games have ended or begun again: those trees start from ``positions``."""
         if self.selection == "gumbel":
             return None
         roots = trees.children[trees.roots, moves]
@@ -181,13 +180,12 @@ class MCTS:
         *,
         simulations: int | None = None,
     ) -> tuple[np.ndarray, Any]:
-        """The move for what :meth:`Game.observe` says of a position, or for a batch of such; of an environment, the
-        action as it takes it.
+        """The move for an observation of :meth:`Game.observe`, or for a batch; for an environment, its action.
 
         Args:
-            observation: [*observation_shape] or [B, *observation_shape]; of an environment, the environment itself as
-                it stands.
-            state, episode_start: handed back, and ignored.
+            observation: [*observation_shape] or [B, *observation_shape]; for an environment, the environment itself in
+                its present state.
+            state, episode_start: ignored; ``state`` is returned.
             deterministic: the best move; False draws by visits.
             simulations: as in :meth:`search`.
         """
@@ -198,7 +196,7 @@ class MCTS:
     # -- one simulation ------------------------------------------------------------------------------------------------
 
     def _simulate(self, trees: Trees) -> None:
-        """Look at one more node in each tree."""
+        """Add one node to each tree."""
         path = trees.descend()
         parents = path.last[~trees.over[path.last]]
         ends = path.last
@@ -208,14 +206,14 @@ class MCTS:
             self._meet(trees, nodes)
             ends = ends.copy()
             ends[parents // trees.capacity] = nodes
-        told = trees.back_up(path, trees.values[ends])
+        changed = trees.back_up(path, trees.values[ends])
         if self.solves and trees.two_sided:
             trees.prove(ends)
-            told = told[~trees.over[told]]
-        trees.choose(told, self._rule)
+            changed = changed[~trees.over[changed]]
+        trees.choose(changed, self._rule)
 
     def _meet(self, trees: Trees, nodes: np.ndarray) -> None:
-        """Say what new nodes [E] are worth, and what to look at behind them."""
+        """Evaluate new nodes [E], and choose the move that is visited first below each."""
         positions = trees.positions[nodes]
         outcome = self.game.outcome(positions)
         if (earned := self.game.rewards(positions)) is not None:
@@ -227,11 +225,11 @@ class MCTS:
         if len(nodes) == 0:
             return
         legal = self.game.legal(positions)
-        priors, trees.values[nodes] = self._judge(positions, legal)
-        if self.selection == "uct":  # which has no use for them: chance says what to look at first
+        priors, trees.values[nodes] = self._evaluator(positions, legal)
+        if self.selection == "uct":  # without priors: the first move is random
             priors = self.random.random(legal.shape)
         trees.priors[nodes] = priors = np.where(legal, priors, -np.inf)
-        trees.chosen[nodes] = priors.argmax(1)  # as every rule has it as long as nothing was looked at
+        trees.chosen[nodes] = priors.argmax(1)  # the choice of every rule before the first visit
 
     def _rule(self, trees: Trees, nodes: np.ndarray) -> np.ndarray:
         """Scores [E, A] of the moves of nodes [E], at roots and below."""
@@ -250,7 +248,7 @@ class MCTS:
     # -- Gumbel MuZero -------------------------------------------------------------------------------------------------
 
     def _raised(self, trees: Trees, nodes: np.ndarray) -> np.ndarray:
-        """ln P(a) + sigma(Q(a)) [E, A] of moves, those that were not looked at completed."""
+        """ln P(a) + sigma(Q(a)) [E, A] of moves, with completed values of unvisited ones."""
         visits, priors = trees.visits[nodes], trees.priors[nodes]
         q = rules.completed(visits, rules.means(visits, trees.totals[nodes], 0.0), priors, trees.values[nodes])
         unit = (trees.scaled(nodes, q) + 1) / 2 if trees.two_sided else trees.scaled(nodes, q)
@@ -261,7 +259,7 @@ class MCTS:
         return rules.softmax(self._raised(trees, nodes))
 
     def _begin(self, trees: Trees, noise: bool) -> _GumbelRoot | None:
-        """What happens to roots before a search."""
+        """Prepare the roots for a search."""
         if self.selection == "gumbel":
             shape = trees.n, trees.n_moves
             drawn = self.random.gumbel(size=shape) if noise else np.zeros(shape)
@@ -287,7 +285,7 @@ class MCTS:
         if self.solves and trees.two_sided:
             behind = trees.children[trees.roots]
             decided = np.where((behind != NONE) & trees.over[behind], np.trunc(-trees.values[behind]), 0)
-            best = best + decided * rules.FIRST  # what wins for certain before, what loses so after all else
+            best = best + decided * rules.FIRST  # proven wins first, proven losses last
             best = np.where(trees.priors[trees.roots] >= 0, best, -np.inf)
             values[decided.max(1) == 1] = 1
         return Found(best.argmax(1), policy, visits, q, values, trees)
@@ -321,12 +319,12 @@ class _GumbelRoot:
 
 
 def _order(values: np.ndarray) -> np.ndarray:
-    """[B, A] ranks in [0, 1), the greater the better: they decide between moves of as many visits."""
+    """[B, A] ranks in [0, 1), the greater the better: they break ties between moves of equal visits."""
     return values.argsort(1).argsort(1) / values.shape[1]
 
 
 def read_observation(game: Any, observation: Any) -> tuple[bool, np.ndarray]:
-    """Whether an observation is a single one, and the positions [B, ...] that it is, or they are, of.
+    """Whether an observation is a single one, and its positions [B, ...].
 
     Raises:
         ValueError: its shape is another.

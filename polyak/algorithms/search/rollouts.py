@@ -1,4 +1,4 @@
-"""What a position is worth if all moves from it are made by chance."""
+"""Values of positions by random play."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from polyak.envs.games.game import Game
 
 
 class Rollouts:
-    """Judges positions by games played at random from them, all of them at once.
+    """Evaluates positions by random rollouts, all of them at once.
 
     Args:
         game: the rules.
-        n: games from each position, whose mean counts.
-        random: what draws, such as ``np.random`` or a Generator.
-        longest: moves after which a game is given up, and worth what it has earned so far.
+        n: games from each position, which are averaged.
+        random: the generator, such as ``np.random`` or a Generator.
+        longest: moves after which a game is truncated; its value is the return so far.
     """
 
     def __init__(self, game: Game, n: int = 1, random: Any = np.random, longest: int | None = None) -> None:
@@ -25,12 +25,12 @@ class Rollouts:
         self.longest = game.longest if longest is None else longest
 
     def __call__(self, positions: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Priors [B, A], all legal moves alike, and values [B] to the player to move."""
+        """Uniform priors [B, A] of legal moves, and values [B] to the player to move."""
         values = self.play_out(np.repeat(positions, self.n, axis=0), np.repeat(legal, self.n, axis=0))
         return legal / legal.sum(1, keepdims=True), values.reshape(-1, self.n).mean(1)
 
     def play_out(self, positions: np.ndarray, legal: np.ndarray) -> np.ndarray:
-        """What one game from each position [B, ...] came to."""
+        """The result of one game from each position [B, ...]."""
         total, weight, rows = np.zeros(len(positions)), 1.0, np.arange(len(positions))
         play = self.game.play  # which copies: others need the first positions
         for _ in range(self.longest):

@@ -1,7 +1,7 @@
-"""Which move of a node to look at next, and what a search says of its root: pure functions of arrays.
+"""Rules of selection in trees, and policies of their roots: pure functions of arrays.
 
-Shapes: E nodes, A moves. In all of them ``visits`` [E, A] is how often each move was looked at, ``q`` [E, A] the mean
-of what came of it, and ``priors`` [E, A] is -inf where a move is not legal.
+Shapes: E nodes, A moves. In all of them ``visits`` [E, A] are the visit counts of moves, ``q`` [E, A] their mean
+values, and ``priors`` [E, A] is -inf where a move is not legal.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 FIRST = np.float32(1e6)
-"""More than any score: a move that must be looked at before others are a second time."""
+"""Higher than any score: for moves that must be visited before others are visited again."""
 
 
 def means(visits: np.ndarray, totals: np.ndarray, otherwise: np.ndarray | float) -> np.ndarray:
-    """Q(s, a), the mean of what came of each move; ``otherwise`` [E, 1] or a number where it was not looked at."""
+    """Q(s, a), the mean value of each move; ``otherwise`` [E, 1] or a number for unvisited ones."""
     return np.where(visits > 0, totals / np.maximum(visits, 1), otherwise)
 
 
 def ucb(visits: np.ndarray, q: np.ndarray, priors: np.ndarray, c: float, span: float) -> np.ndarray:
     """Q(s, a) + c span sqrt(ln N(s) / N(s, a)): UCB1 of Kocsis and Szepesvari 2006, whose returns span 1.
 
-    Moves that were not looked at come first, in the order of ``priors``, which chance made.
+    Unvisited moves come first, in the order of ``priors``, which are random.
     """
     n = np.maximum(visits.sum(1, keepdims=True), 1)
     bonus = (c * span) * np.sqrt(np.log(n) / np.maximum(visits, 1))
@@ -36,9 +36,9 @@ def puct(visits: np.ndarray, q: np.ndarray, priors: np.ndarray, c: float, base: 
     Silver et al. 2018 (AlphaZero, Science 362), "Search". N(s) counts the visits of the parent.
 
     Args:
-        visits, q, priors: [E, A]; ``q`` has a value for moves that were not looked at, too.
-        c: how much priors weigh.
-        base: visits after which they weigh more.
+        visits, q, priors: [E, A]; ``q`` has a value for unvisited moves, too.
+        c: weight of priors.
+        base: visits after which the weight grows.
     """
     n = visits.sum(1, keepdims=True)
     weight = (np.log((1 + n + base) / base) + c) * np.sqrt(np.maximum(n, 1))
@@ -49,7 +49,7 @@ def puct(visits: np.ndarray, q: np.ndarray, priors: np.ndarray, c: float, base: 
 
 
 def completed(visits: np.ndarray, q: np.ndarray, priors: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Q(s, a), for moves that were not looked at the mixed value of eq. 33. values [E] of the nodes -> [E, A]"""
+    """Q(s, a), with the mixed value of eq. 33 for unvisited moves. values [E] of the nodes -> [E, A]"""
     n = visits.sum(1)
     seen = np.where(visits > 0, np.maximum(priors, 1e-12), 0.0)
     mean = (seen * q).sum(1) / np.maximum(seen.sum(1), 1e-12)
@@ -68,7 +68,7 @@ def logarithms(priors: np.ndarray) -> np.ndarray:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities [E, A] of logits, of which -inf have none."""
+    """Probabilities [E, A] of logits; 0 for -inf."""
     shares = np.exp(logits - logits.max(1, keepdims=True))
     return shares / shares.sum(1, keepdims=True)
 
@@ -79,10 +79,10 @@ def catching_up(visits: np.ndarray, policy: np.ndarray) -> np.ndarray:
 
 
 def halving(considered: int, simulations: int) -> np.ndarray:
-    """[simulations] how often a move must have been visited to be looked at next, by sequential halving.
+    """[simulations] the visit count of the moves to visit next, by sequential halving.
 
-    All ``considered`` moves are looked at equally often; then only the better half goes on, and so forth, each round
-    with the same number of simulations.
+    All ``considered`` moves are visited equally often; then only the better half continues, and so on, each round with
+    the same number of simulations.
     """
     if considered <= 1:
         return np.arange(simulations)
@@ -108,7 +108,7 @@ def with_noise(priors: np.ndarray, alpha: float, fraction: float, random: Any) -
 
 
 def tempered(visits: np.ndarray, temperature: np.ndarray | float) -> np.ndarray:
-    """N(s, a)^(1/temperature) as probabilities; those of most visits alone where it is 0. [E, A], [E] -> [E, A]"""
+    """N(s, a)^(1/temperature) as probabilities; temperature 0 gives the most visited moves. [E, A], [E] -> [E, A]"""
     heat = np.broadcast_to(np.asarray(temperature, np.float64), len(visits))[:, None]
     share = visits / visits.max(1, keepdims=True)
     powered = np.where(heat > 0, share ** (1 / np.maximum(heat, 1e-3)), share == 1)

@@ -1,4 +1,4 @@
-"""Many games at once, both sides of which are played by one search; and matches between two.
+"""Self-play: many games at once, both sides played by one search; and matches between two searches.
 
 Shapes: G games, L moves of the longest game, P numbers of an observation, A moves.
 """
@@ -26,24 +26,24 @@ class Ended(NamedTuple):
     legal: np.ndarray
     """[N, A]"""
     values: np.ndarray
-    """[N] how the game ended for the player to move."""
+    """[N] the outcome of the game for the player to move."""
     lengths: np.ndarray
-    """Moves of each game, without those of chance."""
+    """Moves of each game, without random opening moves."""
     results: np.ndarray
-    """What each game was worth to the player who began it: who made its first move that was not left to chance."""
+    """The outcome of each game for the player that made its first move after the opening."""
 
 
 class SelfPlay:
-    """Plays G games at once, and begins another one where one has ended.
+    """Plays G games at once, and begins a new one where one has ended.
 
-    A game begins after its opening: moves of chance are neither counted nor learned from.
+    A game begins after its opening: random opening moves are neither counted nor learned from.
 
     Args:
         search: of moves.
         n_games: G.
-        warm_moves: of each game are drawn by visits; the others are the best.
-        keeps_trees: whether a search goes on with what the one before it found out.
-        opening_moves: the most that chance makes before a game begins; how many is drawn anew for each, 0 among them.
+        warm_moves: first moves of each game that are drawn by visits; later ones are the best.
+        keeps_trees: whether a search reuses the trees of the one before it.
+        opening_moves: most random moves before a game begins; their number is drawn for each game, from 0 on.
 
     Raises:
         HyperparameterError: ``opening_moves`` is no integer of at least 0.
@@ -104,7 +104,7 @@ class SelfPlay:
     # -- as arrays -----------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that it takes to go on; nothing of games whose positions are objects, which begin anew."""
+        """Everything that is needed to resume; games whose positions are objects begin again."""
         if self.positions.dtype == object:
             return {}
         names = "positions", "plies", "seen", "policies", "legal"
@@ -112,7 +112,7 @@ class SelfPlay:
         return {**{name: getattr(self, name) for name in names}, **{f"trees/{k}": v for k, v in trees.items()}}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Take back what :meth:`state` returned."""
+        """Restore what :meth:`state` returned."""
         trees = {name[6:]: value for name, value in state.items() if name.startswith("trees/")}
         for name in state.keys() - {f"trees/{name}" for name in trees}:
             setattr(self, name, np.array(state[name]))
@@ -125,8 +125,8 @@ def match(one: MCTS, other: MCTS, n_games: int, opening_moves: int = 2) -> float
     Args:
         one, other: of the same game.
         n_games: how many.
-        opening_moves: at the start of each game, which chance makes, so that games differ. Each opening is played
-            twice, once with either player to move.
+        opening_moves: random moves at the start of each game, so that games differ. Each opening is played twice, with
+            either player to move.
     """
     game = one.game
     positions = openings(game, -(-n_games // 2), opening_moves, one.random)
@@ -142,13 +142,13 @@ def match(one: MCTS, other: MCTS, n_games: int, opening_moves: int = 2) -> float
         positions, moved = game.play(positions, moves), moved + 1
         outcome = game.outcome(positions)
         over = ~np.isnan(outcome)
-        points += float(((1 + np.where(turn, -outcome, outcome)[over]) / 2).sum())  # of who was to move before
+        points += float(((1 + np.where(turn, -outcome, outcome)[over]) / 2).sum())  # to the player before
         positions, playing = positions[~over], playing[~over]
     return points
 
 
 def openings(game: Game, n: int, moves: int | np.ndarray, random: Any) -> np.ndarray:
-    """[n, ...] positions after moves of chance, in which the game goes on.
+    """[n, ...] positions after random moves, in which the game is not over.
 
     Each move is drawn from those that do not end the game. Where all of them do, the opening is shorter.
 
@@ -156,7 +156,7 @@ def openings(game: Game, n: int, moves: int | np.ndarray, random: Any) -> np.nda
         game: the rules.
         n: how many.
         moves: of each opening: one number for all, or [n].
-        random: what draws, such as ``np.random`` or a Generator.
+        random: the generator, such as ``np.random`` or a Generator.
     """
     positions, wanted = np.array(game.start(n)), np.broadcast_to(moves, n)
     for made in range(min(wanted.max(initial=0), game.longest)):
@@ -166,7 +166,7 @@ def openings(game: Game, n: int, moves: int | np.ndarray, random: Any) -> np.nda
 
 
 def _one_further(game: Game, positions: np.ndarray, random: Any) -> np.ndarray:
-    """[R, ...] positions after one move of chance that does not end the game; as they were where there is none."""
+    """[R, ...] positions after one random move that does not end the game; unchanged where there is none."""
     further, left, rows = positions.copy(), np.array(game.legal(positions)), np.arange(len(positions))
     while len(rows):
         moves = rules.draw(left[rows].astype(float), random)

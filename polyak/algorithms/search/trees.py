@@ -1,10 +1,9 @@
-"""Many search trees at once, as arrays: no object stands for a node, and every step is made in all trees together.
+"""Many search trees as arrays, without an object for each node; every step is made in all trees together.
 
 Shapes: B trees of M places each, so that nodes are numbered b M + i with the root at i = 0; A moves; E any nodes.
 
-A node remembers which move it would look at next. That depends on its own statistics alone, which change only when a
-simulation comes back through it: a descent only follows numbers, and then all nodes of a path make up their minds at
-once.
+A node stores the move that it visits next. That depends on its own statistics only, which change only when a simulation
+is backed up through it: a descent follows stored moves, and afterwards all nodes of a path choose again together.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 Rule = Callable[["Trees", np.ndarray], np.ndarray]
-"""Scores [E, A] of the moves of nodes [E]; the greatest is looked at next."""
+"""Scores [E, A] of the moves of nodes [E]; the greatest is visited next."""
 NONE = -1
 """No node."""
 _ARRAYS = "positions", "visits", "totals", "priors", "values", "rewards", "over", "chosen", "moves"
-"""Of each node, but for those that name nodes."""
+"""Arrays by node, except those that hold node numbers."""
 _NODES = "children", "ahead", "parents"
 
 
@@ -27,25 +26,25 @@ class Path(NamedTuple):
     """One descent in each of some trees."""
 
     rows: np.ndarray
-    """[E] trees, of each node on the way."""
+    """[E] the tree of each node on the path."""
     nodes: np.ndarray
     """[E] the nodes, the roots first."""
     depths: np.ndarray
-    """[E] how far below their roots."""
+    """[E] their depths."""
     last: np.ndarray
-    """[B] where it ended: at a node that is over, or one whose next move has not been played yet."""
+    """[B] the last nodes: terminal ones, or ones whose next move has not been expanded."""
     lengths: np.ndarray
-    """[B] how far below the root."""
+    """[B] their depths."""
 
 
 class Trees:
-    """The arrays, and what happens to them.
+    """The arrays of all trees, and operations on them.
 
     Args:
         roots: positions [B, ...].
         n_moves: A.
         capacity: M.
-        discount: what 1 to the player who moves at a node is worth to the one who moved there: -1 for two players.
+        discount: factor of a node's value for the player that moved there: -1 for two players.
     """
 
     def __init__(self, roots: np.ndarray, n_moves: int, capacity: int, discount: float = -1.0) -> None:
@@ -58,42 +57,42 @@ class Trees:
         self.positions = np.empty((size, *roots.shape[1:]), roots.dtype)
         self.positions[self.roots] = roots
         self.visits = np.zeros((size, n_moves), np.float32)
-        """How often each move was looked at."""
+        """Visit counts of moves."""
         self.totals = np.zeros((size, n_moves), np.float32)
-        """Sum of what came of it, to the player who moves there."""
+        """Sums of backed-up values, to the player to move."""
         self.priors = np.full((size, n_moves), -np.inf, np.float32)
-        """How likely each move is to be good before any search; -inf where it is not legal."""
+        """Prior probabilities of moves; -inf where a move is not legal."""
         self.children = np.full((size, n_moves), NONE, np.int64)
-        """The nodes behind each move."""
+        """The child node of each move."""
         self.parents = np.full(size, NONE, np.int64)
         """The node above."""
         self.moves = np.zeros(size, np.int64)
         """The move that leads there from above."""
         self.values = np.zeros(size, np.float32)
-        """What a node was said to be worth when it was reached first; where the game is over, what it is worth."""
+        """The evaluator's value of a node; where the game is over, its outcome."""
         self.rewards = np.zeros(size, np.float32)
-        """What the move into a node earned at once."""
+        """Immediate reward of the move into a node."""
         self.over = np.zeros(size, bool)
-        """Whether nothing needs to be looked at behind: the game is over, or it is certain how it ends."""
+        """Whether a node needs no search: the game is over, or its outcome is proven."""
         self.chosen = np.zeros(size, np.int64)
-        """The move that is looked at next."""
+        """The move that is visited next."""
         self.ahead = np.full(size, NONE, np.int64)
-        """The node behind it; NONE where there is none yet."""
+        """Its child node; NONE if not expanded."""
         self.discount, self.two_sided = discount, discount < 0
         self.low, self.high = np.full(self.n, np.inf, np.float32), np.full(self.n, -np.inf, np.float32)
         """[B] the least and the greatest return in each tree of one player, where they may be of any size."""
 
     def choose(self, nodes: np.ndarray, rule: Rule) -> None:
-        """Let nodes [E] make up their minds which move to look at next."""
+        """Choose the move that nodes [E] visit next."""
         self.take(nodes, rule(self, nodes).argmax(1))
 
     def take(self, nodes: np.ndarray, moves: np.ndarray) -> None:
-        """Nodes [E] are to look at moves [E] next."""
+        """Set the moves [E] that nodes [E] visit next."""
         self.chosen[nodes] = moves
         self.ahead[nodes] = self.children[nodes, moves]
 
     def descend(self) -> Path:
-        """Follow the moves that are looked at next, from all roots to where nobody has been."""
+        """Follow the stored moves from all roots to unexpanded ones."""
         rows, nodes, last = np.arange(self.n), self.roots, self.roots.copy()
         lengths = np.zeros(self.n, np.int64)
         ways, depth = [(rows, nodes)], 0
@@ -112,7 +111,7 @@ class Trees:
         return Path(all_rows, all_nodes, depths, last, lengths)
 
     def add(self, parents: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """New nodes [E] for what their parents [E], one in each tree, look at next; returns their numbers."""
+        """Add a node [E] for the next move of each parent [E], one in each tree; returns their numbers."""
         rows = parents // self.capacity
         nodes = self.roots[rows] + self.counts[rows]
         self.counts[rows] += 1
@@ -122,15 +121,15 @@ class Trees:
         return nodes
 
     def back_up(self, path: Path, worth: np.ndarray) -> np.ndarray:
-        """Tell all nodes on the way what came of it; returns those whose scores have changed.
+        """Back up values along the paths; returns the nodes whose scores have changed.
 
         Args:
-            path: the way.
-            worth: [B] what the node at the end of each way is worth to the player who moves there.
+            path: the paths.
+            worth: [B] value of the last node of each path to the player to move there.
         """
         over = self.over[path.last]
         steps = (path.lengths + ~over)[path.rows] - path.depths
-        if over.any():  # nothing is looked at behind those
+        if over.any():  # these have no children
             going = steps > 0
             path, steps = path._replace(rows=path.rows[going], nodes=path.nodes[going]), steps[going]
         gains = worth[path.rows] * np.power(np.float32(self.discount), steps, dtype=np.float32)
@@ -144,7 +143,7 @@ class Trees:
         return path.nodes if self.two_sided else np.flatnonzero(self.priors.max(1) >= 0)  # whose bounds may have moved
 
     def _rewards_ahead(self, rows: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """[E] discounted sums of what the moves from each node on earn, along the ways to the ends."""
+        """[E] discounted sums of rewards from each node on, along the paths."""
         earned = self.rewards[self.children[nodes, self.chosen[nodes]]]
         sums, after = np.zeros_like(earned), np.zeros(self.n, np.float32)
         for i in range(len(nodes) - 1, -1, -1):  # nodes stand in the order of their depths
@@ -160,10 +159,10 @@ class Trees:
         return np.where(span > 0, np.clip((q - low) / np.where(span > 0, span, 1), 0, 1), 0.5)
 
     def prove(self, nodes: np.ndarray) -> None:
-        """Follow certainty upwards from nodes [E], at most one in each tree: MCTS-Solver, Winands et al. 2008.
+        """Back up proven outcomes from nodes [E], at most one in each tree: MCTS-Solver, Winands et al. 2008.
 
-        Who can move to a certain loss of the other wins for certain, and where every move is certain, the best one
-        counts; moves that lose for certain are not looked at any more. Roots stay as they are, to be chosen from.
+        A node with a move to a proven loss of the opponent is a proven win; if all moves are proven, the best one is
+        the outcome. Moves that are proven losses are not visited any more. Roots are not changed.
         """
         nodes = nodes[self.over[nodes]]
         while len(nodes):
@@ -172,7 +171,7 @@ class Trees:
             below_root = self.parents[above] != NONE
             above, nodes = above[below_root], nodes[below_root]
             lost = self.values[nodes] == 1
-            self.priors[above[lost], self.moves[nodes[lost]]] = -np.inf  # not to be looked at any more
+            self.priors[above[lost], self.moves[nodes[lost]]] = -np.inf  # not visited any more
             children = self.children[above]
             certain = (children != NONE) & self.over[children]
             worth = np.where(certain, -self.values[children], -np.inf).max(1)
@@ -183,7 +182,7 @@ class Trees:
     # -- from one move to the next -------------------------------------------------------------------------------------
 
     def below(self, roots: np.ndarray, room: int) -> Trees:
-        """The trees below nodes [B], with room for some more nodes; a root that is NONE leaves its tree to be begun."""
+        """The subtrees of nodes [B], with room for some more nodes; a root NONE gives an empty tree."""
         old, width = self._descendants(roots), self.capacity
         trees = old // width
         counts = np.bincount(trees, minlength=self.n)
@@ -208,7 +207,7 @@ class Trees:
 
     @classmethod
     def from_state(cls, state: dict[str, np.ndarray], discount: float) -> Trees:
-        """The trees whose :meth:`state` it is."""
+        """The trees of a :meth:`state`."""
         n, positions = len(state["counts"]), state["positions"]
         capacity = len(positions) // n
         trees = cls(positions[::capacity], state["visits"].shape[1], capacity, discount)

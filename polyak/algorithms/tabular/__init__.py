@@ -1,1 +1,1 @@
-"""Tables of action values: planned from a known model, or learned while acting."""
+"""Tables of action values, planned from a known model or learned from experience."""

@@ -1,9 +1,9 @@
-"""Greedy choices from tables, and now and then others.
+"""Epsilon-greedy choices from tables.
 
 These are the parts of loops that numba compiles (:mod:`polyak.algorithms.tabular.walking`): plain Python that reads one
 number after another, with random numbers that the caller has drawn.
 
-Shapes: K tables, S states, A actions. ``q`` [K, S, A] are action values, whose sum over K counts; ``legal`` [S, A] says
+Shapes: K tables, S states, A actions. ``q`` [K, S, A] are action values, which are summed over K; ``legal`` [S, A] says
 which actions a state has.
 """
 
@@ -35,15 +35,14 @@ def best(q: np.ndarray, legal: np.ndarray, state: int) -> tuple[float, int, int]
 def choose(
     q: np.ndarray, legal: np.ndarray, state: int, epsilon: float, explores: float, which: float
 ) -> tuple[int, float]:
-    """An epsilon-greedy action (Sutton and Barto section 2.2), and its chance; of those that are equally good, each is
-    as likely.
+    """An epsilon-greedy action (Sutton and Barto section 2.2), and its probability; ties are broken uniformly.
 
     Args:
         q: [K, S, A].
         legal: [S, A].
         state: s.
-        epsilon: chance of any action.
-        explores, which: uniform in [0, 1): whether it is any, and which of those in question.
+        epsilon: probability of a random action.
+        explores, which: uniform in [0, 1): decide whether the action is random, and which one is taken.
     """
     value, ties, n = best(q, legal, state)
     greedy = explores >= epsilon
@@ -61,8 +60,8 @@ def choose(
 def probability(q: np.ndarray, legal: np.ndarray, state: int, action: int, epsilon: float, ties_count: bool) -> float:
     """pi(a | s) of the epsilon-greedy policy. q [K, S, A], legal [S, A] -> []
 
-    ``ties_count``: actions that are equally good share the rest, as :func:`choose` does; otherwise this action, if it
-    is one of them, has all of it, for it is as good a greedy choice as any.
+    ``ties_count``: the best actions share 1 - epsilon, as in :func:`choose`; otherwise this action, if it is one of
+    them, has all of it.
     """
     value, ties, n = best(q, legal, state)
     greedy = total(q, state, action) == value
@@ -82,10 +81,10 @@ def expected(q: np.ndarray, legal: np.ndarray, state: int, epsilon: float) -> fl
 
 
 def step_size(visits: np.ndarray, table: int, state: int, action: int, alpha: float) -> float:
-    """Count a visit, and return alpha; where alpha is negative 1 / n, which makes averages. visits [K, S, A] -> []"""
+    """Count a visit, and return alpha; a negative alpha gives 1 / n, for averages. visits [K, S, A] -> []"""
     visits[table, state, action] += 1
     return alpha if alpha >= 0.0 else 1.0 / visits[table, state, action]
 
 
 PARTS = (total, best, choose, probability, expected, step_size)
-"""What a compiled loop may call."""
+"""Functions that a compiled loop may call."""

@@ -1,4 +1,4 @@
-"""Double Q-learning: one table chooses, the other says what the choice is worth, so that luck is not taken for value.
+"""Double Q-learning: one table chooses, the other evaluates the choice, which removes the maximisation bias.
 
 Van Hasselt 2010, "Double Q-learning", NeurIPS; Sutton and Barto section 6.7. Acts by the sum of the tables.
 
@@ -28,18 +28,18 @@ class Pair(NamedTuple):
     gamma: float
 
 
-def learn(mind: Pair, moment: Moment, draws: np.ndarray) -> None:
+def learn(tables: Pair, moment: Moment, draws: np.ndarray) -> None:
     """q_1(S, A) <- q_1 + alpha [R + gamma q_2(S', argmax_a q_1(S', a)) - q_1], Sutton and Barto eq. 6.10; which table
     is the first is drawn. q [2, S, A], draws [W]"""
     first = 0 if draws[COIN] < 0.5 else 1
     second = 1 - first
     target = moment.reward
     if not moment.terminated:
-        own = mind.q[first : first + 1]
-        action, _ = choose(own, mind.legal, moment.next_state, 0.0, 1.0, draws[TIE])
-        target += mind.gamma * mind.q[second, moment.next_state, action]
-    alpha = step_size(mind.visits, first, moment.state, moment.action, moment.alpha)
-    mind.q[first, moment.state, moment.action] += alpha * (target - mind.q[first, moment.state, moment.action])
+        own = tables.q[first : first + 1]
+        action, _ = choose(own, tables.legal, moment.next_state, 0.0, 1.0, draws[TIE])
+        target += tables.gamma * tables.q[second, moment.next_state, action]
+    alpha = step_size(tables.visits, first, moment.state, moment.action, moment.alpha)
+    tables.q[first, moment.state, moment.action] += alpha * (target - tables.q[first, moment.state, moment.action])
 
 
 RULE = Rule(learn, (), Pair)
@@ -57,7 +57,7 @@ class DoubleQLearning(TabularLearning):
         return RULE
 
     card: ClassVar[Card] = Card(
-        idea="two tables: one chooses, the other says what the choice is worth",
+        idea="two tables: one chooses, the other evaluates the choice",
         learns_from="its own steps",
         reference="Van Hasselt 2010",
         search=Search(TABLE),

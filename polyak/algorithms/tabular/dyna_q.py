@@ -1,9 +1,8 @@
-"""Dyna-Q: each step is learned from, remembered in a model, and followed by steps of planning in that model.
+"""Dyna-Q: each step updates the values and a model, and is followed by planning steps in that model.
 
 Sutton 1990, "Integrated architectures for learning, planning, and reacting based on approximating dynamic programming";
 Sutton and Barto section 8.2. Prioritised sweeping: Moore and Atkeson 1993, Machine Learning 13; Peng and Williams 1993;
-Sutton and Barto section 8.4. The model is the last outcome of each pair, which is all there is to know where outcomes
-are certain.
+Sutton and Barto section 8.4. The model is the last outcome of each pair, which is exact for deterministic transitions.
 
 Shapes: S states, A actions, P = S A pairs, M a power of two of at least P.
 """
@@ -24,7 +23,7 @@ from polyak.hyperparameters.declaration import Natural, NonNegative, require
 
 
 class Model(NamedTuple):
-    """The table, what has been seen, and what is urgent."""
+    """The table, the model and the priorities."""
 
     q: np.ndarray  # [1, S, A]
     legal: np.ndarray  # [S, A] bool
@@ -46,61 +45,61 @@ class Model(NamedTuple):
     threshold: float
 
 
-def target(mind: Model, pair: int) -> float:
-    """R + gamma max_a q(S', a) as the model says. rewards, successors [P] -> []"""
-    if mind.ends[pair]:
-        return mind.rewards[pair]
-    value, _, _ = best(mind.q, mind.legal, mind.successors[pair])
-    return mind.rewards[pair] + mind.gamma * value
+def target(tables: Model, pair: int) -> float:
+    """R + gamma max_a q(S', a) by the model. rewards, successors [P] -> []"""
+    if tables.ends[pair]:
+        return tables.rewards[pair]
+    value, _, _ = best(tables.q, tables.legal, tables.successors[pair])
+    return tables.rewards[pair] + tables.gamma * value
 
 
-def remember(mind: Model, moment: Moment) -> int:
-    """Take the transition into the model; its pair is now among those that lead to the new successor. successors [P]"""
-    n_actions = mind.q.shape[2]
+def store(tables: Model, moment: Moment) -> int:
+    """Store the transition in the model; its pair is now among those that lead to the new successor. successors [P]"""
+    n_actions = tables.q.shape[2]
     pair = moment.state * n_actions + moment.action
-    known = mind.successors[pair]
+    known = tables.successors[pair]
     if known < 0:
-        if mind.n_tried[moment.state] == 0:
-            mind.seen[mind.n_seen[0]] = moment.state
-            mind.n_seen[0] += 1
-        mind.tried[moment.state, mind.n_tried[moment.state]] = moment.action
-        mind.n_tried[moment.state] += 1
-    mind.rewards[pair], mind.ends[pair] = moment.reward, moment.terminated
+        if tables.n_tried[moment.state] == 0:
+            tables.seen[tables.n_seen[0]] = moment.state
+            tables.n_seen[0] += 1
+        tables.tried[moment.state, tables.n_tried[moment.state]] = moment.action
+        tables.n_tried[moment.state] += 1
+    tables.rewards[pair], tables.ends[pair] = moment.reward, moment.terminated
     if known == moment.next_state:
         return pair
     if known >= 0:
-        after, previous = mind.nexts[pair], mind.before[pair]
+        after, previous = tables.nexts[pair], tables.before[pair]
         if previous >= 0:
-            mind.nexts[previous] = after
+            tables.nexts[previous] = after
         else:
-            mind.heads[known] = after
+            tables.heads[known] = after
         if after >= 0:
-            mind.before[after] = previous
-    head = mind.heads[moment.next_state]
-    mind.nexts[pair], mind.before[pair], mind.heads[moment.next_state] = head, -1, pair
+            tables.before[after] = previous
+    head = tables.heads[moment.next_state]
+    tables.nexts[pair], tables.before[pair], tables.heads[moment.next_state] = head, -1, pair
     if head >= 0:
-        mind.before[head] = pair
-    mind.successors[pair] = moment.next_state
+        tables.before[head] = pair
+    tables.successors[pair] = moment.next_state
     return pair
 
 
-def put_priority(mind: Model, pair: int, priority: float) -> None:
-    """Set a leaf and what is above it. priorities [2 M]"""
-    node = len(mind.priorities) // 2 + pair
-    mind.priorities[node] = priority
+def put_priority(tables: Model, pair: int, priority: float) -> None:
+    """Set a leaf and its ancestors. priorities [2 M]"""
+    node = len(tables.priorities) // 2 + pair
+    tables.priorities[node] = priority
     while node > 1:
         node //= 2
-        mind.priorities[node] = max(mind.priorities[2 * node], mind.priorities[2 * node + 1])
+        tables.priorities[node] = max(tables.priorities[2 * node], tables.priorities[2 * node + 1])
 
 
-def most_urgent(mind: Model) -> int:
-    """The pair of the largest priority, the first of them; -1 where nothing is urgent. priorities [2 M] -> []"""
-    if mind.priorities[1] <= 0.0:
+def most_urgent(tables: Model) -> int:
+    """The first pair of the largest priority; -1 if all are 0. priorities [2 M] -> []"""
+    if tables.priorities[1] <= 0.0:
         return -1
-    node, leaves = 1, len(mind.priorities) // 2
+    node, leaves = 1, len(tables.priorities) // 2
     while node < leaves:
         node *= 2
-        if mind.priorities[node] < mind.priorities[node + 1]:
+        if tables.priorities[node] < tables.priorities[node + 1]:
             node += 1
     return node - leaves
 
@@ -108,68 +107,68 @@ def most_urgent(mind: Model) -> int:
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def move(mind: Model, pair: int, alpha: float) -> None:
-    """q(S, A) <- q + alpha [R + gamma max_a q(S', a) - q] as the model says (Sutton and Barto 8.2). q [1, S, A]"""
-    n_actions = mind.q.shape[2]
+def move(tables: Model, pair: int, alpha: float) -> None:
+    """q(S, A) <- q + alpha [R + gamma max_a q(S', a) - q] by the model (Sutton and Barto 8.2). q [1, S, A]"""
+    n_actions = tables.q.shape[2]
     state, action = pair // n_actions, pair % n_actions
-    size = alpha if alpha >= 0.0 else 1.0 / mind.visits[0, state, action]
-    mind.q[0, state, action] += size * (target(mind, pair) - mind.q[0, state, action])
+    size = alpha if alpha >= 0.0 else 1.0 / tables.visits[0, state, action]
+    tables.q[0, state, action] += size * (target(tables, pair) - tables.q[0, state, action])
 
 
-def sweep(mind: Model, pair: int, alpha: float) -> None:
-    """The most urgent pairs first; whatever leads to one of them may become urgent. Sutton and Barto section 8.4, where
-    a real step is not learned from at once, but becomes as urgent as its error is large. priorities [2 M]"""
-    n_actions = mind.q.shape[2]
-    error = abs(target(mind, pair) - mind.q[0, pair // n_actions, pair % n_actions])
-    if error > mind.threshold:
-        put_priority(mind, pair, error)
-    for _ in range(mind.n_plans):
-        urgent = most_urgent(mind)
+def sweep(tables: Model, pair: int, alpha: float) -> None:
+    """Update the pairs of largest priority first, and set the priorities of their predecessors. As in Sutton and Barto
+    section 8.4, a real step sets a priority by its error, and does not update q itself. priorities [2 M]"""
+    n_actions = tables.q.shape[2]
+    error = abs(target(tables, pair) - tables.q[0, pair // n_actions, pair % n_actions])
+    if error > tables.threshold:
+        put_priority(tables, pair, error)
+    for _ in range(tables.n_plans):
+        urgent = most_urgent(tables)
         if urgent < 0:
             break
-        put_priority(mind, urgent, 0.0)
-        move(mind, urgent, alpha)
-        before = mind.heads[urgent // n_actions]
+        put_priority(tables, urgent, 0.0)
+        move(tables, urgent, alpha)
+        before = tables.heads[urgent // n_actions]
         while before >= 0:
-            if not mind.ends[before]:
-                error = abs(target(mind, before) - mind.q[0, before // n_actions, before % n_actions])
-                if error > mind.threshold:
-                    put_priority(mind, before, error)
-            before = mind.nexts[before]
+            if not tables.ends[before]:
+                error = abs(target(tables, before) - tables.q[0, before // n_actions, before % n_actions])
+                if error > tables.threshold:
+                    put_priority(tables, before, error)
+            before = tables.nexts[before]
 
 
-def learn(mind: Model, moment: Moment, draws: np.ndarray) -> None:
-    """Learn from the step as Q-learning does, then from ``n_plans`` steps that were seen before: of any state, any
-    action that was tried there; or by urgency. draws [W]: two from ``WIDTH`` on for each planned step."""
-    step_size(mind.visits, 0, moment.state, moment.action, moment.alpha)
-    pair = remember(mind, moment)
-    if mind.sweeps:
-        sweep(mind, pair, moment.alpha)
+def learn(tables: Model, moment: Moment, draws: np.ndarray) -> None:
+    """Learn from the step as in Q-learning, then from ``n_plans`` earlier steps: a random visited state and a random
+    action taken there; or by priority. draws [W]: two from ``WIDTH`` on for each planned step."""
+    step_size(tables.visits, 0, moment.state, moment.action, moment.alpha)
+    pair = store(tables, moment)
+    if tables.sweeps:
+        sweep(tables, pair, moment.alpha)
         return
-    move(mind, pair, moment.alpha)
-    for plan in range(mind.n_plans):
+    move(tables, pair, moment.alpha)
+    for plan in range(tables.n_plans):
         place = WIDTH + 2 * plan
-        state = mind.seen[int(draws[place] * mind.n_seen[0])]
-        action = mind.tried[state, int(draws[place + 1] * mind.n_tried[state])]
-        move(mind, state * mind.q.shape[2] + action, moment.alpha)
+        state = tables.seen[int(draws[place] * tables.n_seen[0])]
+        action = tables.tried[state, int(draws[place + 1] * tables.n_tried[state])]
+        move(tables, state * tables.q.shape[2] + action, moment.alpha)
 
 
-RULE = Rule(learn, (target, remember, put_priority, most_urgent, move, sweep), Model)
+RULE = Rule(learn, (target, store, put_priority, most_urgent, move, sweep), Model)
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False)
 class DynaQ(TabularLearning):
-    """Dyna-Q with a table: learning, and planning in a model of what was seen (Sutton and Barto 8.2 and 8.4)."""
+    """Dyna-Q with a table: learning, and planning in a learned model (Sutton and Barto 8.2 and 8.4)."""
 
     _: KW_ONLY
     planning_steps: Natural = 10
-    """Updates by the model after each step; 0 is Q-learning."""
+    """Planning updates after each step; 0 is Q-learning."""
     prioritized: bool = False
-    """Prioritised sweeping: plan first for pairs whose values would change most, and then for what leads there."""
+    """Prioritised sweeping: plan first for pairs whose values would change most, and then for their predecessors."""
     priority_threshold: NonNegative = 1e-4
-    """Changes that are not worth planning for. Only with ``prioritized``."""
+    """Smallest change that gets a priority. Only with ``prioritized``."""
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

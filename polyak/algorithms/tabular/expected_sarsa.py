@@ -1,4 +1,4 @@
-"""Expected SARSA: the values of the policy that acts, without the noise of its choices.
+"""Expected SARSA: on-policy values with expected instead of sampled next actions.
 
 Van Seijen, van Hasselt, Whiteson and Wiering 2009, "A theoretical and empirical analysis of Expected Sarsa", ADPRL;
 Sutton and Barto section 6.6. With ``n_steps`` it is tree backup (section 7.5), with ``lambda_`` TB(lambda) (section

@@ -15,8 +15,7 @@ from polyak.nn.export.ports import Graph, Port, observation_ports
 
 
 class TableGraph(Graph):
-    """Observations [B, ...] of finitely many values -> the row of the table that each has -> its best action [B], of
-    equally good ones the first.
+    """Observations [B, ...] of a finite space -> their rows of the table -> the best actions [B]; the first of ties.
 
     Args:
         numbering: of the observations.

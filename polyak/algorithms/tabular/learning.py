@@ -1,8 +1,8 @@
 """Learning a table while acting: the loop around a rule.
 
-A rule is a function of a mind, a moment and random numbers (:mod:`polyak.algorithms.tabular.walking`). Where it is
-known what the environments do (:mod:`polyak.envs.tabular.known`), many steps are made at once by one loop over arrays,
-which numba compiles; other environments are asked for each step. A callback is asked after every step, in either case.
+A rule is a function of tables, a transition and random numbers (:mod:`polyak.algorithms.tabular.walking`). If the
+transitions of the environments are known (:mod:`polyak.envs.tabular.known`), one loop over arrays makes many steps at
+once, which numba compiles; other environments are stepped one by one. Callbacks are called after every step.
 """
 
 from collections import Counter
@@ -40,11 +40,11 @@ from polyak.hyperparameters.declaration import Count, Fraction, fitted, require
 from polyak.schedules import Schedule
 
 _STRETCH = 10_000
-"""Steps that are made at once where nobody asks after each."""
+"""Steps that are made at once where no callback needs each of them."""
 _FEW = 50_000
 """Steps that are over before a loop is compiled."""
 _WALKED: Counter[Learn] = Counter()
-"""Steps that this process has made by each rule: many short runs are a long one."""
+"""Steps that this process has made by each rule: many short runs count as a long one."""
 
 
 class Episodes(NamedTuple):
@@ -65,40 +65,40 @@ class TabularLearning(TableAlgorithm):
     one over the number of times that the pair was updated, so that values are averages."""
     _: KW_ONLY
     epsilon: Fraction | Schedule = 0.1
-    """Chance of any action instead of the best: a number in [0, 1] or a function of the remaining progress."""
+    """Probability of a random action: a number in [0, 1] or a function of the remaining progress."""
     initial_value: float = 0.0
-    """Where all action values begin; more than can be had lets every action be tried."""
+    """Initial action values; optimistic ones let every action be tried."""
     compile: bool | Literal["auto"] = "auto"
     """Run the inner loop as machine code (needs ``polyak[fast]``), with the same results to the last bit. ``"auto"``
-    does so in long runs, if numba is installed. Only where it is known what environments do: those of a table ``P``."""
+    does so in long runs, if numba is installed. Only for known transitions: those of a table ``P``."""
 
     built_with: ClassVar[Mapping[str, str]] = {
         "initial_value": "the table is filled with it. Set model.q, or make a new model.",
     }
     explores_starts: ClassVar[bool] = False
-    """Whether episodes begin with any action, and where that can be had in any state."""
+    """Whether episodes begin with a random action, and if possible in a random state."""
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         if self.compile is True and compiled(self._rule()) is None:
             raise ImportError("compile=True needs numba: pip install 'polyak[fast]', or leave compile='auto'.")
 
-    # -- what a rule says of itself ------------------------------------------------------------------------------------
+    # -- declared by a rule --------------------------------------------------------------------------------------------
 
     def _rule(self) -> Rule:
-        """How the mind changes by a moment."""
+        """The rule, which updates the tables by a transition."""
         raise NotImplementedError
 
     def _tables(self) -> dict[str, np.ndarray]:
-        """What the mind has by state and action, besides ``q`` and ``legal``."""
+        """Arrays by state and action, besides ``q`` and ``legal``."""
         return {"visits": np.zeros(self.q.shape, np.int64)}
 
     def _memory(self) -> dict[str, np.ndarray]:
-        """What it has of the episodes under way, [N, ...]: empty when all is 0."""
+        """Arrays of the running episodes, [N, ...]: empty when all is 0."""
         return {}
 
     def _numbers(self) -> dict[str, Any]:
-        """The numbers that it has: hyper-parameters."""
+        """Hyper-parameters that the rule reads."""
         return {"gamma": float(self.gamma)}
 
     def _carries(self) -> bool:
@@ -117,17 +117,17 @@ class TabularLearning(TableAlgorithm):
         self._by_episodes = False
         super()._setup_model()
         self.q[...] = self.initial_value
-        self._make_mind()
+        self._make_tables()
 
-    def _make_mind(self) -> None:
+    def _make_tables(self) -> None:
         numbers = np.zeros(self.n_envs, np.int64), np.zeros(self.n_envs)
         states, actions, lengths = (numbers[0].copy() for _ in range(3))
         self.places = Places(states, actions, numbers[1].copy(), lengths, numbers[1].copy())
         arrays = {"q": self.q, "legal": self.legal, **self._tables(), **self._memory()}
-        self.mind: Any = self._rule().mind(**arrays, **self._numbers())
+        self.tables: Any = self._rule().tables(**arrays, **self._numbers())
 
     def make_actor(self) -> "TableActor":
-        """Chooses actions where environments must be asked for each step."""
+        """The actor for environments that are stepped one by one."""
         return TableActor(self)
 
     def _make_runner(self) -> None:
@@ -166,7 +166,7 @@ class TabularLearning(TableAlgorithm):
             draws = self._stream.random(self.n_envs)
             self.places.states[:] = np.searchsorted(self._world.starts, draws, "right")
         self.places.actions[:] = -1
-        for numbers in (self.places.lengths, self.places.returns, *map(vars_of(self.mind).get, self._memory())):
+        for numbers in (self.places.lengths, self.places.returns, *map(vars_of(self.tables).get, self._memory())):
             numbers[...] = 0  # type: ignore[index]
 
     @contextmanager
@@ -175,7 +175,7 @@ class TabularLearning(TableAlgorithm):
             try:
                 yield
             finally:
-                self._tell_environments()
+                self._sync_environments()
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         remaining = max(1, -(-(self._total_timesteps - self.num_timesteps) // self.n_envs))
@@ -197,7 +197,7 @@ class TabularLearning(TableAlgorithm):
         return True
 
     def learn_episodes(self, n_episodes: int) -> Episodes:
-        """Train for whole episodes, without callbacks and logs, and tell what came of them.
+        """Train for whole episodes, without callbacks and logs, and return their statistics.
 
         New ones begin; schedules follow the share of episodes that have ended.
 
@@ -242,7 +242,7 @@ class TabularLearning(TableAlgorithm):
             the episodes that ended, how many, and the steps made.
         """
         self._make_room(steps)
-        self.mind = self.mind._replace(**self._numbers())
+        self.tables = self.tables._replace(**self._numbers())
         n, rows = self.n_envs, steps * self.n_envs
         ints = [np.zeros(rows, np.int64) for _ in range(3)]
         ends = Ends(ints[0], ints[1], np.zeros(rows), ints[2], np.zeros(rows, bool))
@@ -251,7 +251,7 @@ class TabularLearning(TableAlgorithm):
         alphas, epsilons = (self._along(name, steps) for name in ("learning_rate", "epsilon"))
         with self._split.update:
             made, n_ended = self._walk(
-                self.mind,
+                self.tables,
                 self._world,
                 self.places,
                 ends,
@@ -263,7 +263,7 @@ class TabularLearning(TableAlgorithm):
                 self._carries(),
                 self.explores_starts,
             )
-        if unused := draws[made:].size:  # what was drawn in vain is drawn again
+        if unused := draws[made:].size:  # unused numbers are drawn again
             self._stream.bit_generator.advance(2**128 - unused)  # type: ignore[attr-defined]
         _WALKED[self._rule().learn] += made * n
         self._count(made)
@@ -272,7 +272,7 @@ class TabularLearning(TableAlgorithm):
         return ends, n_ended, made
 
     def _make_room(self, steps: int) -> None:
-        """Before so many steps: let the mind have room for them."""
+        """Make the arrays large enough for so many steps."""
 
     def _along(self, name: str, steps: int) -> np.ndarray:
         """A hyper-parameter that may be a schedule at each of the next steps, [T]; -1 for averages."""
@@ -294,7 +294,7 @@ class TabularLearning(TableAlgorithm):
         self._n_updates += steps * self.n_envs
 
     def _note(self, known: KnownEnvs, ends: Ends, n_ended: int) -> None:
-        """Tell monitors of the episodes that ended, and environments where they stand."""
+        """Record the episodes that ended in monitors, and set the states of environments."""
         assert self.runner is not None
         columns = (ends.envs, ends.returns, ends.lengths)
         self._ended: dict[int, dict[str, Any]] = {}
@@ -331,8 +331,8 @@ class TabularLearning(TableAlgorithm):
             "new_obs": self.runner.obs,
         }
 
-    def _tell_environments(self) -> None:
-        """What wrappers must know for the environments to be stepped by somebody else."""
+    def _sync_environments(self) -> None:
+        """Set states and episodes in wrappers, so that other code can step the environments."""
         if self._known is None:
             return
         columns = self.places.returns.tolist(), self.places.lengths.tolist()
@@ -342,10 +342,10 @@ class TabularLearning(TableAlgorithm):
     # -- steps that must be asked for ----------------------------------------------------------------------------------
 
     def _ask(self) -> dict[str, Any]:
-        """One step of the environments, and what is learned from it; its parts, under the names that callbacks read."""
+        """Make one step of the environments and learn from it; its parts, under the names that callbacks read."""
         assert self.runner is not None
         self._make_room(1)
-        self.mind = self.mind._replace(**self._numbers())
+        self.tables = self.tables._replace(**self._numbers())
         actor: Any = self.runner.actor
         actor.draws = self._stream.random((self.n_envs, self._n_draws()))
         alpha, actor.epsilon = (float(self._along(name, 1)[0]) for name in ("learning_rate", "epsilon"))
@@ -382,7 +382,7 @@ class TabularLearning(TableAlgorithm):
             places.lengths[env] += 1
             places.returns[env] += reward
             moment = (env, int(states[env]), action, chance, reward, successor, next_action, next_chance)
-            learn(self.mind, Moment(*moment, terminated, ended, alpha, epsilon), draws[env])
+            learn(self.tables, Moment(*moment, terminated, ended, alpha, epsilon), draws[env])
             places.actions[env], places.chances[env] = next_action, next_chance
             if ended:
                 self._finished.append((float(places.returns[env]), int(places.lengths[env])))
@@ -406,11 +406,11 @@ class TabularLearning(TableAlgorithm):
         self._stream_of_file = state["stream"]
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
-        self._tell_environments()
+        self._sync_environments()
         super()._save_state(saved, include)
-        mind = vars_of(self.mind)
-        saved.state |= prefixed("mind", {name: mind[name].copy() for name in self._tables()})
-        saved.state |= prefixed("actor/memory", {name: mind[name].copy() for name in self._memory()})
+        tables = vars_of(self.tables)
+        saved.state |= prefixed("mind", {name: tables[name].copy() for name in self._tables()})
+        saved.state |= prefixed("actor/memory", {name: tables[name].copy() for name in self._memory()})
         saved.state |= prefixed("actor/places", {name: array.copy() for name, array in self.places._asdict().items()})
 
     def _load_state(self, saved: Saved) -> None:
@@ -418,8 +418,8 @@ class TabularLearning(TableAlgorithm):
         self._take(saved.state_of("mind"), list(self._tables()))
 
     def _take(self, arrays: Mapping[str, np.ndarray], names: list[str]) -> None:
-        """Put arrays of a file into the mind, of whatever length they are."""
-        self.mind = self.mind._replace(**{name: arrays[name].copy() for name in names})
+        """Load arrays of a file, of any length, into the tables."""
+        self.tables = self.tables._replace(**{name: arrays[name].copy() for name in names})
 
     def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._go_on(saved, resume, force_reset)
@@ -433,7 +433,7 @@ class TabularLearning(TableAlgorithm):
 
 
 class TableActor:
-    """Epsilon-greedy actions of a table, by random numbers that have been drawn already.
+    """Epsilon-greedy actions of a table, by given random numbers.
 
     Args:
         model: whose table.
@@ -461,14 +461,14 @@ class TableActor:
         return Acted(model._as_actions(actions), actions, {})
 
     def state(self) -> dict[str, np.ndarray]:
-        """Its model keeps all that it needs."""
+        """Empty: the model holds the state."""
         return {}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """It has nothing to take back."""
+        """Nothing to load."""
 
 
-def vars_of(mind: Any) -> dict[str, Any]:
-    """The fields of a mind."""
-    fields: dict[str, Any] = mind._asdict()
+def vars_of(tables: Any) -> dict[str, Any]:
+    """The fields of the tables."""
+    fields: dict[str, Any] = tables._asdict()
     return fields

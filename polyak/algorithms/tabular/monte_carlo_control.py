@@ -42,55 +42,55 @@ class Record(NamedTuple):
     off_policy: bool
 
 
-def first_best(mind: Record, state: int) -> int:
-    """The greedy action that the off-policy method learns about: of equally good ones the first. q [1, S, A] -> []"""
-    value, _, _ = best(mind.q, mind.legal, state)
-    for action in range(mind.q.shape[2]):
-        if mind.legal[state, action] and mind.q[0, state, action] == value:
+def first_best(tables: Record, state: int) -> int:
+    """The greedy action of the off-policy target policy: the first of ties. q [1, S, A] -> []"""
+    value, _, _ = best(tables.q, tables.legal, state)
+    for action in range(tables.q.shape[2]):
+        if tables.legal[state, action] and tables.q[0, state, action] == value:
             return action
     return 0
 
 
-def look_back(mind: Record, moment: Moment, later: float) -> None:
+def look_back(tables: Record, moment: Moment, later: float) -> None:
     """From the end of an episode to its beginning: G <- R + gamma G, and q(S, A) moves towards G (Sutton and Barto
     section 5.4), off-policy by W / C of the way, with W <- W / b(A | S) (section 5.7). rewards [N, L]"""
     env, weight = moment.env, 1.0
-    for time in range(mind.counts[env] - 1, -1, -1):
-        mind.times[mind.states[env, time], mind.actions[env, time]] = time
-    for time in range(mind.counts[env] - 1, -1, -1):
-        state, action = mind.states[env, time], mind.actions[env, time]
-        later = mind.rewards[env, time] + mind.gamma * later
-        if mind.every_visit or mind.times[state, action] == time:
-            if mind.off_policy:
-                mind.visits[0, state, action] += 1
-                mind.totals[state, action] += weight
-                alpha = weight / mind.totals[state, action]
+    for time in range(tables.counts[env] - 1, -1, -1):
+        tables.times[tables.states[env, time], tables.actions[env, time]] = time
+    for time in range(tables.counts[env] - 1, -1, -1):
+        state, action = tables.states[env, time], tables.actions[env, time]
+        later = tables.rewards[env, time] + tables.gamma * later
+        if tables.every_visit or tables.times[state, action] == time:
+            if tables.off_policy:
+                tables.visits[0, state, action] += 1
+                tables.totals[state, action] += weight
+                alpha = weight / tables.totals[state, action]
             else:
-                alpha = step_size(mind.visits, 0, state, action, moment.alpha)
-            mind.q[0, state, action] += alpha * (later - mind.q[0, state, action])
-        if mind.off_policy:
-            if action != first_best(mind, state):
+                alpha = step_size(tables.visits, 0, state, action, moment.alpha)
+            tables.q[0, state, action] += alpha * (later - tables.q[0, state, action])
+        if tables.off_policy:
+            if action != first_best(tables, state):
                 break
-            weight /= mind.chances[env, time]
+            weight /= tables.chances[env, time]
 
 
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def learn(mind: Record, moment: Moment, draws: np.ndarray) -> None:
-    """Remember the transition; at the end of the episode, learn. What an episode that is cut short would have brought
-    is taken from the table. states, actions, chances, rewards [N, L], draws [W], of which it needs none."""
+def learn(tables: Record, moment: Moment, draws: np.ndarray) -> None:
+    """Store the transition; at the end of the episode, learn. The return after a truncation is taken from the table.
+    states, actions, chances, rewards [N, L], draws [W] (none)."""
     env = moment.env
-    place = mind.counts[env]
-    mind.states[env, place], mind.actions[env, place] = moment.state, moment.action
-    mind.chances[env, place], mind.rewards[env, place] = moment.chance, moment.reward
-    mind.counts[env] += 1
+    place = tables.counts[env]
+    tables.states[env, place], tables.actions[env, place] = moment.state, moment.action
+    tables.chances[env, place], tables.rewards[env, place] = moment.chance, moment.reward
+    tables.counts[env] += 1
     if moment.ended:
         later = 0.0
         if not moment.terminated:
-            later, _, _ = best(mind.q, mind.legal, moment.next_state)
-        look_back(mind, moment, later)
-        mind.counts[env] = 0
+            later, _, _ = best(tables.q, tables.legal, moment.next_state)
+        look_back(tables, moment, later)
+        tables.counts[env] = 0
 
 
 RULE = Rule(learn, (first_best, look_back), Record)
@@ -109,8 +109,8 @@ class MonteCarloControl(TabularLearning):
     visits: Literal["first", "every"] = "first"
     """Which visits of a pair in an episode count: the first of them or every one."""
     exploring_starts: bool = False
-    """Begin episodes with any action, and in any state where it is known what environments do: then ``epsilon=0`` may
-    do."""
+    """Begin episodes with a random action, and in a random state if the environment's transitions are known; then
+    ``epsilon=0`` can be enough."""
     off_policy: bool = False
     """Learn about the greedy policy, by weighted importance sampling; needs ``epsilon`` above 0 and takes averages."""
 
@@ -122,12 +122,12 @@ class MonteCarloControl(TabularLearning):
         super()._check_hyperparameters()
         fix = 'weighted importance sampling takes averages: use learning_rate="1/n", or off_policy=False.'
         require(not self.off_policy or self.learning_rate == "1/n", "learning_rate", self.learning_rate, fix)
-        fix = "the policy that acts must now and then take every action: use more than 0, or off_policy=False."
+        fix = "the behaviour policy must take every action with some probability: use more than 0, or off_policy=False."
         require(not (self.off_policy and self.epsilon == 0), "epsilon", self.epsilon, fix)
 
     @property
     def explores_starts(self) -> bool:  # type: ignore[override]
-        """Whether episodes begin with any action, and where that can be had in any state."""
+        """Whether episodes begin with a random action, and if possible in a random state."""
         return bool(self.exploring_starts)
 
     def _rule(self) -> Rule:
@@ -147,12 +147,12 @@ class MonteCarloControl(TabularLearning):
         return {**ints, "chances": np.zeros(shape), "rewards": np.zeros(shape), "counts": np.zeros(n, np.int64)}
 
     def _make_room(self, steps: int) -> None:
-        """Episodes may be of any length: twice the room where there is too little."""
-        needed, room = int(self.mind.counts.max(initial=0)) + steps, self.mind.states.shape[1]
+        """Double the size of the arrays where an episode could exceed it."""
+        needed, room = int(self.tables.counts.max(initial=0)) + steps, self.tables.states.shape[1]
         if needed > room:
             more = ((0, 0), (0, max(needed, 2 * room) - room))
             names = ("states", "actions", "chances", "rewards")
-            self.mind = self.mind._replace(**{name: np.pad(getattr(self.mind, name), more) for name in names})
+            self.tables = self.tables._replace(**{name: np.pad(getattr(self.tables, name), more) for name in names})
 
     card: ClassVar[Card] = Card(
         idea="averages of returns, in a table",

@@ -18,10 +18,10 @@ from polyak.ops.dynamic_programming import action_values, policy_values
 
 
 class KnownModel:
-    """A process as tensors, in which a state that ends episodes is worth 0. S states, A actions, O outcomes.
+    """A process as tensors; terminal states have value 0. S states, A actions, O outcomes.
 
     Args:
-        process: what may happen.
+        process: the process.
     """
 
     def __init__(self, process: FiniteProcess) -> None:
@@ -39,22 +39,22 @@ class KnownModel:
         return action_values(values, self.mean_rewards, pairs, continuing, successors, gamma)
 
     def policy_values(self, policy: Tensor, rewards: Tensor, gamma: float) -> Tensor:
-        """Exact values of a policy with rewards of one's own: both [S, A] -> [S]"""
+        """Exact values of a policy with given rewards: both [S, A] -> [S]"""
         pairs, continuing, successors = self.outcomes
         return policy_values(policy, rewards, pairs, continuing, successors, gamma)
 
 
 @dataclass(eq=False, repr=False)
 class Planning(TableAlgorithm):
-    """Algorithms that plan with a known model. A step of ``learn`` is a sweep over all states; it ends when nothing
-    changes any more."""
+    """Algorithms that plan with a known model. A step of ``learn`` is a sweep over all states; it ends at
+    convergence."""
 
     _: KW_ONLY
     tolerance: NonNegative = 1e-10
-    """Change of values below which nothing is taken to change any more."""
+    """Change of values below which planning has converged."""
 
     converged = False
-    """Whether the last sweep has changed nothing."""
+    """Whether planning has converged."""
 
     def _use_env(self, env: VecEnv) -> None:
         super()._use_env(env)
@@ -72,10 +72,10 @@ class Planning(TableAlgorithm):
             self.legal[...] = self.model.legal
 
     def _make_runner(self) -> None:
-        """Nothing is acted out."""
+        """Planning needs no runner."""
 
     def _prepare_to_learn(self, reset: bool) -> None:
-        """Nor begun."""
+        """Planning begins no episodes."""
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
@@ -97,12 +97,12 @@ class Planning(TableAlgorithm):
         return (callback.is_idle or callback.on_step()) and not self.converged
 
     def _sweep(self) -> float:
-        """Improve ``q``; by how much values have changed at most."""
+        """Improve ``q``; returns the largest change of values."""
         raise NotImplementedError
 
     @property
     def start_value(self) -> float:
-        """What an episode is worth on average when it begins."""
+        """Mean value of initial states."""
         return float(self.model.starts @ self.values)
 
     def _extra_state(self) -> dict[str, Any]:

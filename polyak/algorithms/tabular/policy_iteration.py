@@ -1,7 +1,7 @@
-"""Policy iteration: evaluate a policy exactly, improve it, and again, until it is its own improvement.
+"""Policy iteration: evaluate a policy exactly, improve it, and repeat until it does not change.
 
 Howard 1960, "Dynamic Programming and Markov Processes"; Sutton and Barto section 4.3. The values of a policy are the
-solution of linear equations. The first policy takes every action alike, under which most episodes end.
+solution of linear equations. The first policy is uniform, under which most episodes end.
 
 Shapes: S states, A actions.
 """
@@ -45,10 +45,10 @@ class PolicyIteration(Planning):
         return self.model.policy_values(policy, self.model.mean_rewards, self.gamma)
 
     def _improve(self, policy: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-        """The best policy for action values, and what it makes states worth: both [S, A] -> [S, A], [S]"""
+        """The greedy policy of action values, and its values of states: both [S, A] -> [S, A], [S]"""
         legal = self.model.legal
         best = greedy_values(q, legal)
-        # An action that is as good as any stays: a change that improves nothing might never end an episode.
+        # A best action is kept: a change between equal actions might give a policy that never ends an episode.
         present = policy.argmax(1)
         stays = (policy.amax(1) == 1) & (q.gather(1, present[:, None])[:, 0] >= best - self.tolerance)
         actions = torch.where(stays, present, greedy_actions(q, legal, self.tolerance))
@@ -63,7 +63,7 @@ class PolicyIteration(Planning):
         self.policy_table = saved.state["policy_table"].copy()
 
     card: ClassVar[Card] = Card(
-        idea="a policy evaluated exactly and improved, until it is its own improvement",
+        idea="a policy evaluated exactly and improved until it does not change",
         learns_from="a known model",
         reference="Howard 1960",
         search=Search(tune.discount()),

@@ -1,4 +1,4 @@
-"""Q-learning: the values of the greedy policy, whatever policy acts.
+"""Q-learning: off-policy values of the greedy policy.
 
 Watkins 1989, "Learning from delayed rewards"; Watkins and Dayan 1992, Machine Learning 8; Sutton and Barto section 6.5.
 With ``n_steps`` it is tree backup for the greedy policy, or importance sampling as far as ``sigma`` says (section 7.6,
@@ -21,7 +21,7 @@ class QLearning(TemporalDifference):
 
     _: KW_ONLY
     sigma: Fraction = 0.0
-    """0 backs up maxima; 1 follows the actions that were taken, weighed by importance sampling; else a mixture."""
+    """0 backs up maxima; 1 follows the actions that were taken, weighted by importance sampling; else a mixture."""
 
     greedy_target: ClassVar[bool] = True
 

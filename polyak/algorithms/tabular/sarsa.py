@@ -1,9 +1,9 @@
-"""SARSA: the values of the policy that acts, from the actions that it takes.
+"""SARSA: on-policy values from sampled actions.
 
 Rummery and Niranjan 1994, "On-line Q-learning using connectionist systems"; Sutton and Barto section 6.4. The action
-that the target is made with is the one that is taken then: it is chosen before the update, and carried over. With
-``n_steps`` more rewards are summed (section 7.2), with ``sigma`` less than 1 it expects as well as it samples
-(Q(sigma), arXiv:1703.01327), with ``lambda_`` it has eligibility traces (section 12.7). Shapes: see
+of the target is the one that is taken next: it is chosen before the update. With ``n_steps`` more rewards are summed
+(section 7.2), with ``sigma`` less than 1 targets mix samples and expectations (Q(sigma), arXiv:1703.01327), with
+``lambda_`` it has eligibility traces (section 12.7). Shapes: see
 :mod:`polyak.algorithms.tabular.temporal_difference`, whose rule it is.
 """
 
@@ -22,7 +22,7 @@ class SARSA(TemporalDifference):
 
     _: KW_ONLY
     sigma: Fraction = 1.0
-    """1 follows the action that is taken, 0 all actions as the policy would (tree backup); between them a mixture."""
+    """1 samples the next action, 0 takes the expectation over the policy (tree backup); between them a mixture."""
 
     def _sampling(self) -> float:
         return float(self.sigma)

@@ -1,4 +1,4 @@
-"""Ranges that tables share: how they learn, how they explore, how far they look ahead."""
+"""Search ranges of tabular algorithms: learning rates, exploration, lookahead."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _lookahead(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values
 
 
 EPSILON = tune.rate(0.01, 1.0, "epsilon")
-"""How often actions are drawn blindly: always so often, or ever less."""
+"""Exploration rates: constant or decreasing."""
 TABLE = Search(Part("learning_rate", _learning_rate), tune.discount(), EPSILON, Part("initial_value", _initial_value))
-"""Averages of all targets or steps towards them, from estimates that are right, hopeful or very hopeful."""
+"""Averages or constant step sizes, from initial values that are neutral, optimistic or very optimistic."""
 LOOKAHEAD = Part("lookahead", _lookahead)
 """One step, some steps, or eligibility traces."""

@@ -32,7 +32,7 @@ class SoftPolicyIteration(PolicyIteration):
 
     _: KW_ONLY
     temperature: Positive = 0.1
-    """Worth of one nat of entropy, in units of reward. As it falls to 0, this becomes ordinary policy iteration."""
+    """Weight of one nat of entropy, in units of reward. As it falls to 0, this becomes ordinary policy iteration."""
 
     def _setup_model(self) -> None:
         super()._setup_model()

@@ -1,4 +1,4 @@
-"""What all tabular algorithms share: states and actions as numbers, and a table of action values to act by.
+"""The common base of tabular algorithms: states and actions as numbers, and a table of action values.
 
 Shapes: K tables, S states, A actions, N environments.
 """
@@ -25,7 +25,7 @@ from polyak.nn.export.ports import Graph
 
 @dataclass(eq=False, repr=False)
 class TableAlgorithm(EnvAlgorithm):
-    """Algorithms whose knowledge is a table of action values."""
+    """Algorithms that learn a table of action values."""
 
     env: Becomes[GymEnv | FiniteProcess | Mapping[int, Any] | tuple[Any, Any] | str | None, VecEnv | None] = later(None)
     """The environment: a Gymnasium environment or its name; or a known model: a table ``P`` as Gymnasium's toy texts
@@ -38,7 +38,7 @@ class TableAlgorithm(EnvAlgorithm):
     action_spaces: ClassVar = (spaces.Discrete,)
     heeds_masks: ClassVar[bool] = True
     n_tables: ClassVar[int] = 1
-    """K, whose sum decides."""
+    """K tables, which are summed."""
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         model: Any = self.env
@@ -84,15 +84,15 @@ class TableAlgorithm(EnvAlgorithm):
         return self._as_actions(np.where(self.legal, self._preferences(), -np.inf).argmax(1))
 
     def _as_actions(self, chosen: np.ndarray) -> np.ndarray:
-        """Places in the table [N], which count from 0, as the environment takes them."""
+        """Actions of the table [N], which count from 0, as actions of the environment."""
         return (chosen + self._first_action).astype(self.action_space.dtype)
 
     def _preferences(self) -> np.ndarray:
-        """[S, A] of which the largest decides."""
+        """[S, A] the preferences whose argmax is the greedy action."""
         return self.q.sum(0)
 
     def _explores(self) -> float:
-        """The chance of any action, where :meth:`predict` need not be deterministic."""
+        """The probability of a random action in stochastic predictions."""
         return 0.0
 
     def predict(
@@ -107,12 +107,11 @@ class TableAlgorithm(EnvAlgorithm):
         """The action for one observation or a batch of them.
 
         Args:
-            observation: as the environment gives it; a batch as a vector of environments does.
-            state, episode_start: of no use here: a table does not remember.
-            deterministic: the best action, of equally good ones the first; otherwise one as while learning: now and
-                then any, and of equally good ones each as likely.
-            action_masks: [N, A] what is allowed, or [A] for all, where the environment says; ``None``: what each state
-                has.
+            observation: as the environment returns it; a batch as a vector of environments returns it.
+            state, episode_start: not used: a table has no recurrent state.
+            deterministic: the best action, the first of ties; otherwise epsilon-greedy as while learning, with ties
+                broken uniformly.
+            action_masks: [N, A] allowed actions, or [A] for all; ``None``: all actions of the state.
 
         Returns:
             the action, or [N] actions; and ``state``.
@@ -130,7 +129,7 @@ class TableAlgorithm(EnvAlgorithm):
         return (actions[0, ...] if single else actions), state
 
     def _draw(self, preferences: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """Places of actions as while learning. preferences (-inf where not allowed), allowed [N, A] -> [N]"""
+        """Draw actions as while learning. preferences (-inf where not allowed), allowed [N, A] -> [N]"""
         explores = np.random.rand(len(allowed), 1) < self._explores()
         any_of = np.where(explores, allowed, preferences == preferences.max(1, keepdims=True))
         drawn: np.ndarray = np.where(any_of, np.random.rand(*any_of.shape), -1.0).argmax(1)

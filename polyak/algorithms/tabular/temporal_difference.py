@@ -37,92 +37,92 @@ class Window(NamedTuple):
     sigma: float
     """1: as the action that was taken; 0: as the policy would on average."""
     greedy: bool
-    """Whether the policy that is learned about is the greedy one, or the one that acts."""
+    """Whether the target policy is the greedy one, or the behaviour policy."""
 
 
 def backed_up(
-    mind: Window, epsilon: float, reward: float, state: int, action: int, chance: float, later: float, weighs: bool
+    tables: Window, epsilon: float, reward: float, state: int, action: int, chance: float, later: float, weighs: bool
 ) -> float:
     """R + gamma [sigma rho G + (1 - sigma) (sum_a pi(a | S) q(S, a) + pi(A | S) (G - q(S, A)))], the target one step
-    earlier: arXiv:1703.01327 and Sutton and Barto section 7.6, every decision weighed by its own ratio rho.
+    earlier: arXiv:1703.01327 and Sutton and Barto section 7.6, each step weighted by its own ratio rho.
 
     Args:
-        mind: q [1, S, A].
-        epsilon: of the policy that acts.
+        tables: q [1, S, A].
+        epsilon: of the behaviour policy.
         reward: [] R.
         state, action: [] S, A, reached by R.
         chance: [] with which A was chosen.
         later: [] G, from S and A on.
         weighs: whether G is anything else than q(S, A), which makes tree backup's second term.
     """
-    target_epsilon = 0.0 if mind.greedy else epsilon
+    target_epsilon = 0.0 if tables.greedy else epsilon
     value = 0.0
-    if mind.sigma > 0.0:
+    if tables.sigma > 0.0:
         ratio = 1.0
-        if mind.greedy:
-            ratio = probability(mind.q, mind.legal, state, action, 0.0, False) / chance
-        value += mind.sigma * ratio * later
-    if mind.sigma < 1.0:
-        mean = expected(mind.q, mind.legal, state, target_epsilon)
+        if tables.greedy:
+            ratio = probability(tables.q, tables.legal, state, action, 0.0, False) / chance
+        value += tables.sigma * ratio * later
+    if tables.sigma < 1.0:
+        mean = expected(tables.q, tables.legal, state, target_epsilon)
         if weighs:
-            weight = probability(mind.q, mind.legal, state, action, target_epsilon, not mind.greedy)
-            mean += weight * (later - total(mind.q, state, action))
-        value += (1.0 - mind.sigma) * mean
-    return reward + mind.gamma * value
+            weight = probability(tables.q, tables.legal, state, action, target_epsilon, not tables.greedy)
+            mean += weight * (later - total(tables.q, state, action))
+        value += (1.0 - tables.sigma) * mean
+    return reward + tables.gamma * value
 
 
-def update(mind: Window, moment: Moment, oldest: int) -> None:
+def update(tables: Window, moment: Moment, oldest: int) -> None:
     """Move q(S_tau, A_tau) towards the target of the transitions from tau = ``oldest`` [] to the newest."""
-    n, env, newest = mind.states.shape[1], moment.env, mind.counts[moment.env] - 1
-    target = mind.rewards[env, newest % n]
+    n, env, newest = tables.states.shape[1], moment.env, tables.counts[moment.env] - 1
+    target = tables.rewards[env, newest % n]
     if not moment.terminated:
         later = 0.0
         if moment.next_action >= 0:
-            later = total(mind.q, moment.next_state, moment.next_action)
+            later = total(tables.q, moment.next_state, moment.next_action)
         target = backed_up(
-            mind, moment.epsilon, target, moment.next_state, moment.next_action, moment.next_chance, later, False
+            tables, moment.epsilon, target, moment.next_state, moment.next_action, moment.next_chance, later, False
         )
     for time in range(newest - 1, oldest - 1, -1):
         after = (time + 1) % n
         target = backed_up(
-            mind,
+            tables,
             moment.epsilon,
-            mind.rewards[env, time % n],
-            mind.states[env, after],
-            mind.actions[env, after],
-            mind.chances[env, after],
+            tables.rewards[env, time % n],
+            tables.states[env, after],
+            tables.actions[env, after],
+            tables.chances[env, after],
             target,
             True,
         )
-    state, action = mind.states[env, oldest % n], mind.actions[env, oldest % n]
-    alpha = step_size(mind.visits, 0, state, action, moment.alpha)
-    mind.q[0, state, action] += alpha * (target - mind.q[0, state, action])
+    state, action = tables.states[env, oldest % n], tables.actions[env, oldest % n]
+    alpha = step_size(tables.visits, 0, state, action, moment.alpha)
+    tables.q[0, state, action] += alpha * (target - tables.q[0, state, action])
 
 
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def learn(mind: Window, moment: Moment, draws: np.ndarray) -> None:
-    """Remember the transition, and learn from the one n - 1 steps before it; at the end from all that are left, each
-    with the rewards that there were. An episode that is cut short goes on from its last state in the targets.
+def learn(tables: Window, moment: Moment, draws: np.ndarray) -> None:
+    """Store the transition, and learn from the one n - 1 steps before it; at the end of the episode from all that are
+    left. Targets of a truncated episode bootstrap from its last state.
 
     Args:
-        mind: states, actions, chances, rewards [N, n].
+        tables: states, actions, chances, rewards [N, n].
         moment: the transition.
         draws: [W], of which it needs none.
     """
-    n, env = mind.states.shape[1], moment.env
-    place = mind.counts[env] % n
-    mind.states[env, place], mind.actions[env, place] = moment.state, moment.action
-    mind.chances[env, place], mind.rewards[env, place] = moment.chance, moment.reward
-    mind.counts[env] += 1
-    oldest = mind.counts[env] - n
+    n, env = tables.states.shape[1], moment.env
+    place = tables.counts[env] % n
+    tables.states[env, place], tables.actions[env, place] = moment.state, moment.action
+    tables.chances[env, place], tables.rewards[env, place] = moment.chance, moment.reward
+    tables.counts[env] += 1
+    oldest = tables.counts[env] - n
     if moment.ended:
-        for time in range(max(oldest, 0), mind.counts[env]):
-            update(mind, moment, time)
-        mind.counts[env] = 0
+        for time in range(max(oldest, 0), tables.counts[env]):
+            update(tables, moment, time)
+        tables.counts[env] = 0
     elif oldest >= 0:
-        update(mind, moment, oldest)
+        update(tables, moment, oldest)
 
 
 RULE = Rule(learn, (backed_up, update), Window)
@@ -137,19 +137,19 @@ class TemporalDifference(TabularLearning):
 
     _: KW_ONLY
     n_steps: Count = 1
-    """Rewards that are summed before the table says what follows."""
+    """Rewards that are summed before the bootstrap."""
     lambda_: Fraction = 0.0
-    """How far each temporal difference reaches back along eligibility traces, in [0, 1]; 0: to the last step only."""
+    """Decay of eligibility traces, in [0, 1]; 0: only the last step is updated."""
     traces: Literal["accumulating", "replacing", "dutch"] = "accumulating"
-    """What a visit makes of a trace that is there already: 1 is added to it; it becomes 1; or 1 is added to what the
-    step size leaves of it. Only with ``lambda_``."""
+    """Update of a trace at a visit: accumulating (add 1), replacing (set to 1) or dutch (add 1 after decay by the step
+    size). Only with ``lambda_``."""
 
     built_with: ClassVar[Mapping[str, str]] = {
         name: f"the memory of episodes under way is built with it. Use load(path, {name}=...)."
         for name in ("n_steps", "lambda_")
     }
     greedy_target: ClassVar[bool] = False
-    """Whether the greedy policy is learned about, or the one that acts."""
+    """Whether the target policy is the greedy one, or the behaviour policy."""
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -1,4 +1,4 @@
-"""Eligibility traces: each temporal difference, as far as all pairs before it are to thank for it.
+"""Eligibility traces: each temporal difference updates all earlier pairs in proportion to their traces.
 
 SARSA(lambda), Rummery and Niranjan 1994; Q(lambda), Watkins 1989, where traces end with the first action that is not
 greedy; in between, and expected, Q(sigma, lambda), Yang et al. 2018, IJCAI, arXiv:1802.03171. Sutton and Barto ch. 12.
@@ -14,7 +14,7 @@ from polyak.algorithms.tabular.choosing import expected, probability, step_size,
 from polyak.algorithms.tabular.walking import Moment, Rule
 
 SMALLEST = 1e-12
-"""Of a trace: a smaller one is forgotten."""
+"""Smallest trace that is kept."""
 KINDS = ("accumulating", "replacing", "dutch")
 REPLACING, DUTCH = 1, 2
 
@@ -22,7 +22,7 @@ REPLACING, DUTCH = 1, 2
 
 
 class Traces(NamedTuple):
-    """The table, and what each environment's episode owes to each pair."""
+    """The table, and the traces of each environment's episode."""
 
     q: np.ndarray  # [1, S, A]
     legal: np.ndarray  # [S, A] bool
@@ -37,60 +37,60 @@ class Traces(NamedTuple):
     kind: int  # among KINDS
 
 
-def difference(mind: Traces, moment: Moment) -> tuple[float, float]:
+def difference(tables: Traces, moment: Moment) -> tuple[float, float]:
     """delta = R + gamma [sigma rho q(S', A') + (1 - sigma) sum_a pi(a | S') q(S', a)] - q(S, A) (Sutton
     and Barto section 12.9), and the share of traces that passes on: sigma rho + (1 - sigma) pi(A' | S'). q [1, S, A] ->
     [], []"""
-    delta, share = moment.reward - total(mind.q, moment.state, moment.action), 0.0
+    delta, share = moment.reward - total(tables.q, moment.state, moment.action), 0.0
     if moment.terminated:
         return delta, share
     state, action = moment.next_state, moment.next_action
-    epsilon = 0.0 if mind.greedy else moment.epsilon
-    chance = probability(mind.q, mind.legal, state, action, epsilon, not mind.greedy)
-    if mind.sigma > 0.0:
-        ratio = chance / moment.next_chance if mind.greedy else 1.0
-        delta += mind.gamma * mind.sigma * ratio * total(mind.q, state, action)
-        share += mind.sigma * ratio
-    if mind.sigma < 1.0:
-        delta += mind.gamma * (1.0 - mind.sigma) * expected(mind.q, mind.legal, state, epsilon)
-        share += (1.0 - mind.sigma) * chance
+    epsilon = 0.0 if tables.greedy else moment.epsilon
+    chance = probability(tables.q, tables.legal, state, action, epsilon, not tables.greedy)
+    if tables.sigma > 0.0:
+        ratio = chance / moment.next_chance if tables.greedy else 1.0
+        delta += tables.gamma * tables.sigma * ratio * total(tables.q, state, action)
+        share += tables.sigma * ratio
+    if tables.sigma < 1.0:
+        delta += tables.gamma * (1.0 - tables.sigma) * expected(tables.q, tables.legal, state, epsilon)
+        share += (1.0 - tables.sigma) * chance
     return delta, share
 
 
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def learn(mind: Traces, moment: Moment, draws: np.ndarray) -> None:
-    """Mark the pair, move every pair by its trace, let traces fade. traces [N, P], draws [W] (none)."""
-    env, n_actions = moment.env, mind.q.shape[2]
-    alpha = step_size(mind.visits, 0, moment.state, moment.action, moment.alpha)
-    delta, share = difference(mind, moment)
+def learn(tables: Traces, moment: Moment, draws: np.ndarray) -> None:
+    """Set the pair's trace, update every pair by its trace, and decay traces. traces [N, P], draws [W] (none)."""
+    env, n_actions = moment.env, tables.q.shape[2]
+    alpha = step_size(tables.visits, 0, moment.state, moment.action, moment.alpha)
+    delta, share = difference(tables, moment)
 
     pair = moment.state * n_actions + moment.action
-    trace = mind.traces[env, pair]
+    trace = tables.traces[env, pair]
     if trace == 0.0:
-        mind.pairs[env, mind.counts[env]] = pair
-        mind.counts[env] += 1
-    if mind.kind == REPLACING:
+        tables.pairs[env, tables.counts[env]] = pair
+        tables.counts[env] += 1
+    if tables.kind == REPLACING:
         trace = 0.0
-    elif mind.kind == DUTCH:
+    elif tables.kind == DUTCH:
         trace *= 1.0 - alpha
-    mind.traces[env, pair] = trace + 1.0
+    tables.traces[env, pair] = trace + 1.0
 
     kept = 0
-    fading = 0.0 if moment.ended else mind.gamma * mind.lambda_ * share
-    for place in range(mind.counts[env]):
-        pair = mind.pairs[env, place]
-        trace = mind.traces[env, pair]
-        mind.q[0, pair // n_actions, pair % n_actions] += alpha * delta * trace
+    fading = 0.0 if moment.ended else tables.gamma * tables.lambda_ * share
+    for place in range(tables.counts[env]):
+        pair = tables.pairs[env, place]
+        trace = tables.traces[env, pair]
+        tables.q[0, pair // n_actions, pair % n_actions] += alpha * delta * trace
         trace *= fading
         if trace < SMALLEST:
-            mind.traces[env, pair] = 0.0
+            tables.traces[env, pair] = 0.0
         else:
-            mind.traces[env, pair] = trace
-            mind.pairs[env, kept] = pair
+            tables.traces[env, pair] = trace
+            tables.pairs[env, kept] = pair
             kept += 1
-    mind.counts[env] = kept
+    tables.counts[env] = kept
 
 
 RULE = Rule(learn, (difference,), Traces)

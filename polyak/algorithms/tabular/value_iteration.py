@@ -1,7 +1,7 @@
-"""Value iteration: Bellman's optimality equation as an assignment, over and over.
+"""Value iteration: repeated application of Bellman's optimality operator.
 
 Bellman 1957, "Dynamic Programming"; Sutton and Barto section 4.4. All states are backed up at once from the values
-before the sweep, so that after n sweeps a state is worth the best return of n steps.
+before the sweep, so that after n sweeps the value of a state is the best return of n steps.
 
 Shapes: S states, A actions.
 """
@@ -28,7 +28,7 @@ class ValueIteration(Planning):
         return float(change)
 
     card: ClassVar[Card] = Card(
-        idea="Bellman's optimality equation as an assignment, over and over",
+        idea="repeated application of Bellman's optimality operator",
         learns_from="a known model",
         reference="Bellman 1957",
         search=Search(tune.discount()),

@@ -1,6 +1,6 @@
-"""The one loop of tabular learning: act, let the table say what happens, learn.
+"""The loop of tabular learning: act, sample the outcome from the process, learn.
 
-It is plain Python over arrays that numba compiles if it is there (``polyak[fast]``): the same source, the same random
+It is plain Python over arrays, which numba compiles if installed (``polyak[fast]``): the same source, the same random
 numbers in the same places and the same order of additions give the same bits with and without it.
 
 Shapes: N environments, T steps, S states, A actions; the draws of one step of one environment are a row [W] of
@@ -19,43 +19,43 @@ from polyak.algorithms.tabular.choosing import PARTS, choose
 from polyak.envs.tabular.known import World
 
 EXPLORES, WHICH = 0, 1
-"""Decide the action to take, unless it was chosen before: whether it is any, and which."""
+"""Decide the action, unless it was chosen before: whether it is random, and which."""
 OUTCOME = 2
-"""Decides what happens."""
+"""Decides the outcome."""
 START = 3
-"""Decides where the next episode begins."""
+"""Decides the initial state of the next episode."""
 NEXT_EXPLORES, NEXT_WHICH = 4, 5
 """Decide the action after that, for rules that must know it."""
 COIN, TIE = 6, 7
-"""What a rule draws besides."""
+"""A further draw of a rule."""
 WIDTH = 8
-"""From here on what it draws in any number."""
+"""From here on any number of further draws."""
 
 
 class Moment(NamedTuple):
-    """One transition, as a rule learns from it."""
+    """One transition, from which a rule learns."""
 
     env: int
     state: int
     action: int
     chance: float
-    """With which the action was chosen."""
+    """Probability with which the action was chosen."""
     reward: float
     next_state: int
     next_action: int
-    """The one that will be taken there, if the rule carries it over; else -1."""
+    """The action that will be taken there, if the rule chooses it in advance; else -1."""
     next_chance: float
     terminated: bool
-    """Nothing is to be had from the next state."""
+    """Whether the next state is terminal."""
     ended: bool
-    """The episode is over, terminated or cut short."""
+    """Whether the episode is over, terminated or truncated."""
     alpha: float
     """Step size; negative: one over the number of visits."""
     epsilon: float
 
 
 class Places(NamedTuple):
-    """Where N environments stand."""
+    """The states of N environments."""
 
     states: np.ndarray  # [N] int64
     actions: np.ndarray  # [N] int64 chosen already; -1: not yet
@@ -65,7 +65,7 @@ class Places(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Room for the episodes that end during a walk of T steps, [T N] each."""
+    """Preallocated arrays of the episodes that end during T steps, [T N] each."""
 
     steps: np.ndarray  # int64
     envs: np.ndarray  # int64
@@ -83,25 +83,25 @@ class Last(NamedTuple):
 
 
 Learn = Callable[[Any, Moment, np.ndarray], None]
-"""A rule: how a mind (its tables and what it remembers, a NamedTuple of arrays) changes by a moment, and its draws."""
+"""A rule: updates its tables and stored steps (a NamedTuple of arrays) by a transition and random draws."""
 Walk = Callable[..., tuple[int, int]]
 
 
 class Rule(NamedTuple):
-    """A way to learn."""
+    """A learning rule."""
 
     learn: Learn
     parts: tuple[Callable[..., Any], ...]
-    """What it calls, besides :mod:`polyak.algorithms.tabular.choosing`."""
-    mind: type[Any]
-    """A NamedTuple of what it reads and changes: ``q``, ``legal``, further arrays, numbers."""
+    """Functions that it calls, besides :mod:`polyak.algorithms.tabular.choosing`."""
+    tables: type[Any]
+    """The NamedTuple of its tables: ``q``, ``legal``, further arrays, numbers."""
 
 
 def make_walk(learn: Learn, version: int = 0) -> Walk:
-    """The loop for a rule. ``version`` is there to be seen by numba, which keeps a compiled loop until it differs."""
+    """The loop for a rule. ``version`` is part of numba's cache key of the compiled loop."""
 
     def walk(
-        mind: Any,
+        tables: Any,
         world: World,
         places: Places,
         ends: Ends,
@@ -113,17 +113,17 @@ def make_walk(learn: Learn, version: int = 0) -> Walk:
         carries: bool,
         explores_starts: bool,
     ) -> tuple[int, int]:
-        """Make up to T steps in each of N environments, but not more than until ``n_episodes`` have ended.
+        """Make up to T steps in each of N environments, or until ``n_episodes`` have ended.
 
         Args:
-            mind: what learns; changed in place, as are the next four.
-            world: what happens.
-            places, ends, last: see there.
-            alphas, epsilons: [T] step sizes and chances of exploring.
+            tables: of the rule; changed in place, as are ``places``, ``ends`` and ``last``.
+            world: the process.
+            places, ends, last: see their classes.
+            alphas, epsilons: [T] step sizes and probabilities of exploring.
             draws: [T, N, W] uniform in [0, 1).
             n_episodes: at least 1.
-            carries: choose the next action before learning, and take it; otherwise after.
-            explores_starts: the first action of an episode is any.
+            carries: choose the next action before learning; otherwise after.
+            explores_starts: the first action of an episode is random.
 
         Returns:
             steps made, and episodes that ended in them.
@@ -137,7 +137,7 @@ def make_walk(learn: Learn, version: int = 0) -> Walk:
                 if places.actions[env] < 0:
                     any_action = explores_starts and places.lengths[env] == 0
                     chance_of_any = 1.0 if any_action else epsilon
-                    chosen = choose(mind.q, mind.legal, state, chance_of_any, draw[EXPLORES], draw[WHICH])
+                    chosen = choose(tables.q, tables.legal, state, chance_of_any, draw[EXPLORES], draw[WHICH])
                     places.actions[env], places.chances[env] = chosen
                 action, chance = places.actions[env], places.chances[env]
 
@@ -157,7 +157,7 @@ def make_walk(learn: Learn, version: int = 0) -> Walk:
                 next_action, next_chance = -1, 1.0
                 if carries and not terminated:
                     explores, which = draw[NEXT_EXPLORES], draw[NEXT_WHICH]
-                    next_action, next_chance = choose(mind.q, mind.legal, successor, epsilon, explores, which)
+                    next_action, next_chance = choose(tables.q, tables.legal, successor, epsilon, explores, which)
                 moment = Moment(
                     env,
                     state,
@@ -172,7 +172,7 @@ def make_walk(learn: Learn, version: int = 0) -> Walk:
                     alphas[t],
                     epsilon,
                 )
-                learn(mind, moment, draw)
+                learn(tables, moment, draw)
 
                 last.actions[env], last.rewards[env], last.successors[env] = action, reward, successor
                 places.states[env] = successor
@@ -210,7 +210,7 @@ def compiled(rule: Rule) -> Walk | None:
         if part not in _registered:
             register_jitable(part)
             _registered.add(part)
-    # The loop makes no arrays, so that it need not count who refers to those that it gets: a fourth of the time.
+    # The loop makes no arrays, so numba need not count references: that saves a fourth of the time.
     walk: Walk = njit(cache=True, _nrt=False)(make_walk(rule.learn, _version()))
     return walk
 
@@ -220,5 +220,5 @@ _registered: set[Any] = set()
 
 @cache
 def _version() -> int:
-    """What the sources of this room amount to: numba looks at the file of a loop only, not at those of its parts."""
+    """A hash of the sources of this package: numba checks the file of a loop only, not those of its functions."""
     return zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))

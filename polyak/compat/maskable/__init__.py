@@ -1,1 +1,1 @@
-"""What sb3-contrib has besides ``MaskablePPO`` for action masks: distributions, policies, buffers, evaluation."""
+"""sb3-contrib's parts for action masks besides ``MaskablePPO``: distributions, policies, buffers, evaluation."""

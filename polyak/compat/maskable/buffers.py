@@ -68,7 +68,7 @@ class MaskableRolloutBuffer(RolloutBuffer):
 
     @property
     def action_masks(self) -> np.ndarray:
-        """What was allowed: [buffer_size, n_envs, M], or flattened, as the other arrays."""
+        """The masks: [buffer_size, n_envs, M], or flattened, as the other arrays."""
         return self.extras[MASKS]
 
     @action_masks.setter

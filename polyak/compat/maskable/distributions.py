@@ -34,7 +34,7 @@ _FORBIDDEN = -1e8
 
 
 class MaskableCategorical(TorchCategorical):
-    """A ``torch.distributions.Categorical`` whose choices can be limited, as often as one likes.
+    """A ``torch.distributions.Categorical`` whose mask can be changed at any time.
 
     Args:
         probs, logits: [..., N], one of the two.
@@ -55,7 +55,7 @@ class MaskableCategorical(TorchCategorical):
         self.apply_masking(masks)
 
     def apply_masking(self, masks: Masks) -> None:
-        """Allow what ``masks`` [..., N] say and nothing else, whatever was said before."""
+        """Set the mask [..., N]; it replaces the one before."""
         logits = self._original_logits
         self.masks = None if masks is None else _as_flags(masks, logits.device).reshape(logits.shape)
         if self.masks is not None:
@@ -76,24 +76,24 @@ def _as_flags(masks: Any, device: torch.device) -> Tensor:
 
 
 class MaskableDistribution(Distribution):
-    """A :class:`~polyak.compat.distributions.Distribution` whose choices can be limited."""
+    """A :class:`~polyak.compat.distributions.Distribution` that can be masked."""
 
     @abstractmethod
     def apply_masking(self, masks: Masks) -> None:
-        """Allow what ``masks`` [B, M] say and nothing else, until there are new parameters; ``None``: everything."""
+        """Set the masks [B, M] until there are new parameters; ``None``: everything is allowed."""
 
     def masked(self, masks: Masks) -> Self:
-        """This object, after :meth:`apply_masking`: how polyak's policies ask."""
+        """This object, after :meth:`apply_masking`: the interface of polyak's policies."""
         self.apply_masking(masks)
         return self
 
 
 class NoParametersError(PolicyError, AttributeError, AssertionError):
-    """A distribution that was asked before it had parameters. Also what sb3-contrib raises here."""
+    """A distribution was used before it had parameters. Also the error of sb3-contrib here."""
 
 
 class _MaskedLogits(OfLogits, MaskableDistribution):
-    """What the distributions share: a value without masks, and the one with them."""
+    """Base of the distributions: an immutable one without masks, and the masked one."""
 
     _unmasked: Any = None
     _masks: Tensor | None = None

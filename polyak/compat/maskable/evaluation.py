@@ -1,4 +1,4 @@
-"""Evaluation that keeps to masks unless asked not to, and what environments say of them."""
+"""Evaluation that applies masks unless switched off, and masks of environments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_masking_supported(env: gym.Env | VecEnv) -> bool:
 
 
 def get_action_masks(env: gym.Env | VecEnv) -> np.ndarray:
-    """What an environment allows now, [M]; what those of a vector allow, [N, M]."""
+    """The present masks of an environment, [M], or of a vector, [N, M]."""
     if isinstance(env, VecEnv):
         return np.stack(env.env_method(METHOD))
     return env.get_wrapper_attr(METHOD)()

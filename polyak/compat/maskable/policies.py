@@ -1,4 +1,4 @@
-"""sb3-contrib's policies of MaskablePPO: each method that gives actions takes what is allowed, too.
+"""sb3-contrib's policies of MaskablePPO: each method that returns actions also takes masks.
 
 Shape letters: B batch, M entries of a mask.
 """

@@ -22,7 +22,7 @@ from types import ModuleType, TracebackType
 from typing import NamedTuple
 
 RUN_ALL_THE_SAME = ("time", "timeit", "capture", "prun")
-"""Magics of whole cells that only watch how the cell runs."""
+"""Cell magics that only measure how the cell runs."""
 
 _MAGIC = re.compile(
     r"""\s*(?:
@@ -75,7 +75,7 @@ def _language(metadata: object) -> str:
 
 
 def without_magics(source: str) -> tuple[str, list[str]]:
-    """Return Python code with as many lines as `source`, and what was left out of it."""
+    """Return Python code with as many lines as `source`, and the parts that were left out."""
     lines = source.splitlines()
     first = next((number for number, line in enumerate(lines) if line.strip()), 0)
     left_out = []

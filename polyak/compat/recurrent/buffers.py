@@ -1,4 +1,4 @@
-"""Rollouts that hold the recurrent state before each step, and hand out padded sequences.
+"""Rollouts that hold the recurrent state before each step, and return padded sequences.
 
 Shape letters: T steps, N environments, K layers, H units, B rows, S sequences, L steps of the longest.
 """
@@ -137,7 +137,7 @@ class RecurrentRolloutBuffer(RolloutBuffer):
 
     @property
     def hidden_states_vf(self) -> np.ndarray:
-        """The value function's outputs, likewise; the actor's if it has no memory of its own."""
+        """The value function's outputs, likewise; the actor's if it has no recurrent layers of its own."""
         return self._states(CRITIC, "hidden")
 
     @property

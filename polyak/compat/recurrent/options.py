@@ -1,4 +1,4 @@
-"""Options of recurrent policies, in sb3-contrib's words and in polyak's."""
+"""Options of recurrent policies, by sb3-contrib's names and by polyak's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OURS = {"memory", "critic_memory", "max_seq_len"}
 def critic_memory(
     shared_lstm: bool, enable_critic_lstm: bool, share_features_extractor: bool = True
 ) -> Literal["own", "shared", "none"]:
-    """polyak's word for the memory of the value function.
+    """polyak's option for the recurrent layers of the value function.
 
     Raises:
         AssertionError: it cannot be both, nor read the actor's memory of other features.
@@ -40,7 +40,7 @@ def critic_memory(
 
 
 def lstm_words(given: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
-    """``lstm_kwargs``, if they ask for nothing that is not there.
+    """``lstm_kwargs``, if all of them are supported.
 
     Raises:
         ValueError: they do.
@@ -64,7 +64,7 @@ def dropout_of(given: Mapping[str, Any], layers: int) -> float:
 
 
 def to_polyak(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``policy_kwargs`` of sb3-contrib's in polyak's words.
+    """``policy_kwargs`` of sb3-contrib by polyak's names.
 
     Raises:
         ValueError: they have no equal.
@@ -82,7 +82,7 @@ def to_polyak(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_contrib(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of :func:`to_polyak`; what is in sb3-contrib's words stays as it is.
+    """The inverse of :func:`to_polyak`; sb3-contrib's names stay as they are.
 
     Raises:
         ValueError: they have no equal.

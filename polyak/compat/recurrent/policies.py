@@ -1,4 +1,4 @@
-"""sb3-contrib's recurrent policies: memory and starts of episodes are arguments of each method.
+"""sb3-contrib's recurrent policies: recurrent state and starts of episodes are arguments of each method.
 
 Shape letters: B rows, which are S sequences of equal length one after another; K layers of H units.
 """
@@ -117,7 +117,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
 
     @property
     def actor_memory(self) -> LSTM:  # type: ignore[override]
-        """What polyak's own methods call it."""
+        """The name in polyak's own methods."""
         return self.lstm_actor
 
     @property
@@ -151,7 +151,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         return outputs.transpose(0, 1).flatten(0, 1), tuple(then[name][-1].transpose(0, 1) for name in lstm.names)
 
     def _recurrent(self, obs: Obs, lstm_states: RNNStates, episode_starts: Tensor) -> tuple[Tensor, Tensor, RNNStates]:
-        """Latents of actor and value function, [B, H] each, and their recurrent states then."""
+        """Latents of actor and value function, [B, H] each, and their next recurrent states."""
         pi_features, vf_features = self._features(obs)
         latent_pi, pi = self._process_sequence(pi_features, lstm_states.pi, episode_starts, self.lstm_actor)
         if self.lstm_critic is not None:
@@ -161,7 +161,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         return latent_pi, latent_vf, RNNStates(pi, tuple(state.detach() for state in pi))
 
     def states_of(self, memory: Mapping[str, Tensor]) -> RNNStates:
-        """Memory by polyak's names, [B, K, H] each, as sb3-contrib hands it about, [K, B, H]."""
+        """The recurrent state from polyak's layout by name, [B, K, H] each, to sb3-contrib's, [K, B, H]."""
         pi, vf = (
             tuple(value.transpose(0, 1) for name, value in memory.items() if name.startswith(side))
             for side in (recurrent.ACTOR, recurrent.CRITIC)
@@ -171,7 +171,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
     def forward(  # type: ignore[override]
         self, obs: Obs, lstm_states: RNNStates, episode_starts: Tensor, deterministic: bool = False
     ) -> tuple[Tensor, Tensor, Tensor, RNNStates]:
-        """Actions [B, ...], state values [B, 1], log-densities of the actions [B], and the recurrent state then."""
+        """Actions [B, ...], state values [B, 1], log-densities of the actions [B], and the next recurrent state."""
         latent_pi, latent_vf, then = self._recurrent(obs, lstm_states, episode_starts)
         distribution = self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent_pi))
         actions = distribution.get_actions(deterministic=deterministic)
@@ -182,7 +182,7 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
     def get_distribution(  # type: ignore[override]
         self, obs: Obs, lstm_states: State, episode_starts: Tensor
     ) -> tuple[Distribution, State]:
-        """``action_dist`` with the parameters for observations [B, ...], and the actor's recurrent state then."""
+        """``action_dist`` with the parameters for observations [B, ...], and the actor's next recurrent state."""
         features = ActorCriticPolicy.extract_features(self, obs, self.pi_features_extractor)
         latent, then = self._process_sequence(features, lstm_states, episode_starts, self.lstm_actor)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent)), then

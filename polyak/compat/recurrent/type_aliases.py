@@ -1,4 +1,4 @@
-"""Tuples in which sb3-contrib hands about memory and sequences.
+"""sb3-contrib's tuples of recurrent states and sequences.
 
 Shape letters: K layers, S sequences, H units, R rows with padding (S sequences as long as the longest, one after
 another), A numbers of an action.
@@ -13,7 +13,7 @@ from torch import Tensor
 from polyak.data.batch import TensorObs
 
 State = tuple[Tensor, ...]
-"""Of an LSTM: its output and its cell, [K, S, H] each."""
+"""The state of an LSTM: output and cell, [K, S, H] each."""
 
 
 class RNNStates(NamedTuple):

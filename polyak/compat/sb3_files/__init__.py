@@ -1,4 +1,4 @@
-"""Stable-Baselines3's saved files: read without running anything in them, written on request.
+"""Stable-Baselines3's saved files: read without running code from them, written on request.
 
 ==================  ==================================================================================================
 :mod:`.names`       every name that such a file may hold, and what it stands for here

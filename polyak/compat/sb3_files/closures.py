@@ -17,7 +17,7 @@ _FILE = "stable_baselines3/common/utils.py"
 
 
 def schedule_of(function: Record, read: Callable[[Any], Any]) -> Schedule | None:
-    """The schedule that the record of a function stands for; ``None`` if it is any other function.
+    """The schedule that a function's record describes; ``None`` for any other function.
 
     Args:
         function: what cloudpickle would have made the function from.

@@ -1,4 +1,4 @@
-"""The ``data`` of a model's zip, which is the model's attributes, as the description that polyak's own files have."""
+"""Conversion of ``data`` of a model's zip, the model's attributes, to the description in polyak's own files."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ _RMS_PROP = {"alpha": 0.99, "weight_decay": 0}
 
 
 READ = frozenset((*_HYPERPARAMETERS, *_COUNTERS, *_OTHER_ATTRIBUTES))
-"""Attributes that mean something here. The others are let be: schedules that are made from numbers, the clock ..."""
+"""Attributes that are used here. The others are ignored: schedules that are made from numbers, the clock ..."""
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A pickle that is not read without trust; ``code`` is kept for those who trust it."""
+    """A pickle that is not read without trust; ``code`` is kept for users that trust it."""
 
     code: str
     kind: str
@@ -170,7 +170,7 @@ def algorithm_of(entries: Mapping[str, Entry], policy: Entry) -> str | None:
 
 
 def observations_in_hand(entries: Mapping[str, Entry]) -> dict[str, np.ndarray]:
-    """The runner's state: what the environments had last returned."""
+    """The runner's state: the last results of the environments."""
     state: dict[str, np.ndarray] = {}
     for key, name in (("_last_obs", "obs"), ("_last_original_obs", "original_obs")):
         value = entries.get(key)
@@ -225,7 +225,7 @@ def _extra_state(entries: Mapping[str, Entry]) -> dict[str, Any]:
 def _adjusted(
     entries: Mapping[str, Entry], weights: Mapping[str, Tensor], optimizers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Hyper-parameters that are written otherwise there."""
+    """Hyper-parameters with another form there."""
     changed: dict[str, Any] = {}
     for key in ("clip_range", "clip_range_vf", "learning_rate"):
         if (constant := _constant(entries.get(key))) is not None:
@@ -267,7 +267,7 @@ def _constant(value: Entry) -> float | None:
 def _policy_kwargs(
     options: dict[str, Any], weights: Mapping[str, Tensor], optimizers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What to build the policy with, in the words of today."""
+    """Arguments of the policy, by present names."""
     kept = {key: value for key, value in options.items() if key not in ("device", "use_sde", "sde_net_arch")}
     arch = kept.get("net_arch")
     if isinstance(arch, list) and arch and isinstance(arch[0], dict):

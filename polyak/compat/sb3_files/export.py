@@ -86,7 +86,7 @@ def save(model: NetworkAlgorithm, path: Any) -> None:
         archive.writestr("system_info.txt", _system_info())
 
 
-# -- what the peer lacks -----------------------------------------------------------------------------------------------
+# -- unsupported by the peer -------------------------------------------------------------------------------------------
 
 
 def _check_options(model: NetworkAlgorithm, algorithm: str) -> None:
@@ -124,7 +124,7 @@ def _options_of(algorithm: str) -> set[str]:
 
 
 def _policy_options_of(algorithm: str) -> set[str]:
-    """What the peer's ``policy_kwargs`` may hold."""
+    """Names that the peer's ``policy_kwargs`` may hold."""
     policy = next(iter(_namesake(algorithm).policy_aliases.values()))
     return set(inspect.signature(policy).parameters) - {"observation_space", "action_space", "lr_schedule"}
 
@@ -191,7 +191,7 @@ def _on_cpu(value: Any) -> Any:
 
 
 def _description(model: NetworkAlgorithm, algorithm: str) -> dict[str, Any]:
-    """The attributes that the peer sets on a new model; what it makes from others by itself is left out."""
+    """The attributes that the peer sets on a new model, without those that it derives from others."""
     left_out = NOT_ATTRIBUTES | {field.name for field in fields(model)} - _options_of(algorithm)
     hyper = {key: value for key, value in model.hyperparameters().items() if key not in left_out}
     values: dict[str, Any] = {"policy_class": _policy_class(model, algorithm), **hyper}

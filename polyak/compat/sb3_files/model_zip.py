@@ -31,7 +31,7 @@ from polyak.nn.compiled import plain_name
 
 _VARIABLES = ("pytorch_variables", "tensors")
 _UNREADABLE = (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, AttributeError, IndexError, AssertionError)
-"""What torch raises for a file that it cannot read."""
+"""Errors of torch for a file that it cannot read."""
 _Tensors = dict[str, Tensor]
 
 
@@ -116,7 +116,7 @@ def _variables(value: Any, what: str) -> Mapping[str, Any]:
 
 
 def _tensors(state: Any, what: str) -> _Tensors:
-    """A state dict whose tensors are all they claim to be.
+    """A state dict whose tensors are valid.
 
     Raises:
         ValueError: it is not a dict of tensors, or one claims more numbers than the file holds for it.

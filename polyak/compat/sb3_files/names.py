@@ -1,4 +1,4 @@
-"""The names that Stable-Baselines3's files hold, and what each stands for here.
+"""The names in Stable-Baselines3's files, and their meaning in polyak.
 
 A pickle names classes and functions by module and name. These tables are all that an untrusted one may name: pairs,
 never prefixes. None of them is imported while a file is read.
@@ -129,7 +129,7 @@ _BUFFERS = {
     (f"{_SB3}.her.her_replay_buffer", "HerReplayBuffer"): "polyak.data:HerReplayBuffer",
 }
 REPLAY_BUFFERS = frozenset(_BUFFERS)
-"""What ``replay_buffer.pkl`` may hold."""
+"""Names that ``replay_buffer.pkl`` may hold."""
 
 CLASSES: dict[Name, str] = {
     **SCALAR_TYPES,
@@ -202,13 +202,13 @@ ALGORITHMS = (
         "TRPO",
     ),
 )
-"""Those that are here too."""
+"""Those that polyak has too."""
 NOT_ATTRIBUTES = frozenset(
     ("device", "compile", "precision", "overlap", "stats_window_size", "use_rms_prop", "rms_prop_eps")
 )
 """Arguments of polyak's algorithms that the peer's models do not have as attributes of the same name."""
 BUFFER_OPTIONS = ("n_sampled_goal", "goal_selection_strategy", "copy_info_dict", "handle_timeout_termination")
-"""What ``replay_buffer_kwargs`` may hold in both libraries."""
+"""Names that ``replay_buffer_kwargs`` may hold in both libraries."""
 
 # -- networks ----------------------------------------------------------------------------------------------------------
 
@@ -292,4 +292,4 @@ READABLE = frozenset(
         *CANONICAL,
     }
 )
-"""All that a file may name without being trusted."""
+"""All names that a file may use without trust."""

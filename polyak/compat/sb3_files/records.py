@@ -1,4 +1,4 @@
-"""What a pickle is read into: inert records of what it would have built."""
+"""Inert records of the objects that a pickle would build."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Sealed(type):
 
 
 class Record(metaclass=Sealed):
-    """What a pickle would have built an object from. Its subclasses stand for what the pickle names."""
+    """The parts from which a pickle would build an object. A subclass stands for each name in the pickle."""
 
     __slots__ = ("args", "items", "maker", "pairs", "state")
     origin: ClassVar[Name] = ("", "")
@@ -24,11 +24,11 @@ class Record(metaclass=Sealed):
     args: tuple[Any, ...]
     """Arguments of the constructor or function."""
     state: Any
-    """What ``__setstate__`` would have got."""
+    """The argument of ``__setstate__``."""
     items: list[Any]
-    """What would have been appended."""
+    """Items that would be appended."""
     pairs: list[tuple[Any, Any]]
-    """What would have been set by key."""
+    """Items that would be set by key."""
     maker: Record | None
     """The record that was called to make this one, if what was called had been made by a call itself."""
 

@@ -45,7 +45,7 @@ class SavedObject:
 
 
 def translate(value: Any, size: int) -> Any:
-    """What the records of one pickle stand for.
+    """The values that the records of one pickle describe.
 
     Args:
         value: what the pickle held.
@@ -321,7 +321,7 @@ _SPACE_READERS: dict[str, Callable[[Mapping[str, Any], _Translator], spaces.Spac
 }
 
 
-# -- what hyper-parameters hold ----------------------------------------------------------------------------------------
+# -- values of hyper-parameters ----------------------------------------------------------------------------------------
 
 
 def _device(record: Record, read: _Translator) -> str:

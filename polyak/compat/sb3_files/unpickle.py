@@ -19,12 +19,12 @@ from polyak.compat.sb3_files.records import record_class
 from polyak.compat.sb3_files.translate import translate
 
 _REFUSED_OPCODES = {"PERSID", "BINPERSID", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEXT_BUFFER", "READONLY_BUFFER"}
-"""None of these is in a file of the peers; all are ways round ``find_class`` or to state outside the file."""
+"""Opcodes that no file of the peers has; all bypass ``find_class`` or refer to state outside the file."""
 _PEERS = ("stable_baselines3", "sb3_contrib")
 
 
 class _Untrusted(pickle.Unpickler):
-    """Knows the names on the list, and classes of the caller's own that options may hold."""
+    """Accepts the names on the list, and the caller's own classes that options may hold."""
 
     def find_class(self, module: str, name: str, /) -> Any:
         if (module, name) in names.READABLE:
@@ -95,7 +95,7 @@ def _translated(value: Any, size: int) -> Any:
 
 
 def _scan(data: bytes) -> None:
-    """Walk over the opcodes before they are obeyed: lengths must fit the data, memo numbers the number of opcodes."""
+    """Check the opcodes before they are executed: lengths must fit the data, memo numbers the number of opcodes."""
     for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):
         if opcode.name in _REFUSED_OPCODES:
             raise UntrustedError(

@@ -37,7 +37,7 @@ class Object:
 
 @dataclass(frozen=True)
 class Call:
-    """What a class or function of the peer's returns for these arguments."""
+    """The result of a class or function of the peer for these arguments."""
 
     name: Name
     args: tuple[Any, ...]
@@ -129,7 +129,7 @@ def _own_name(function: Any) -> Global:
 
 
 def class_name(cls: type) -> Global:
-    """What the peer calls a class.
+    """The peer's name of a class.
 
     Raises:
         ValueError: the class is polyak's and has no equal there.

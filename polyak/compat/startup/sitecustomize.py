@@ -47,7 +47,7 @@ class _AtFirstUse:
 
 
 def _is_asked_by_program():  # type: ignore[no-untyped-def]
-    """Whether the import that is being done stands in code that is neither installed nor polyak's."""
+    """Whether the current import is in code that is neither installed nor polyak's."""
     frame = sys._getframe(2)
     while frame is not None and _is_import_system(frame.f_code.co_filename):
         frame = frame.f_back

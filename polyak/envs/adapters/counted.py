@@ -37,7 +37,7 @@ class Episodes:
         """[N, 2] return and length so far."""
 
     def note(self, rewards: Tensor, ended: Tensor) -> None:
-        """Add a step: rewards [N], and whether an episode ended with it [N] bool."""
+        """Add a step: rewards [N], and whether it ended an episode [N] bool."""
         running = self.running + torch.stack([rewards, torch.ones_like(rewards)], 1)
         number = self.ended + ended.cumsum(0) - 1
         total = self.ended + ended.sum()
@@ -58,7 +58,7 @@ class Episodes:
         return {"running": self.running, "kept": self.kept, "ended": self.ended, "seen": self.seen}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take back a :meth:`state` of as many environments. Of another number of kept episodes, those are left out."""
+        """Restore a :meth:`state` of as many environments; kept episodes are left out if their number differs."""
         self.running = state["running"]
         if state["kept"].shape == self.kept.shape:
             self.kept, self.ended, self.seen = state["kept"], state["ended"], int(state["seen"])

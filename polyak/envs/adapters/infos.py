@@ -22,12 +22,12 @@ _KEPT = "monitor/"
 
 
 class InfoRows(Sequence[dict[str, Any]]):
-    """Infos of which most are made when they are asked for.
+    """A sequence of infos, most of which are made on request.
 
     Args:
         n: N.
-        made: those that say more than others do, such as of the episodes that ended, by place.
-        make: makes all N, of which those at the places of ``made`` are not used.
+        made: infos with more content, such as those of episodes that ended, by index.
+        make: makes all N; those at the indices in ``made`` are not used.
     """
 
     def __init__(self, n: int, made: dict[int, dict[str, Any]], make: Callable[[], list[dict[str, Any]]]) -> None:
@@ -56,14 +56,13 @@ def episode_columns(infos: Infos, dones: np.ndarray | None = None) -> dict[str, 
     """Statistics of the episodes that ended in a step.
 
     Args:
-        infos: where a Monitor or a vectorised environment has put them.
-        dones: [N] which episodes ended, of which infos may say whether they were successful; ``None``: that is not
-            asked.
+        infos: in which a Monitor or a vectorised environment has stored them.
+        dones: [N] which episodes ended, whose infos may report success; ``None``: success is not read.
 
     Returns:
         ``returns``, ``lengths`` and ``seconds`` since the environments were made, [N] each, 0 where no episode ended;
-        ``success`` [N] from 0 to 1, NaN where that is not known; ``monitor/NAME`` [N] of what else a Monitor keeps of
-        the last info, ``None`` where there is nothing. Columns that would say nothing are left out.
+        ``success`` [N] from 0 to 1, NaN where unknown; ``monitor/NAME`` [N] for other entries of the last info that a
+        Monitor keeps, ``None`` where there are none. Columns without content are left out.
     """
     columns: dict[str, np.ndarray] = {}
     n, said = len(infos), infos.made if type(infos) is InfoRows else infos
@@ -95,7 +94,7 @@ def as_monitored(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
 
 
 def cut_short(infos: Infos, dones: np.ndarray, successors: Any) -> list[dict[str, Any]]:
-    """Infos which say that all episodes ended: those that had not were cut short at ``successors`` [N, ...]."""
+    """Infos in which all episodes have ended: the running ones are truncated at ``successors`` [N, ...]."""
     return [
         info if done else {**info, TRUNCATED: True, FINAL: _row(successors, i)}
         for i, (info, done) in enumerate(zip(infos, dones, strict=True))

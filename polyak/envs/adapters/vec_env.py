@@ -26,13 +26,13 @@ class FromVecEnv:
     """A :class:`~polyak.envs.VecEnv` as a :class:`~polyak.envs.protocol.BatchedEnv`.
 
     A vectorised environment resets itself, so what it returns after an episode's last step belongs to the next episode.
-    Its infos say what the step truly led to, and why the episode ended.
+    Its infos hold the true successor, and why the episode ended.
 
     Args:
         env: N environments.
         raw: keep observations and rewards as they were before :class:`~polyak.envs.VecNormalize`, for a replay buffer
-            that normalises with the newest statistics when it is sampled. What a wrapper around it changes is kept as
-            that returned it.
+            that normalises with the newest statistics when it is sampled. What a wrapper around ``VecNormalize``
+            changes is kept as that wrapper returned it.
         masks: which choices the environments allow; ``None``: all. It may be assigned later, since infos show masks
             only after a reset.
     """
@@ -99,7 +99,7 @@ class FromVecEnv:
         return self._outcome(observations, rewards, dones, ended, infos)
 
     def _outcome(self, observations: Any, rewards: np.ndarray, dones: np.ndarray, ended: bool, infos: Infos) -> Outcome:
-        """Of a step of which more is to be said than what the environments have returned."""
+        """The outcome of a step that needs more than what the environments have returned."""
         stored = None
         if self._normalizer is not None:
             stored, rewards = self._before_normalisation(rewards)

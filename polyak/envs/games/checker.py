@@ -1,4 +1,4 @@
-"""Is a game what a search takes it for? Played at random, what is wrong is shown with the moves that led there."""
+"""Check the rules of a game by random play; an error names the moves that led to it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def check_game(game: Game, n_games: int = 20, seed: int = 0, *, tried: int | Non
         game: to be checked.
         n_games: how many.
         seed: of the moves.
-        tried: positions of each game in which every move is tried, from the start; ``None``: all of them.
+        tried: in how many positions of each game, from the start, every move is tried; ``None``: in all of them.
 
     Raises:
-        GameError: an illegal move is accepted, there is no move before the end or one after it, a position is changed
-            by playing on from it, positions depend on what else is in the batch, values are no outcomes, a symmetry is
-            none, ... The message names the moves from the start.
+        GameError: an illegal move is accepted, there is no move before the end or one after it, ``play`` changes its
+            argument, positions depend on the rest of the batch, an outcome or a symmetry is not valid, ... The message
+            names the moves from the start.
     """
     rng = np.random.default_rng(seed)
     for _ in range(n_games):
@@ -76,7 +76,7 @@ def _check_position(game: Game, position: np.ndarray, moves: list[int]) -> np.nd
 
 
 def _check_reading(game: Game, position: np.ndarray, seen: np.ndarray, moves: list[int]) -> None:
-    """What is read from an observation, as it is or seen otherwise, is the same position."""
+    """The position that is read from an observation, or from a symmetric one, must be the same."""
     if type(game).read is Game.read:
         return
     facts: tuple[Callable[[Any], Any], ...] = game.legal, game.outcome, game.observe
@@ -132,7 +132,7 @@ def _check_side(game: Game, position: np.ndarray, after: np.ndarray, moves: list
         game.discount > 0 or game.can_lose_by_moving or not value > 0,
         game,
         moves,
-        f"the player who is to move has won ({value:g}) by the other's move: outcome() must be that of the player to "
+        f"the player to move has won ({value:g}) by the other's move: outcome() must be that of the player to "
         "move, which after a winning move is -1; can_lose_by_moving says that there are moves which lose",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polyak.envs.games.game import GOING_ON, Game, Symmetry
+from polyak.envs.games.game import NOT_OVER, Game, Symmetry
 
 ROWS, COLUMNS = 6, 7
 _HEIGHT = np.uint64(ROWS + 1)
@@ -52,13 +52,13 @@ class Connect4(Game):
         discs = positions[:, 0] | positions[:, 1]
         after = np.empty_like(positions)
         after[:, 0] = positions[:, 1]
-        # one more disc in a column is a carry: it turns the lowest empty bit on, and those below it stay as they are
+        # one more disc in a column is a carry: it sets the lowest empty bit, and the bits below stay as they are
         after[:, 1] = (discs | (discs + _BOTTOM[moves])) ^ positions[:, 1]
         return after
 
     def outcome(self, positions: np.ndarray) -> np.ndarray:
         full = (positions[:, 0] | positions[:, 1]) == _FULL
-        values = np.where(full, np.float32(0), GOING_ON)
+        values = np.where(full, np.float32(0), NOT_OVER)
         values[four_in_a_row(positions[:, 1])] = -1
         return values
 
@@ -71,8 +71,8 @@ class Connect4(Game):
         floating = (taken[:, 1:] & ~taken[:, :-1]).any((1, 2))
         if ((own > other) | (other > own + 1) | planes.all(1).any((1, 2)) | floating).any():
             raise ValueError(
-                "no such position can be: the planes [2, 6, 7] are own discs and the other's, who has as many or one "
-                "more; row 0 is at the bottom, and below each disc is another one."
+                "this position is impossible: the planes [2, 6, 7] are own discs and the other player's, which are "
+                "as many or one more; row 0 is at the bottom, and below each disc is another one."
             )
         return np.where(planes, _BITS, np.uint64(0)).sum((2, 3), dtype=np.uint64)
 

@@ -1,4 +1,4 @@
-"""An environment that can be copied, as something to search: a game of one player."""
+"""An environment that can be copied, as a game of one player for a search."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.games.copying import as_objects, copied
-from polyak.envs.games.game import GOING_ON, Game
+from polyak.envs.games.game import NOT_OVER, Game
 from polyak.envs.masks import holds_masks, mask_of
 from polyak.envs.mistakes import is_over
 from polyak.envs.vec.env_slot import METHOD
 
 
 class Moment(NamedTuple):
-    """An environment as it stands, which is not stepped any more."""
+    """An environment in one state; it is not stepped any more."""
 
     env: Any
     observation: Any
@@ -23,18 +23,18 @@ class Moment(NamedTuple):
     """Of the step that led here."""
     over: bool
     mask: np.ndarray | None
-    """What is allowed; ``None``: anything, as far as is known."""
+    """Which moves are allowed; ``None``: all, as far as is known."""
 
 
 class CopiedEnv(Game):
     """One player's game in copies of a Gymnasium environment. A position is [B] objects, a :class:`Moment` each; moves
     count from 0, whatever the first action is.
 
-    An environment that leaves something to chance is searched as if the player knew its draws, for its generator is
-    copied with it. What ends in a time limit is worth nothing further.
+    A stochastic environment is searched as if the player knew its random draws, because its generator is copied with
+    it. After a time limit there is no further value.
 
     Args:
-        env: with Discrete actions. Masks are applied wherever they are (see :mod:`polyak.envs.masks`).
+        env: with Discrete actions. Its action masks are applied (see :mod:`polyak.envs.masks`).
         gamma: discount factor.
 
     Raises:
@@ -52,19 +52,19 @@ class CopiedEnv(Game):
         self.n_moves, self.first = int(env.action_space.n), int(env.action_space.start)
 
     def position(self, env: Any, observation: Any = None) -> np.ndarray:
-        """[1] position of an environment as it stands, which is copied.
+        """[1] the current position of an environment, which is copied.
 
         Raises:
-            TypeError: it is none, cannot be copied, or its masks are in observations and there is none here.
+            TypeError: it is not an environment, cannot be copied, or has its masks in observations and none is given.
         """
         if not (hasattr(env, "step") and hasattr(env, "unwrapped")):
             raise TypeError(
-                f"observation={env!r:.80} does not say how its environment stands: hand over the environment itself."
+                f"observation={env!r:.80} does not hold the state of an environment: pass the environment itself."
             )
         silent = not env.has_wrapper_attr(METHOD) and holds_masks(env.observation_space, env.action_space)
         if observation is None and silent:
             raise TypeError(
-                f"env={env!r:.80} says in its observations what it allows, and there is none here: give it a method "
+                f"env={env!r:.80} has its action masks in observations, and no observation was given: give it a method "
                 "action_masks(), with polyak.envs.ActionMasker."
             )
         return as_objects([Moment(copied(env), observation, 0.0, False, mask_of(env, observation, {}))])
@@ -102,7 +102,7 @@ class CopiedEnv(Game):
         return Moment(env, observation, float(reward), over, None if over else mask_of(env, observation, info))
 
     def outcome(self, positions: np.ndarray) -> np.ndarray:
-        return np.array([0.0 if moment.over else GOING_ON for moment in positions], np.float32)
+        return np.array([0.0 if moment.over else NOT_OVER for moment in positions], np.float32)
 
     def rewards(self, positions: np.ndarray) -> np.ndarray:
         return np.array([moment.reward for moment in positions], np.float32)

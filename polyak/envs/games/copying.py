@@ -1,4 +1,4 @@
-"""Copies of environments as they stand, and arrays of objects."""
+"""Copies of environments in the middle of an episode, and arrays of objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 def copied(env: Any) -> Any:
     """An environment, with its wrappers, in the middle of an episode as this one is.
 
-    ``deepcopy`` alone would make a new one of those that say how to pickle them (``EzPickle``), which is not reset.
+    ``deepcopy`` alone would construct those with pickling of their own (``EzPickle``) again, without a reset.
 
     Raises:
         TypeError: something in it cannot be copied.
@@ -32,7 +32,7 @@ def copied(env: Any) -> Any:
 
 
 def as_objects(items: Sequence[Any]) -> np.ndarray:
-    """[B] whatever they are, also where they look like arrays themselves."""
+    """An object array [B] of the items, also where these are arrays themselves."""
     made = np.empty(len(items), object)
     for i, item in enumerate(items):
         made[i] = item

@@ -9,19 +9,19 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.games.copying import as_objects, copied
-from polyak.envs.games.game import GOING_ON, Game
+from polyak.envs.games.game import NOT_OVER, Game
 
 
 class Board(NamedTuple):
-    """A position as another library has it."""
+    """A position as another library represents it."""
 
     state: Any
     mover: Any
-    """Whose turn it is, or would be if the game were not over."""
+    """The player to move, also where the game is over."""
 
 
 class _ForeignGame(Game):
-    """What both kinds share."""
+    """The common part of both kinds."""
 
     def play(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
         self.refuse_illegal(moves, self.legal(positions))
@@ -32,9 +32,9 @@ class _ForeignGame(Game):
 
 
 class OpenSpielGame(_ForeignGame):
-    """A game of OpenSpiel with two players who move in turn, see everything, and leave nothing to chance.
+    """A game of OpenSpiel with two players who move in turn, perfect information and no chance.
 
-    Observations are the library's own, and who is to move: one more plane, or one more number.
+    Observations are the library's own, and the player to move: one more plane, or one more number.
 
     Args:
         game: a name such as ``"othello"``, with parameters if need be (``"hex(board_size=5)"``), or a loaded game.
@@ -92,7 +92,7 @@ class OpenSpielGame(_ForeignGame):
 
     def outcome(self, positions: np.ndarray) -> np.ndarray:
         ends = [board.state.returns()[board.mover] if board.state.is_terminal() else None for board in positions]
-        return np.array([GOING_ON if end is None else end / self._most for end in ends], np.float32)
+        return np.array([NOT_OVER if end is None else end / self._most for end in ends], np.float32)
 
     def observe(self, positions: np.ndarray) -> np.ndarray:
         seen = np.zeros((len(positions), *self.observation_shape), np.float32)
@@ -105,12 +105,12 @@ class OpenSpielGame(_ForeignGame):
 
 
 class PettingZooGame(_ForeignGame):
-    """A game of PettingZoo for two agents who act in turn, such as its classics, with masks in their observations.
+    """A game of PettingZoo for two agents that act in turn, such as its classics, with masks in their observations.
 
-    What agents observe is theirs already: "own" before "the other's".
+    Agents observe the board from their own side already: "own" before "the other's".
 
     Args:
-        env: an AEC environment, such as ``connect_four_v3.env()``. It is copied, and must not leave anything to chance.
+        env: an AEC environment, such as ``connect_four_v3.env()``. It is copied, and must be deterministic.
         longest: moves after which any game of it is over.
 
     Raises:
@@ -122,7 +122,7 @@ class PettingZooGame(_ForeignGame):
     def __init__(self, env: Any, longest: int) -> None:
         agents: Sequence[Any] = env.possible_agents
         if len(agents) != 2:
-            raise ValueError(f"env={env} has the agents {list(agents)}; a search needs two who act in turn.")
+            raise ValueError(f"env={env} has the agents {list(agents)}; a search needs two that act in turn.")
         space, acts = env.observation_space(agents[0]), env.action_space(agents[0])
         known = isinstance(space, spaces.Dict) and {"observation", "action_mask"} <= set(space.spaces)
         if not known or not isinstance(acts, spaces.Discrete):
@@ -159,7 +159,7 @@ class PettingZooGame(_ForeignGame):
         return Board(env, mover)
 
     def outcome(self, positions: np.ndarray) -> np.ndarray:
-        ends = [env.rewards[mover] if _over(env) else GOING_ON for env, mover in positions]
+        ends = [env.rewards[mover] if _over(env) else NOT_OVER for env, mover in positions]
         return np.array(ends, np.float32)
 
     def observe(self, positions: np.ndarray) -> np.ndarray:

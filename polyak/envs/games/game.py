@@ -1,9 +1,10 @@
-"""What a game of two players is to a search: arrays, a batch of positions at a time.
+"""The interface of a two-player game for a search: arrays, a batch of positions at a time.
 
-Both players see everything, nothing is left to chance, and they move in turn (a pass is a move). A position is seen by
-the player to move: "own" and "the other's", never "white" and "black", so that one network plays both sides.
+Games have perfect information and no chance, and the players move in turn (a pass is a move). A position is seen from
+the side of the player to move: "own" and "the other's", never "white" and "black", so that one network plays both
+sides.
 
-Shapes: B positions, A moves (all that the game ever has), and whatever shape positions and observations have.
+Shapes: B positions, A moves (all that the game has); positions and observations have shapes of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-GOING_ON = np.float32(np.nan)
+NOT_OVER = np.float32(np.nan)
 """The outcome of a game that is not over."""
 
 
@@ -24,10 +25,10 @@ class IllegalMoveError(ValueError):
 
 
 class Symmetry(NamedTuple):
-    """Another way to look at a position from which the game is the same."""
+    """A transformation of positions under which the game stays the same."""
 
     cells: np.ndarray
-    """[P] of the numbers of a flat observation: entry i of the new one is entry ``cells[i]`` of the old one."""
+    """[P] for flat observations: entry i of the new one is entry ``cells[i]`` of the old one."""
     moves: np.ndarray
     """[A] move i of the new position is move ``moves[i]`` of the old one."""
 
@@ -46,10 +47,10 @@ class Game(ABC):
     longest: int
     """Moves after which any game is over."""
     discount: float = -1.0
-    """What is worth 1 to the next player to move is worth so much to the one that moves: of two players, one's gain is
-    the other's loss."""
+    """A value of 1 to the next player to move is worth this much to the player that moves: in a zero-sum game of two
+    players -1."""
     can_lose_by_moving: ClassVar[bool] = False
-    """Whether some move loses at once for who makes it, as the second pass does in Go for who has less."""
+    """Whether a move can lose at once for the player that makes it, as the second pass in Go for the player behind."""
 
     # -- rules ---------------------------------------------------------------------------------------------------------
 
@@ -59,7 +60,7 @@ class Game(ABC):
 
     @abstractmethod
     def legal(self, positions: np.ndarray) -> np.ndarray:
-        """Which moves there are: [B, ...] -> [B, A] bool; none where the game is over."""
+        """The legal moves: [B, ...] -> [B, A] bool; none where the game is over."""
 
     @abstractmethod
     def play(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
@@ -71,14 +72,14 @@ class Game(ABC):
 
     @abstractmethod
     def outcome(self, positions: np.ndarray) -> np.ndarray:
-        """What games are worth to the player to move: [B, ...] -> [B] float32.
+        """The values of games to the player to move: [B, ...] -> [B] float32.
 
-        1 is won, 0 drawn, -1 lost, and NaN a game that continues.
+        1 is won, 0 drawn, -1 lost, and NaN a game that is not over.
         """
 
     @abstractmethod
     def observe(self, positions: np.ndarray) -> np.ndarray:
-        """What a network reads: [B, ...] -> [B, *observation_shape] float32."""
+        """Observations for a network: [B, ...] -> [B, *observation_shape] float32."""
 
     # -- what a game may add -------------------------------------------------------------------------------------------
 
@@ -86,16 +87,16 @@ class Game(ABC):
         """The inverse of :meth:`observe`: [B, *observation_shape] -> [B, ...]
 
         Raises:
-            ValueError: no such position can be.
-            NotImplementedError: the game does not say how.
+            ValueError: an observation belongs to no possible position.
+            NotImplementedError: the game does not define it.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} does not tell positions from observations. Write its read(), or hand positions "
+            f"{type(self).__name__} cannot convert observations to positions. Write its read(), or pass positions "
             "to search() and choose()."
         )
 
     def symmetries(self) -> list[Symmetry]:
-        """All ways to look at a position, the usual one among them."""
+        """All symmetries, the identity among them."""
         return [Symmetry(np.arange(int(np.prod(self.observation_shape))), self.moves)]
 
     def text(self, position: np.ndarray, marks: str = "XO.") -> str:
@@ -103,19 +104,19 @@ class Game(ABC):
         return str(position)
 
     def move_text(self, move: int) -> str:
-        """What players call a move."""
+        """The name of a move, as players write it."""
         return str(move)
 
     def as_actions(self, moves: np.ndarray) -> np.ndarray:
-        """Moves [B], which count from 0, as who plays them takes them."""
+        """Moves [B], which count from 0, as actions of the environment."""
         return moves
 
     def play_on(self, positions: np.ndarray, moves: np.ndarray) -> np.ndarray:
-        """As :meth:`play`, where the positions are not needed any more, so that they need not be copied."""
+        """As :meth:`play`, but may change the given positions in place."""
         return self.play(positions, moves)
 
     def rewards(self, positions: np.ndarray) -> np.ndarray | None:
-        """What the moves that led to positions [B, ...] earned at once, [B]; None: only the end of a game counts."""
+        """Immediate rewards of the moves that led to positions [B, ...], [B]; None: only the end of a game counts."""
         return None
 
     # -- what follows --------------------------------------------------------------------------------------------------

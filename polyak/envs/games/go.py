@@ -1,8 +1,8 @@
 """Go: chains of stones, captured where their last liberty is taken; the larger area wins.
 
-The rules are those of Tromp and Taylor (tromp.github.io/go.html) with two changes. Suicide is forbidden. Of the boards
-that have been before, which all are forbidden there (positional superko), only that of two moves ago is (simple ko):
-longer cycles end with the game, after two passes in a row or ``2 size^2`` moves. The area of a player is then the
+The rules are those of Tromp and Taylor (tromp.github.io/go.html) with two changes. Suicide is forbidden. Their rules
+forbid every earlier board (positional superko); here only the board of two moves ago is forbidden (simple ko). A game
+ends after two passes in a row or ``2 size^2`` moves, which also ends longer cycles. The area of a player is the
 stones on the board and the empty points that reach stones of that player alone. Dead stones count: capture them before
 you pass.
 
@@ -15,21 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from polyak.envs.games.game import GOING_ON, Game, Symmetry
+from polyak.envs.games.game import NOT_OVER, Game, Symmetry
 
 KO, PASSES, MADE = -3, -2, -1
-"""Columns of a position, behind its points: the one that a ko forbids (-1: none), passes in a row, moves made."""
+"""Columns of a position after its points: the point that a ko forbids (-1: none), passes in a row, moves made."""
 _COLUMNS = "abcdefghjklmnopqrst"
 """Names of columns: players leave out the i, which looks like a j."""
 _NOT_POSSIBLE = (
-    "no such position can be: the planes [6, N, N] are own stones, the other's, the point that a ko forbids, half the "
-    "number of passes in a row, whether the mover is white, and moves made as a share of 2 N^2; every stone has a "
+    "this position is impossible: the planes [6, N, N] are own stones, the other's, the point that a ko forbids, half "
+    "the number of passes in a row, whether the mover is white, and moves made as a share of 2 N^2; every stone has a "
     "liberty, and white makes every second move."
 )
 
 
 class Go(Game):
-    """Go on a square board, scored by area. Black moves first.
+    """The game of Go, on a square board, scored by area. Black moves first.
 
     A position is [B, P + 3] int16. The first P numbers are the board, row 0 at the bottom: 0 is an empty point, n > 0 a
     stone of the player to move, n < 0 one of the other's, and equal n make one chain. :data:`KO`, :data:`PASSES` and
@@ -41,7 +41,7 @@ class Go(Game):
 
     Args:
         size: N, from 5 to 19.
-        komi: added to the area of white, who moves second. With a whole number, games may be drawn.
+        komi: added to the area of white, which moves second. With a whole number, games may be drawn.
 
     Raises:
         ValueError: ``size`` is no integer from 5 to 19, or ``komi`` no finite number.
@@ -77,7 +77,7 @@ class Go(Game):
         return self._legal(positions, self._has_several_liberties(positions))
 
     def _legal(self, positions: np.ndarray, several: np.ndarray) -> np.ndarray:
-        """As :meth:`legal`, where it is known which stones [B, P] have several liberties."""
+        """As :meth:`legal`, given which stones [B, P] have several liberties."""
         points = self._points(positions)
         # What a new stone needs beside it: an empty point, an own chain with another liberty, or a chain to capture.
         helps = (points == 0) | ((points > 0) == several)
@@ -120,7 +120,7 @@ class Go(Game):
         return put, ko
 
     def outcome(self, positions: np.ndarray) -> np.ndarray:
-        values = np.full(len(positions), GOING_ON)
+        values = np.full(len(positions), NOT_OVER)
         over = self._over(positions)
         if over.any():
             values[over] = np.sign(self.score(positions[over]))
@@ -165,9 +165,9 @@ class Go(Game):
 
     def symmetries(self) -> list[Symmetry]:
         board = np.arange(self.n_points).reshape(self.size, self.size)
-        turned = [np.rot90(side, k).reshape(-1) for side in (board, board.T) for k in range(4)]
+        rotated = [np.rot90(side, k).reshape(-1) for side in (board, board.T) for k in range(4)]
         planes = self.n_points * np.arange(6)[:, None]
-        return [Symmetry((planes + points).reshape(-1), np.append(points, self.n_points)) for points in turned]
+        return [Symmetry((planes + points).reshape(-1), np.append(points, self.n_points)) for points in rotated]
 
     # -- what players read ---------------------------------------------------------------------------------------------
 

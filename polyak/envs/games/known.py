@@ -17,12 +17,12 @@ GAMES: dict[str, type[Game]] = {kind.name: kind for kind in (Connect4, Go, TicTa
 def find_game(game: Any) -> Game:
     """A game as it is, or by its name.
 
-    One of the caller's own is played four times at random, for a search does not see what is wrong with it. That is
-    quick; :func:`~polyak.envs.games.checker.check_game` looks closer.
+    A user's own game is played four times at random, because a search would not notice wrong rules. That is quick;
+    :func:`~polyak.envs.games.checker.check_game` checks more.
 
     Raises:
         ValueError: there is no game of that name, or it breaks the rules of :class:`~polyak.envs.games.game.Game`.
-        TypeError: it is neither.
+        TypeError: it is neither a game nor a name.
     """
     if isinstance(game, Game):
         if not type(game).__module__.startswith("polyak."):
@@ -38,6 +38,6 @@ def find_game(game: Any) -> Game:
 
 
 def name_of(game: Game) -> str | None:
-    """The name by which :func:`find_game` makes the same game; ``None``: none does, as for a board of another size."""
+    """The name from which :func:`find_game` makes the same game; ``None``: there is none, as for another board size."""
     kind = GAMES.get(game.name)
     return game.name if kind is type(game) and repr(kind()) == repr(game) else None

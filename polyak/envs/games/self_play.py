@@ -1,7 +1,7 @@
-"""Games in which the others are played by a pool of opponents, as environments of the one who learns.
+"""Games against a pool of opponents, as environments of the learning agent.
 
-What moves there is whatever takes observations [R, ...] and masks [R, A] and returns moves [R]. All opponents of a kind
-are asked together, once for all games in which they are to move.
+An opponent takes observations [R, ...] and masks [R, A] and returns moves [R]. Each is called once for all games in
+which it is to move.
 
 Shapes: N games, R some of them, A moves.
 """
@@ -25,9 +25,9 @@ from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStep
 Opponent = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
 """Observations [R, ...] and masks [R, A], ``None`` where everything is allowed, to moves [R]."""
 CLASSIC = "pettingzoo:"
-"""What names of PettingZoo's classics begin with."""
+"""Prefix of the names of PettingZoo's classics."""
 OPENING = 2
-"""Moves at the start of rated games that chance makes, so that players who leave nothing to chance play many games."""
+"""Random moves at the start of rated games, so that deterministic players play different games."""
 
 
 class RandomMoves:
@@ -49,10 +49,10 @@ class RandomMoves:
 class SelfPlayVecEnv(VecEnv):
     """N games at once: one seat of each is the learner's, the others are played by a pool of opponents.
 
-    Each game draws the learner's seat and the opponent. At first there is one opponent, who plays at random;
+    Each game draws the learner's seat and the opponent. At first there is one opponent, which plays at random;
     :class:`~polyak.callbacks.past_selves.PastSelves` adds the learner's past selves. A step is one move of the
-    learner and all that the others answer; rewards are those of the learner's seat. What it may do is said by
-    ``action_masks()``, which all algorithms ask that support masks.
+    learner and the answers of the others; rewards are those of the learner's seat. ``action_masks()`` returns its
+    allowed moves, for all algorithms that support masks.
 
     Args:
         game: ``"connect4"``, ``"go"``, ``"tictactoe"``, a :class:`~polyak.envs.games.game.Game`, or a function that
@@ -60,7 +60,7 @@ class SelfPlayVecEnv(VecEnv):
             ``tictactoe_v3.env``; of its classics also by name, ``"pettingzoo:tictactoe_v3"``.
         n_envs: N.
         latest: probability that a game is played against the opponent that was added last, rather than any.
-        past_selves: opponents kept besides the first one; the oldest ones leave.
+        past_selves: opponents kept besides the first one; the oldest ones are removed.
 
     Raises:
         ValueError: ``n_envs`` or ``past_selves`` below 1, ``latest`` outside [0, 1], an unknown game.
@@ -90,7 +90,7 @@ class SelfPlayVecEnv(VecEnv):
         self.first = int(space.start)
         self.rng = np.random.default_rng()
         self.opponents: list[Opponent] = [RandomMoves(int(space.n), self.rng)]
-        """The pool: what plays at random, and those that were added, the latest last."""
+        """The pool: the random opponent, and those that were added, the latest last."""
         self.seats = np.zeros(n_envs, np.int64)
         """[N] the learner's."""
         self.against = np.zeros(n_envs, np.int64)
@@ -145,7 +145,7 @@ class SelfPlayVecEnv(VecEnv):
                     "episode": episode,
                     "opponent": int(self.against[row]),
                 }
-                if tables.masked and cut[row]:  # no masks are known there
+                if tables.masked and cut[row]:  # masks are unknown there
                     infos[row][FINAL] = np.ones(tables.action_space.n, bool)
             self._begin(over, [None] * len(over))
         return self._seen(every), rewards, dones, infos
@@ -164,7 +164,7 @@ class SelfPlayVecEnv(VecEnv):
             seeds = [None] * len(rows)
 
     def _answer(self, rows: np.ndarray) -> None:
-        """Let the others move in games [R] until it is the learner's turn, or the end for it."""
+        """Let the others move in games [R] until the learner is to move, or its game is over."""
         tables = self.tables
         while True:
             waits = ~tables.ended[rows, self.seats[rows]] & (tables.movers[rows] != self.seats[rows])
@@ -228,7 +228,7 @@ def _found(game: Any) -> Game | Callable[[], Any]:
 
 
 def asked(player: Opponent, tables: Tables, rows: np.ndarray) -> np.ndarray:
-    """What a player does in games [R] in which it is to move, counted from 0. -> [R]"""
+    """The moves of a player in games [R] in which it is to move, counted from 0. -> [R]"""
     masks = tables.legal(rows) if tables.masked else None
     return np.asarray(player(tables.seen(rows, tables.movers[rows]), masks))
 
@@ -236,9 +236,9 @@ def asked(player: Opponent, tables: Tables, rows: np.ndarray) -> np.ndarray:
 def points(
     game: Game | Callable[[], Any], one: Opponent, others: Opponent, n_games: int, rng: np.random.Generator
 ) -> float:
-    """Points in [0, n_games] that ``one`` makes against ``others``, who have all other seats.
+    """Points in [0, n_games] that ``one`` makes against ``others``, which have all other seats.
 
-    It has each seat equally often. A game is won by who earns more than the others in the mean; a draw is half a point.
+    It has each seat equally often. It wins a game if it earns more than the mean of the others; a draw is half a point.
 
     Args:
         game: as :class:`SelfPlayVecEnv` has it.

@@ -1,4 +1,4 @@
-"""Many games of one kind under way at once, whose players act one after another: as arrays, or of PettingZoo.
+"""Many running games of one kind whose players act in turn: as arrays, or of PettingZoo.
 
 Shapes: N games, S seats, R some of the games, A moves.
 """
@@ -16,7 +16,7 @@ from polyak.envs.games.game import Game
 
 
 class Tables(ABC):
-    """N games. What players earn is added up until :meth:`earned` takes it."""
+    """N games. The rewards of players are summed until :meth:`earned` reads them."""
 
     n_seats: int
     observation_space: spaces.Space
@@ -29,11 +29,11 @@ class Tables(ABC):
     def __init__(self, n: int, n_seats: int) -> None:
         self.n, self.n_seats = n, n_seats
         self.movers = np.zeros(n, np.int64)
-        """[N] whose turn it is."""
+        """[N] the seat to move."""
         self.ended = np.zeros((n, n_seats), bool)
-        """[N, S] for whom the game is over."""
+        """[N, S] the seats for which the game is over."""
         self.cut = np.zeros((n, n_seats), bool)
-        """[N, S] for whom it was cut off rather than decided."""
+        """[N, S] the seats for which it was truncated."""
         self._earned = np.zeros((n, n_seats), np.float32)
 
     def begin(self, rows: np.ndarray, seeds: Sequence[int | None]) -> None:
@@ -43,7 +43,7 @@ class Tables(ABC):
         self._begin(rows, seeds)
 
     def earned(self, rows: np.ndarray, seats: np.ndarray) -> np.ndarray:
-        """What seats [R] have earned in games [R] since they were asked last, [R]."""
+        """Rewards of seats [R] in games [R] since the last call, [R]."""
         sums = self._earned[rows, seats]
         self._earned[rows, seats] = 0
         return sums
@@ -58,11 +58,11 @@ class Tables(ABC):
 
     @abstractmethod
     def legal(self, rows: np.ndarray) -> np.ndarray:
-        """What those who are to move may do: [R, A] bool."""
+        """Allowed actions of the players to move: [R, A] bool."""
 
     @abstractmethod
     def play(self, rows: np.ndarray, actions: np.ndarray) -> None:
-        """Those who are to move in games [R] do. Sets ``movers``, ``ended`` and ``cut``."""
+        """Apply the actions of the players to move in games [R]. Sets ``movers``, ``ended`` and ``cut``."""
 
 
 class ArrayTables(Tables):
@@ -150,7 +150,7 @@ class AgentTables(Tables):
             self._follow(row)
 
     def _follow(self, row: int) -> None:
-        """Whose turn it is, once those have left for whom the game is over."""
+        """Set the player to move, after agents whose game is over have left."""
         env = self.envs[row]
         while True:
             for seat, agent in enumerate(self.agents):

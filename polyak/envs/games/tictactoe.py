@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polyak.envs.games.game import GOING_ON, Game, Symmetry
+from polyak.envs.games.game import NOT_OVER, Game, Symmetry
 
 _FIELDS = 1 << np.arange(9, dtype=np.int16)
 _LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
@@ -50,7 +50,7 @@ class TicTacToe(Game):
 
     def outcome(self, positions: np.ndarray) -> np.ndarray:
         full = (positions[:, 0] | positions[:, 1]) == _FULL
-        values = np.where(full, np.float32(0), GOING_ON)
+        values = np.where(full, np.float32(0), NOT_OVER)
         values[_WON[positions[:, 1]]] = -1
         return values
 
@@ -62,15 +62,15 @@ class TicTacToe(Game):
         own, other = planes[:, 0].sum(1), planes[:, 1].sum(1)
         if ((own > other) | (other > own + 1) | planes.all(1).any(1)).any():
             raise ValueError(
-                "no such position can be: the planes [2, 3, 3] are own marks and the other's, who has as many or one "
-                "more, and no field is in both."
+                "this position is impossible: the planes [2, 3, 3] are own marks and the other player's, which are "
+                "as many or one more, and no field is in both."
             )
         return (planes * _FIELDS).sum(2).astype(np.int16)
 
     def symmetries(self) -> list[Symmetry]:
         board = np.arange(9).reshape(3, 3)
-        turned = [np.rot90(side, k).reshape(-1) for side in (board, board.T) for k in range(4)]
-        return [Symmetry(np.concatenate([moves, moves + 9]), moves) for moves in turned]
+        rotated = [np.rot90(side, k).reshape(-1) for side in (board, board.T) for k in range(4)]
+        return [Symmetry(np.concatenate([moves, moves + 9]), moves) for moves in rotated]
 
     def text(self, position: np.ndarray, marks: str = "XO.") -> str:
         own, other = ((position[:, None] & _FIELDS) != 0).tolist()

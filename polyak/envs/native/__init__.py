@@ -1,1 +1,1 @@
-"""Vectors of environments that others have made: Gymnasium's, ALE's, EnvPool's."""
+"""Vectorised environments of other libraries: Gymnasium's, ALE's, EnvPool's."""

@@ -23,7 +23,7 @@ from polyak.envs.wrappers.monitor import Monitor
 from polyak.warning import warn_user
 
 NEXT_STEP, SAME_STEP, DISABLED = "NextStep", "SameStep", "Disabled"
-"""Values of ``gymnasium.vector.AutoresetMode``: who resets an environment that ended, and when."""
+"""Values of ``gymnasium.vector.AutoresetMode``: when an environment that ended is reset, and by whose call."""
 
 
 class GymVectorEnv(VecEnv):
@@ -318,10 +318,10 @@ def _check_can_reset_some(env: gym.vector.VectorEnv, reset_mask: bool | None) ->
 
 
 def resettable(env: gym.vector.VectorEnv) -> gym.vector.VectorEnv:
-    """``env``; or, where it resets late and can not do otherwise, the same environments made again, one by one.
+    """``env``; or, if it resets one step late and cannot be changed, the same environments made again, one by one.
 
-    What ``gymnasium.make_vec("CartPole-v1")`` makes is such. One that stands in wrappers, or was not made by name, is
-    returned as it is, for :class:`GymVectorEnv` to refuse.
+    ``gymnasium.make_vec("CartPole-v1")`` makes such a vector. One in wrappers, or not made by name, is returned as it
+    is, for :class:`GymVectorEnv` to refuse.
     """
     late = _autoreset_mode(env, None) == NEXT_STEP and env.num_envs > 1
     if not late or env.unwrapped is not env or env.spec is None:
@@ -433,8 +433,8 @@ def _split_infos(infos: Mapping[str, Any], num_envs: int) -> list[dict[str, Any]
 def _rows_of(
     infos: Mapping[str, Any], places: Sequence[int], num_envs: int, begin: Mapping[str, Any] = _NOTHING
 ) -> dict[int, dict[str, Any]]:
-    """The info dicts of some environments by place, from Gymnasium's dict of arrays, where ``"_key"`` says who has
-    ``"key"``; each begins with the entries of ``begin``."""
+    """The info dicts of some environments by place, from Gymnasium's dict of arrays, where ``"_key"`` says which
+    environments have ``"key"``; each begins with the entries of ``begin``."""
     rows: dict[int, dict[str, Any]] = {place: {**begin} for place in places}
     for key, value in infos.items():
         if key.startswith("_") and key[1:] in infos:

@@ -31,7 +31,7 @@ def make_native_vec_env(
     backend: Backend | None = None,
     env_kwargs: dict[str, Any] | None = None,
 ) -> VecEnv:
-    """Make a VecEnv whose environments step as one in compiled or vectorised code, where there is such code.
+    """Make a VecEnv whose environments step as one in compiled or vectorised code, where such code exists.
 
     A function of its own and never chosen automatically, because the episodes are other ones than those of
     :func:`~polyak.envs.make_vec_env` with the same seed (all environments draw from one random generator, or the

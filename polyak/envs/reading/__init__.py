@@ -1,1 +1,1 @@
-"""Reading files that others made: what they claim is checked before memory is taken for it."""
+"""Reading untrusted files: the sizes that they claim are checked before memory is allocated."""

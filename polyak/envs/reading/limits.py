@@ -1,11 +1,11 @@
 """How much a file may unpack to.
 
-A file may unpack to :data:`ALWAYS_ALLOWED` bytes, or to :data:`GROWTH` times its own size if that is more. What is not
-compressed never comes near that, whatever its size. Images that are stacked and stored with their successors shrink to
-a hundredth; zeros, of which files are made that are to fill the memory, to a thousandth.
+A file may unpack to :data:`ALWAYS_ALLOWED` bytes, or to :data:`GROWTH` times its own size if that is more. Data that is
+not compressed stays far below this limit. Stacked images that are stored with their successors shrink to a hundredth;
+zeros, as in files that are made to exhaust the memory, to a thousandth.
 
-The environment variable ``POLYAK_MAX_UNPACKED`` allows more, such as images of hardly anything: a number of bytes, such
-as ``20e9``.
+The environment variable ``POLYAK_MAX_UNPACKED`` allows more, for example for almost empty images: a number of bytes,
+such as ``20e9``.
 """
 
 from __future__ import annotations

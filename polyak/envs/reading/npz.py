@@ -1,7 +1,7 @@
-"""Zips of arrays (``.npz``), looked over before anything in them is unpacked.
+"""Zips of arrays (``.npz``), checked before anything in them is unpacked.
 
-The header of each array says its type and shape, and the archive how many bytes there are: they must agree, and all
-that is asked for must keep within :mod:`~polyak.envs.reading.limits`. Arrays of objects are refused: they are pickles.
+The header of each array gives its type and shape, and the archive its number of bytes: they must agree, and the arrays
+to be read must stay within :mod:`~polyak.envs.reading.limits`. Arrays of objects are refused: they are pickles.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DAMAGED = (
 
 
 class Header(NamedTuple):
-    """What an array's first bytes say of it."""
+    """The header of an array."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -43,7 +43,7 @@ class Header(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """Bytes that it takes to work with: dimensions and types without a size count as if they had one."""
+        """Bytes of memory that it needs; empty dimensions and types of size 0 count as size 1."""
         return math.prod(max(length, 1) for length in self.shape) * max(self.dtype.itemsize, 1)
 
 
@@ -51,7 +51,7 @@ class Header(NamedTuple):
 def opened(path: Path, what: str) -> Iterator[zipfile.ZipFile]:
     """The archive at ``path``, whose members are neither encrypted, nor there twice.
 
-    Whatever goes wrong within the block because the archive is damaged becomes one kind of error.
+    Any error within the block that a damaged archive causes becomes a ValueError.
 
     Raises:
         ValueError: it is no such archive, or a damaged one; the message begins with ``what``.

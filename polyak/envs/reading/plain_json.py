@@ -1,4 +1,4 @@
-"""JSON from files that others made."""
+"""JSON from untrusted files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ MOST_BYTES = 64 * 2**20
 MOST_VALUES = 4_000_000
 """An empty list takes three bytes of text and sixty of memory."""
 MOST_DIGITS = 100
-"""Of a whole number; the states of random generators have 39."""
+"""Digits of an integer; the states of random generators have 39."""
 DEEPEST = 64
-"""Lists and objects within each other: no description needs as many."""
+"""Depth of nested lists and objects: no description needs as much."""
 
 
 def parse(text: str | bytes, what: str) -> Any:
-    """The value that a text says.
+    """The value of a JSON text.
 
     Args:
         text: at most :data:`MOST_BYTES` long, of at most :data:`MOST_VALUES` values, which are nested at most

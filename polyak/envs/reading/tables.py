@@ -1,7 +1,7 @@
-"""Tables of text (CSV), looked over before they are parsed.
+"""Tables of text (CSV), checked before they are parsed.
 
-A row may leave cells out, and each becomes a number all the same: a header of many columns over many short lines fills
-the memory. So columns times lines must not be more than the file has bytes to say.
+A row may leave cells out, and each missing cell still becomes a number: a header of many columns over many short lines
+would exhaust the memory. So columns times lines must not exceed what the bytes of the file can hold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PIECE = 2**20
 
 
 def check_names(names: list[str], what: str) -> None:
-    """Refuse more columns, or longer names, than anything needs.
+    """Refuse too many columns, or names that are too long.
 
     Raises:
         ValueError: there are.
@@ -30,7 +30,7 @@ def check_names(names: list[str], what: str) -> None:
 
 
 def check_cells(columns: int, lines: int, size: int, what: str) -> None:
-    """Refuse rows that hold more cells than ``size`` bytes can say, each with its separator.
+    """Refuse rows that have more cells than fit into ``size`` bytes, each with its separator.
 
     Raises:
         ValueError: they do.
@@ -42,7 +42,7 @@ def check_cells(columns: int, lines: int, size: int, what: str) -> None:
 
 
 def check_table(file: IO[bytes], separator: str, what: str) -> None:
-    """Look over the rest of an open file, which begins with the line of column names; the file is left at its end.
+    """Check the rest of an open file, which begins with the line of column names; the file is left at its end.
 
     Raises:
         ValueError: it has too many columns, names that are too long, or far more cells than bytes.

@@ -1,4 +1,4 @@
-"""Zips that others made: how long a list of members may be."""
+"""Untrusted zips: how long a list of members may be."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Environments whose steps are known: those that do what their table says, and nothing else.
+"""Environments whose transitions are known: they follow a table, and do nothing else.
 
-Such an environment need not be asked for each step: a loop over arrays (:mod:`polyak.algorithms.tabular.walking`) makes
-many of them at once, and afterwards the environment and its wrappers are set to where they stand.
+Such an environment need not be called for each step: a loop over arrays (:mod:`polyak.algorithms.tabular.walking`)
+makes many steps at once, and afterwards the environment and its wrappers are set to the state that was reached.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HARMLESS = (OrderEnforcing, PassiveEnvChecker, TimeLimit, Monitor)
 
 
 class World(NamedTuple):
-    """A process as loops read it. S states, A actions, O outcomes, P = S A pairs."""
+    """A process as arrays for loops. S states, A actions, O outcomes, P = S A pairs."""
 
     n_actions: int
     first: np.ndarray  # [P + 1] int64
@@ -41,11 +41,11 @@ class World(NamedTuple):
 
 
 class KnownEnvs:
-    """N environments of one table, behind a :class:`~polyak.envs.DummyVecEnv`.
+    """N environments of one table, in a :class:`~polyak.envs.DummyVecEnv`.
 
     Args:
         envs: the environments with their wrappers.
-        process: what they do.
+        process: their transitions.
     """
 
     def __init__(self, envs: list[gym.Env[Any, Any]], process: FiniteProcess) -> None:
@@ -58,7 +58,7 @@ class KnownEnvs:
 
     @classmethod
     def behind(cls, env: VecEnv) -> KnownEnvs | None:
-        """Those of a vector; None if a step of it may do more than its table says."""
+        """The environments of a vector; None if a step may do more than its table says."""
         if type(env) is not DummyVecEnv or not all(_is_known(single) for single in env.envs):
             return None
         processes = [FiniteProcess.of(single) for single in env.envs]
@@ -67,14 +67,14 @@ class KnownEnvs:
         return cls(env.envs, processes[0]) if alike and all(limit == limits[0] for limit in limits) else None
 
     def world(self, uniform_starts: bool = False) -> World:
-        """The arrays. ``uniform_starts``: episodes begin in each state alike in which they can be."""
+        """The arrays. ``uniform_starts``: episodes begin in each reachable state with the same probability."""
         process = self.process
         starts = process.starts
         if uniform_starts:
             anywhere = process.reachable & ~process.terminal
             starts = anywhere / anywhere.sum() if anywhere.any() else starts
         totals = np.cumsum(starts)
-        totals[np.flatnonzero(starts)[-1] :] = 1.0  # whatever rounding has left
+        totals[np.flatnonzero(starts)[-1] :] = 1.0  # despite rounding
         return World(
             process.n_actions,
             process.first,
@@ -87,12 +87,12 @@ class KnownEnvs:
         )
 
     def put(self, env: int, state: int, action: int | None) -> None:
-        """Where an environment stands, and the action that led there."""
+        """Set the state of an environment, and the action that led to it."""
         inner: Any = self.envs[env].unwrapped
         inner.s, inner.lastaction = state, action
 
     def put_episode(self, env: int, total: float, length: int) -> None:
-        """What an environment's wrappers must know of an episode that is under way: its return and length so far."""
+        """Set return and length so far of a running episode in an environment's wrappers."""
         layer: Any
         for layer in _layers(self.envs[env]):
             if isinstance(layer, TimeLimit):
@@ -104,7 +104,7 @@ class KnownEnvs:
                 layer.needs_reset = False
 
     def note_episode(self, env: int, total: float, length: int) -> dict[str, Any] | None:
-        """Tell an environment's Monitor of an episode that has ended; what it says of it, if there is one."""
+        """Record an episode that has ended in the environment's Monitor; returns its entry, if there is a Monitor."""
         monitor = self.monitors[env]
         if monitor is None:
             return None
@@ -129,7 +129,7 @@ def _is_known(env: gym.Env[Any, Any]) -> bool:
         return False
     if type(inner) is not TableEnv and f"{type(inner).__module__}.{type(inner).__name__}" not in _TOY_TEXTS:
         return False
-    # A passenger who changes his mind is not in Taxi's table; who watches wants to see each step.
+    # Taxi's fickle passenger is not in its table; rendering needs each step.
     return not getattr(inner, "fickle_passenger", False) and inner.render_mode != "human"
 
 

@@ -1,4 +1,4 @@
-"""Observations as numbers: the row of a table that each combination of values has."""
+"""Observations as numbers: each combination of values is a row of a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_STATES = 10**8
 
 
 class _Digits(NamedTuple):
-    """Those digits of a number that one part of a space is."""
+    """The digits of a number that belong to one part of a space."""
 
     part: str
     """Its name; empty where the space is not composed."""
@@ -24,12 +24,12 @@ class _Digits(NamedTuple):
 
 
 class Numbering:
-    """Numbers the values of a space of finitely many: Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.
+    """Numbers the elements of a finite space: Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them.
 
     The last part changes fastest, as with the digits of a number.
 
     Args:
-        space: whose values.
+        space: the space.
 
     Raises:
         ValueError: it has infinitely many, or more than a table can have rows.

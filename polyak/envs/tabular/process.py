@@ -1,4 +1,4 @@
-"""A finite Markov decision process as arrays: every outcome of every choice, one after the other.
+"""A finite Markov decision process as arrays: all outcomes of all state-action pairs, one after the other.
 
 Shape letters: S states, A actions, O outcomes, P = S A pairs of a state and an action, in the order s A + a.
 """
@@ -19,7 +19,7 @@ _TOLERANCE = 1e-8
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FiniteProcess:
-    """What may happen in each state, with each action. The outcomes of a pair stand together.
+    """The possible outcomes of each action in each state. The outcomes of a pair are adjacent.
 
     A state that ends the episode is worth 0, whatever its own rows say: termination is a property of outcomes.
 
@@ -192,7 +192,7 @@ class FiniteProcess:
 
     @property
     def mean_rewards(self) -> np.ndarray:
-        """[S, A] what an action brings at once, on average."""
+        """[S, A] mean immediate rewards."""
         return self.per_pair(self.chances * self.rewards).reshape(self.n_states, self.n_actions)
 
     @property
@@ -218,7 +218,7 @@ class FiniteProcess:
             found = wider
 
     def under(self, policy: Any) -> FiniteProcess:
-        """What is left when another agent acts: a process with one action, whose values are those of the policy.
+        """The process under a fixed policy: it has one action, and its values are those of the policy.
 
         Args:
             policy: [S] actions, or [S, A] their probabilities.

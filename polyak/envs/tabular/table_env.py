@@ -1,4 +1,4 @@
-"""A finite process to act in."""
+"""A finite process as an environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TableEnv(gym.Env[Any, Any]):
         process: what may happen; or ``P[state][action] = [(probability, next state, reward, ends), ...]``; or arrays
             (transitions [S, A, S], rewards [S, A]), see :meth:`FiniteProcess.from_arrays`.
         starts: [S] probabilities of first states, for the latter two.
-        shape: rows and columns, if the states are the fields of a grid, for those who draw it.
+        shape: rows and columns, if the states are the fields of a grid, for plots.
 
     Raises:
         ValueError: it is not a process.

@@ -1,4 +1,4 @@
-"""Worlds of the book as tables: Sutton and Barto 2018, "Reinforcement Learning: An Introduction", second edition."""
+"""Environments of the book as tables: Sutton and Barto 2018, "Reinforcement Learning: An Introduction", 2nd edition."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ def blackjack(sab: bool = False) -> TableEnv:
 
     Args:
         sab: an ace and a ten as the first two cards win unless the dealer has such, too, as in the book. States from
-            704 on are these hands, which observations do not tell from others of 21. ``False``: they are like others.
+            704 on are these hands, which observations do not distinguish from others of 21. ``False``: they count as
+            any other 21.
     """
     table: _Table = {state: {STICK: [(1.0, state, 0.0, True)]} for state in range(32 * 11 * 2 + 11 * sab)}
     for total in range(4, 22):
@@ -174,7 +175,7 @@ def _stick_natural(dealer: int) -> list[Outcome]:
 
 @cache
 def dealers_sums(total: int, ace: bool) -> dict[int, float]:
-    """What the dealer, who hits below 17, ends with: sum -> chance.
+    """Distribution of the dealer's final sum; the dealer hits below 17: sum -> probability.
 
     Args:
         total: of the dealer's cards, an ace counted as 1.

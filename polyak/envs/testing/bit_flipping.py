@@ -82,7 +82,7 @@ class BitFlippingEnv(gym.Env):
     # --- the three forms of a state ---
 
     def convert_if_needed(self, state: np.ndarray) -> int | np.ndarray:
-        """Turn a vector of bits into the form of the observation space."""
+        """Convert a vector of bits to the form of the observation space."""
         if self.discrete_obs_space:
             return int(sum(int(bit) << place for place, bit in enumerate(state)))
         if self.image_obs_space:
@@ -92,7 +92,7 @@ class BitFlippingEnv(gym.Env):
         return state
 
     def convert_to_bit_vector(self, state: int | np.ndarray, batch_size: int) -> np.ndarray:
-        """Turn ``batch_size`` states in the form of the observation space into bits ``(batch_size, n_bits)``."""
+        """Convert ``batch_size`` states in the form of the observation space to bits ``(batch_size, n_bits)``."""
         flat = np.asarray(state).reshape(batch_size, -1)
         if self.discrete_obs_space:
             return (flat.astype(np.int64) >> np.arange(self.n_bits)) & 1

@@ -67,9 +67,9 @@ class SimpleMultiObsEnv(gym.Env):
         """Draw what each cell looks like: a vector per row, an image per column."""
         rng = np.random.default_rng(_MAP_SEED)
         vectors = rng.random((num_row, self.vector_size))
-        pictures = rng.integers(0, 255, (num_col, *self.img_size), dtype=np.uint8)
+        images = rng.integers(0, 255, (num_col, *self.img_size), dtype=np.uint8)
         self.state_mapping: list[dict[str, np.ndarray]] = [
-            {"vec": vector, "img": picture} for vector in vectors for picture in pictures
+            {"vec": vector, "img": image} for vector in vectors for image in images
         ]
 
     def get_state_mapping(self) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""One place of a VecEnv: reset, step with auto-reset, and what is said when the environment there misbehaves.
+"""One environment of a VecEnv: reset, step with auto-reset, and the errors when it breaks the API.
 
 Shared by the in-process and the subprocess VecEnv: both give each slot its row of preallocated observation arrays
 (ordinary memory here, shared memory there).
@@ -127,7 +127,7 @@ class EnvSlot:
         self._single = self._rows.get(None)
         self._shape = None if self._single is None else self._single.shape
         self._whole = {key: _own_types(row.dtype) for key, row in self._rows.items() if row.dtype.kind in "iu"}
-        """Where whole numbers are stored, which others would be cut down to: the types of numbers that fit."""
+        """By key, where integers are stored and other numbers would be truncated: the types that fit."""
         self._unseen = _FIRST
         """How many observations are still to be compared with the space."""
         self._dtype: np.dtype | None = None
@@ -180,7 +180,7 @@ class EnvSlot:
                 return reward, False, info, None
             info["TimeLimit.truncated"] = not terminated
             check_success(env, info)
-            check_choices(env, obs)  # no policy acts upon it, so no other check sees it
+            check_choices(env, obs)  # no policy acts on it, so no other check reads it
             info["terminal_observation"] = self._read(obs)
             if env.has_wrapper_attr(METHOD):
                 info[FINAL] = np.array(joined(get_env_attr(env, METHOD)()))
@@ -232,7 +232,7 @@ class EnvSlot:
         check_choices(env, obs)
 
     def _read(self, obs: Any) -> Any:
-        # `[()]` turns an array without dimensions into a number and leaves any other as it is.
+        # `[()]` makes a number of an array without dimensions and leaves any other as it is.
         if self._single is not None:
             return self._single.copy()[()]
         copies = {key: row.copy()[()] for key, row in self._rows.items()}

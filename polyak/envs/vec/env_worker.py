@@ -51,7 +51,7 @@ NOWHERE = -1
 def shared_layout(
     observation_space: spaces.Space, action_space: spaces.Space, num_envs: int, num_workers: int
 ) -> Layout:
-    """What parent and workers share: one observation array per key, actions, rewards, dones, who is running.
+    """The arrays that parent and workers share: one of observations per key, actions, rewards, dones, running places.
 
     There is no array of actions when they are not arrays (Dict, Tuple): those are pickled.
     """

@@ -1,4 +1,4 @@
-"""Arrays in a block of memory that several processes map, and the channel over which they talk.
+"""Arrays in a block of memory that several processes map, and the channel over which they communicate.
 
 The block has no name anywhere in the file system (Linux: ``memfd_create``; other Unix: a file that is unlinked when it
 is made; Windows: a mapping that lives as long as a process holds it), so nothing can be left behind, however a
@@ -30,7 +30,7 @@ _CHUNK = 16384  # bytes asked for at once; the usual message is far smaller
 
 
 def create_shared_arrays(layout: Layout, receivers: list[Channel]) -> dict[Hashable, np.ndarray]:
-    """Allocate zeroed arrays and hand the memory to each receiver, who calls :func:`receive_shared_arrays`.
+    """Allocate zeroed arrays and pass the memory to each receiver, which calls :func:`receive_shared_arrays`.
 
     Args:
         layout: shapes and dtypes; the receivers must use an equal one.

@@ -135,7 +135,7 @@ class _OwnWork:
 
 @contextmanager
 def _state_errors() -> Iterator[None]:
-    """Raise what a worker has to say of an environment's state as it was raised there."""
+    """Raise a worker's EnvStateError as it was raised there."""
     try:
         yield
     except EnvWorkerError as error:
@@ -482,9 +482,9 @@ class SubprocVecEnv(VecEnv):
 
     def _remote_error(self, failure: Failure) -> EnvWorkerError:
         index = failure.index
-        who = "A worker process" if index is None else f"Environment {index}"
+        source = "A worker process" if index is None else f"Environment {index}"
         error = EnvWorkerError(
-            f"{who} raised {failure.doing}: {failure.summary.splitlines()[0]}\n{self._circumstances(index)}"
+            f"{source} raised {failure.doing}: {failure.summary.splitlines()[0]}\n{self._circumstances(index)}"
             f"\n\n--- traceback of the worker process ---\n{failure.text}",
             index,
             *self._last_of(index),
@@ -500,14 +500,14 @@ class SubprocVecEnv(VecEnv):
         if code == _UNGUARDED_MAIN:
             return RuntimeError(_unguarded_message(self._start_method))
         index = self._running_in(worker)
-        who = worker.name if index is None else f"{worker.name}, which was running environment {index},"
+        name = worker.name if index is None else f"{worker.name}, which was running environment {index},"
         hint = ""
         if code == -getattr(signal, "SIGKILL", 9):
             hint = " The system kills processes like this when memory runs out."
         elif code == -getattr(signal, "SIGBUS", 7):
             hint = " The system ends processes like this when shared memory runs out."
         return EnvWorkerError(
-            f"{who[0].upper()}{who[1:]} died during {doing}: {_exit_text(code)}.{hint}\n{self._circumstances(index)}",
+            f"{name[0].upper()}{name[1:]} died during {doing}: {_exit_text(code)}.{hint}\n{self._circumstances(index)}",
             index,
             *self._last_of(index),
         )
@@ -515,11 +515,11 @@ class SubprocVecEnv(VecEnv):
     def _hung(self, worker: _Worker, doing: str) -> EnvTimeoutError:
         worker.process.kill()  # no use in asking it to close
         index = self._running_in(worker)
-        who = worker.name if index is None else f"environment {index}"
+        name = worker.name if index is None else f"environment {index}"
         limit = "timeout" if hasattr(self, "_running") else "start_timeout"
         seconds = self.timeout if hasattr(self, "_running") else self._start_timeout
         return EnvTimeoutError(
-            f"{who[0].upper()}{who[1:]} gave no answer to {doing} within {limit}={seconds} seconds and was ended. "
+            f"{name[0].upper()}{name[1:]} gave no answer to {doing} within {limit}={seconds} seconds and was ended. "
             f"Raise {limit} (None waits for ever) if it is only slow.\n{self._circumstances(index)}",
             index,
             *self._last_of(index),
@@ -541,7 +541,7 @@ class SubprocVecEnv(VecEnv):
 
     def _circumstances(self, index: int | None) -> str:
         if index is None:
-            return "It is not known which of its environments is at fault; n_workers=len(env_fns) would tell."
+            return "It is not known which of its environments is at fault; n_workers=len(env_fns) would show it."
         seed, action = self._last_of(index)
         return f"Environment {index}: last seed {seed}, last action {action!r}."
 

@@ -51,7 +51,7 @@ class VecEnv(ABC):
     reset_infos: list[dict[str, Any]]
     """The info dicts of the last reset of each environment."""
     resets: int = 0
-    """How often all environments were reset, counted by the innermost VecEnv (``unwrapped``): a training notices by it
+    """How often all environments were reset, counted by the innermost VecEnv (``unwrapped``). A training detects by it
     that another program has used its environments."""
 
     def __init__(self, num_envs: int, observation_space: spaces.Space, action_space: spaces.Space):
@@ -88,8 +88,8 @@ class VecEnv(ABC):
             EnvStateError: it cannot be read; the message says of which part.
         """
         raise EnvStateError(
-            f"{type(self).__name__} cannot say its state. Give it get_state() and set_state(state), or use DummyVecEnv "
-            "or SubprocVecEnv."
+            f"{type(self).__name__} does not define its state. Give it get_state() and set_state(state), or use "
+            "DummyVecEnv or SubprocVecEnv."
         )
 
     def set_state(self, state: dict[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""What is put around environments and around vectors of them."""
+"""Wrappers of environments and of vectorised environments."""

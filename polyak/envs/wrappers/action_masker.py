@@ -1,4 +1,4 @@
-"""Masks of allowed choices for environments that do not say them by themselves."""
+"""Action masks for environments that have none of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import gymnasium as gym
 
 
 class ActionMasker(gym.Wrapper):
-    """Adds the method ``action_masks()``, by which an environment says what it allows: see :mod:`polyak.envs.masks`.
+    """Adds the method ``action_masks()``, which returns the allowed choices: see :mod:`polyak.envs.masks`.
 
     Args:
         env: the environment.

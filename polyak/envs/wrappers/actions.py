@@ -1,4 +1,4 @@
-"""Actions that do not arrive as they were sent: noise and inertia, as in real motors."""
+"""Disturbed actions: noise and inertia, as in real motors."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class ClipRewardEnv(gym.RewardWrapper[np.ndarray, int]):
 
 
 class WarpFrame(gym.ObservationWrapper[np.ndarray, int, np.ndarray]):
-    """Turn each RGB image grey and resize it, by default to the 84 x 84 of Mnih et al. 2015.
+    """Convert each RGB image to grey and resize it, by default to the 84 x 84 of Mnih et al. 2015.
 
     Args:
         env: the game.

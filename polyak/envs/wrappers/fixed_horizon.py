@@ -12,9 +12,9 @@ from polyak.envs.wrappers.time_feature import time_limit
 class FixedHorizon(gym.Wrapper):
     """Every episode has ``steps`` steps: after a terminal state it stays there, with reward 0, until they are over.
 
-    Where episodes end early in failure, or in success, a reward of one sign throughout can be collected by living
-    long, or by dying soon, without any knowledge of the task: what learns from a learned reward is evaluated where the
-    length of episodes tells nothing (Kostrikov et al. 2019, arXiv:1809.02925). The end after ``steps`` is a truncation.
+    Where episodes end early, a learned reward of constant sign can be maximised by long or by short episodes, without
+    any knowledge of the task. So imitation is evaluated where all episodes have the same length (Kostrikov et al. 2019,
+    arXiv:1809.02925). The end after ``steps`` is a truncation.
 
     Args:
         env: the environment to wrap; one with a time limit of its own needs one of at least ``steps``.

@@ -44,7 +44,7 @@ class _Past:
         return self._joined()
 
     def add(self, observation: np.ndarray, action: Any) -> np.ndarray:
-        """Take down one step: the action, and the observation that followed it."""
+        """Add one step: the action, and the observation that followed it."""
         self._observations.append(observation)
         self._actions.append(np.asarray(action))
         return self._joined()

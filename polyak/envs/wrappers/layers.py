@@ -1,4 +1,4 @@
-"""What stands around ``VecNormalize``, and whether experience may be learned from as it was beneath."""
+"""Wrappers around ``VecNormalize``, and whether experience may be stored as it was before normalisation."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from polyak.envs.wrappers.transpose import VecTransposeImage
 
 
 class Above(NamedTuple):
-    """Names of the wrappers around the outermost ``VecNormalize`` that do not say that they pass these on as they are,
-    the outermost first."""
+    """Names of the wrappers around the outermost ``VecNormalize`` that may change these, the outermost first."""
 
     observations: tuple[str, ...] = ()
     rewards: tuple[str, ...] = ()
 
 
 def above_normalisation(env: VecEnv | None) -> Above:
-    """What changes experience around the ``VecNormalize`` of ``env``; nothing, if it has none.
+    """The wrappers around the ``VecNormalize`` of ``env`` that change experience; none, if it has no normaliser.
 
     A wrapper counts unless the class that defines its ``reset`` and ``step_wait`` names in
     :attr:`~polyak.envs.VecEnvWrapper.passes_on` what it leaves alone.
@@ -63,8 +62,8 @@ def wrapped_beneath(env: VecEnv, names: tuple[str, ...], wrap: Callable[[VecEnv]
 
 
 def turned_images(env: VecEnv | None) -> list[str | None]:
-    """Keys of the images that ``env`` has turned channels-first, ``None`` of an observation that is one: as far as they
-    come so from beneath ``VecTransposeImage``, and not from a wrapper around it that makes something else of them."""
+    """Keys of the images that a ``VecTransposeImage`` in ``env`` has made channels-first, ``None`` for an observation
+    that is an image. Images that a wrapper around it changes are not counted."""
     found: list[str | None] = []
     layer = env
     while isinstance(layer, VecEnvWrapper):
@@ -123,7 +122,7 @@ def replay_normalizer(env: VecEnv) -> VecNormalize | PartNormalizer | None:
 
 
 def frozen(normalizer: Any) -> Any:
-    """A normaliser like one of :func:`replay_normalizer`, with the statistics as they are now."""
+    """A copy of a normaliser of :func:`replay_normalizer`, with the current statistics."""
     if isinstance(normalizer, PartNormalizer):
         return PartNormalizer(detached(normalizer.normalizer.state_dict()), normalizer.observations, normalizer.rewards)
     return None if normalizer is None else detached(normalizer.state_dict())

@@ -1,4 +1,4 @@
-"""Environments whose rewards come from elsewhere: from a function of what happened, such as one that was learned.
+"""Environments with rewards from a function of the transition, such as a learned reward.
 
 Shape letters: N environments.
 """
@@ -25,7 +25,7 @@ class LearnedReward(gym.Wrapper):
 
     Args:
         env: the environment to wrap.
-        reward: what gives the rewards, such as the ``reward`` of a model that learned one.
+        reward: the reward function, such as the ``reward`` of a model that learned one.
     """
 
     def __init__(self, env: gym.Env, reward: Reward) -> None:
@@ -53,13 +53,13 @@ class VecLearnedReward(VecEnvWrapper):
 
     Args:
         venv: the VecEnv to wrap; not a normalised one: see :func:`with_reward`.
-        reward: what gives the rewards, such as the ``reward`` of a model that learned one.
-        watch: called at each step with what ``reward`` is, and which episodes ended [N], before ``reward`` is asked.
+        reward: the reward function, such as the ``reward`` of a model that learned one.
+        watch: called at each step with the arguments of ``reward`` and which episodes ended [N], before ``reward``.
 
     Attributes:
-        late: give 0 for now, and leave it to a later call to :meth:`settle` what many steps were worth.
-        waiting: those steps: what ``reward`` is to be asked, and which episodes ended.
-        true_rewards: [N] what the wrapped environments gave at the last step.
+        late: return 0, and compute the rewards of many steps in a later call to :meth:`settle`.
+        waiting: those steps: the arguments of ``reward``, and which episodes ended.
+        true_rewards: [N] rewards of the wrapped environments at the last step.
         returns: [N] float64, sums of the other rewards since each episode began.
         ended: those sums of the episodes that ended since the list was emptied.
     """
@@ -114,7 +114,7 @@ class VecLearnedReward(VecEnvWrapper):
             self.returns[dones] = 0
 
     def owed(self) -> np.ndarray:
-        """What the :attr:`waiting` steps were worth: [T, N] float32."""
+        """Rewards of the :attr:`waiting` steps: [T, N] float32."""
         if not self.waiting:
             return np.zeros((0, self.num_envs), np.float32)
         before, actions, successors, terminated, _ = zip(*self.waiting, strict=True)
@@ -122,27 +122,27 @@ class VecLearnedReward(VecEnvWrapper):
         return np.asarray(self.reward(*rows), np.float32).reshape(len(before), self.num_envs)
 
     def settle(self) -> np.ndarray:
-        """As :meth:`owed`, after which no step waits any more."""
+        """As :meth:`owed`; the list of waiting steps is emptied."""
         rewards = self.owed()
         for row, step in zip(rewards, self.waiting, strict=True):
             self._count(row, step[-1])
         self.waiting = []
         return rewards
 
-    def go_on(self, observations: Any) -> None:
-        """The environments are in the middle of episodes, and these are their last observations [N, ...]."""
+    def resume(self, observations: Any) -> None:
+        """Continue in the middle of episodes, after these last observations [N, ...]."""
         self._before = observations
 
 
 def with_reward(env: Any, reward: Reward) -> Any:
     """An environment, or a vector of them, that gives other rewards.
 
-    Beneath a :class:`~polyak.envs.VecNormalize`, so that ``reward`` is asked about observations as they are, and what
-    it says is normalised. The statistics of the normaliser given and those of the one returned are the same objects.
+    The wrapper is put beneath a :class:`~polyak.envs.VecNormalize`, so that ``reward`` gets raw observations and its
+    result is normalised. The given and the returned normaliser share their statistics.
 
     Args:
         env: an environment, a vector of them, or a registered name.
-        reward: what gives the rewards, such as the ``reward`` of a model that learned one.
+        reward: the reward function, such as the ``reward`` of a model that learned one.
 
     Raises:
         ValueError: ``reward`` cannot be called, or belongs to other observations or actions.
@@ -183,7 +183,7 @@ def check_callable(reward: Any) -> None:
 
 
 def check_spaces(env: gym.Env | VecEnv, reward: Any) -> None:
-    """Refuse a reward of other spaces than an environment's, if it says which it knows.
+    """Refuse a reward that declares other spaces than the environment's.
 
     Raises:
         ValueError: they differ.
@@ -195,7 +195,7 @@ def check_spaces(env: gym.Env | VecEnv, reward: Any) -> None:
 
 
 def _with_final(observations: Any, ended: np.ndarray, infos: list[dict[str, Any]]) -> Any:
-    """``observations`` [N, ...] with those that episodes ended with in place of the first of the next."""
+    """``observations`` [N, ...] with the last ones of ended episodes in place of the first ones of new episodes."""
     final = {index: infos[index]["terminal_observation"] for index in ended.tolist()}
     if isinstance(observations, dict):
         return {key: _replaced(part, {i: obs[key] for i, obs in final.items()}) for key, part in observations.items()}

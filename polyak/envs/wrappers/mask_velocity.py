@@ -1,4 +1,4 @@
-"""Observations without velocities: tasks that can be solved only with a memory."""
+"""Observations without velocities: partially observable tasks, which need a recurrent policy."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Monitor(gym.Wrapper):
         env: the environment to wrap.
         filename: CSV file to write episodes to (``.monitor.csv`` is added unless it ends so), or a folder to put
             ``monitor.csv`` in; None writes none.
-        allow_early_resets: let an episode be given up; otherwise reset before its end raises RuntimeError.
+        allow_early_resets: allow a reset before the end of an episode; otherwise it raises RuntimeError.
         reset_keywords: arguments that every reset must be given; they are recorded as columns.
         info_keywords: entries of the last info of an episode to record as columns.
         override_existing: overwrite the file; otherwise append to it.
@@ -125,7 +125,7 @@ class Monitor(gym.Wrapper):
         return episode
 
     def get_state(self) -> dict[str, Any]:
-        """What the episode under way has brought; the record of past ones is not in it."""
+        """Rewards and start of the running episode, without the record of past ones."""
         return {
             "rewards": list(self.rewards),
             "needs_reset": self.needs_reset,
@@ -161,7 +161,7 @@ class Monitor(gym.Wrapper):
 
 
 class CutEpisodes:
-    """Episodes that end in a wrapper around a Monitor, such as a TimeLimit, which the Monitor learns of by its reset.
+    """Records episodes that end in a wrapper around a Monitor, such as a TimeLimit; the Monitor sees a reset only.
 
     Make it when an episode has ended, reset the environment, and then call :meth:`record`. A wrapper that ends episodes
     without resetting what it wraps, such as one for each life of a game, leaves the Monitor's episode under way.

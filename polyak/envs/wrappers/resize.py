@@ -1,4 +1,4 @@
-"""Images of another size, asked for in a file of settings."""
+"""Resized images, configured in YAML."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ class RunningMeanStd:
         return RunningMeanStd.from_state_dict(self.state_dict())
 
     def combine(self, other: RunningMeanStd) -> None:
-        """Take in everything that ``other`` has seen."""
+        """Add all data of ``other``."""
         self.update_from_moments(other.mean, other.var, other.count)
 
     def update(self, arr: np.ndarray) -> None:
-        """Take in a batch ``(B, *shape)``; the shape of one entry may also be broadcast to ``shape``."""
+        """Add a batch ``(B, *shape)``; the shape of one entry may also be broadcast to ``shape``."""
         arr = np.asarray(arr)
         try:
             fits = np.broadcast_shapes(arr.shape[1:], self.mean.shape) == self.mean.shape
@@ -50,7 +50,7 @@ class RunningMeanStd:
         self.update_from_moments(mean, np.add.reduce(deviation * deviation, axis=0) / count, count)
 
     def update_from_moments(self, batch_mean: np.ndarray, batch_var: np.ndarray, batch_count: float) -> None:
-        """Take in a batch of which only mean, (population) variance and size are known."""
+        """Add a batch of which only mean, (population) variance and size are known."""
         total = self.count + batch_count
         if total == 0:
             return

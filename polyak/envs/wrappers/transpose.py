@@ -12,7 +12,7 @@ from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvW
 
 
 class VecTransposeImage(VecEnvWrapper):
-    """Turns images from ``(H, W, C)`` to ``(C, H, W)``; in a Dict every key that holds channels-last images.
+    """Transposes images from ``(H, W, C)`` to ``(C, H, W)``; in a Dict those of every key with channels-last images.
 
     Args:
         venv: the VecEnv to wrap.

@@ -1,1 +1,1 @@
-"""What a policy would earn, by recorded episodes alone."""
+"""Off-policy evaluation: a policy's return, estimated from recorded episodes."""

@@ -1,4 +1,4 @@
-"""A value and how sure it is, from episodes that are drawn again (Efron 1979)."""
+"""Estimates with bootstrap intervals over episodes (Efron 1979)."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 CELLS = 1 << 22
-"""Numbers in hand at once while resampling."""
+"""Numbers held in memory at once while resampling."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a policy should earn.
+    """An estimate of a policy's return.
 
     Args:
         value: the estimate.
         low, high: ends of the interval; not numbers, where there is a single episode.
         confidence: level of the interval.
-        n_episodes: it rests on.
-        effective_size: how many episodes of equal weight would tell as much. Where it is small, a few episodes decide,
-            and the interval, which knows of no others, is too narrow.
-        by_critic: of an ensemble, the estimate of each member; they differ by what the data leave open.
+        n_episodes: number of episodes behind it.
+        effective_size: number of equally weighted episodes with the same variance. If it is small, a few episodes
+            dominate, and the interval is too narrow.
+        by_critic: for an ensemble, the estimate of each member; their spread shows what the data do not determine.
     """
 
     value: float
@@ -44,10 +44,10 @@ def bootstrap(
     """Percentile interval of a statistic of n episodes.
 
     Args:
-        statistic: of how often each episode counts, [R, n] -> [R].
+        statistic: a function of the counts of each episode, [R, n] -> [R].
         n: episodes.
         confidence: level of the interval, in (0, 1).
-        n_resamples: how often they are drawn, with replacement.
+        n_resamples: number of resamples, with replacement.
         seed: of the draws.
 
     Raises:

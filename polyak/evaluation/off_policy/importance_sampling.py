@@ -1,4 +1,4 @@
-"""What a policy would have earned, from a dataset's episodes and the probabilities of their actions."""
+"""A policy's return from a dataset's episodes and the probabilities of their actions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Method = Literal["is", "wis", "pdis", "wpdis", "dr", "wdr"]
 
 
 class Critic(Protocol):
-    """Values of the policy that is evaluated, by a model of the world or of values such as FQE."""
+    """Values of the evaluated policy, such as those of FQE or of a model of the environment."""
 
     def q_values(self, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
         """Of actions [N, ...] in N states: [N] or, by several critics, [K, N]."""
@@ -43,30 +43,30 @@ def estimate_from_ratios(
     n_resamples: int = 2000,
     seed: int = 0,
 ) -> Estimate:
-    """What a stochastic policy would earn from where a dataset's episodes begin to where they end.
+    """The return of a stochastic policy from the initial states of a dataset's episodes, over their lengths.
 
     ================  =============================================================================================
     ``"is"``          importance sampling of whole episodes: unbiased, and of enormous variance
     ``"wis"``         the same, weighted: within the range of the recorded returns
     ``"pdis"``        each reward by the ratios up to it: unbiased, of less variance
     ``"wpdis"``       the same, weighted
-    ``"dr"``          doubly robust: a critic's values, and ratios for what they miss
+    ``"dr"``          doubly robust: a critic's values, corrected by weighted TD errors
     ``"wdr"``         the same, weighted
     ================  =============================================================================================
 
-    Where an episode was cut short, rewards end; doubly robust methods continue with the critic's value. In every case
-    ratios multiply over the steps of an episode: :attr:`Estimate.effective_size` says what is left of the data.
+    Rewards end where an episode was truncated; doubly robust methods continue with the critic's value. In all methods
+    ratios multiply over the steps of an episode: :attr:`Estimate.effective_size` shows how much of the data counts.
 
     Args:
         policy: a model that has a distribution of actions.
-        dataset: what the behaviour did.
+        dataset: episodes of the behaviour policy.
         method: see above.
-        behaviour: a model of what has acted, such as itself or a clone; ``None``: the dataset's column ``"log_probs"``
+        behaviour: the behaviour policy, or a clone of it; ``None``: the dataset's column ``"log_probs"``
             [N] has the log-probabilities of its actions, in the units of :func:`~.densities.log_prob_of`.
-        critic: of ``policy``, for the doubly robust methods: a trained FQE, best of other episodes.
+        critic: of ``policy``, for the doubly robust methods: an FQE trained on other episodes if possible.
         gamma: discount of one step.
         confidence: level of the interval, over episodes drawn again.
-        n_resamples: how often they are.
+        n_resamples: number of resamples.
         seed: of those draws.
 
     Raises:
@@ -146,7 +146,7 @@ def _log_probs_of_behaviour(dataset: Dataset) -> np.ndarray:
 
 
 def acted_on(dataset: Dataset) -> np.ndarray:
-    """[N] where among the dataset's observations those are that something was done about."""
+    """[N] indices of the dataset's observations in which an action was taken."""
     return np.arange(len(dataset)) + dataset.episode_numbers
 
 
@@ -164,8 +164,7 @@ def padded(dataset: Dataset, column: np.ndarray, steps: int | None = None) -> Te
 
 
 def critic_arrays(critic: Critic, dataset: Dataset) -> tuple[Tensor, Tensor]:
-    """What a critic says of recorded actions [E, T], and of states [E, T + 1]: 0 where an episode has ended in a
-    terminal one."""
+    """A critic's values of recorded actions [E, T] and of states [E, T + 1]; 0 for terminal states."""
     q = padded(
         dataset, _mean(critic.q_values(mapped(lambda a: a[acted_on(dataset)], dataset.observations), dataset.actions))
     )

@@ -1,4 +1,4 @@
-"""How likely a policy makes recorded actions, in the units in which they were recorded."""
+"""Log-probabilities of recorded actions under a policy, in the units in which they were recorded."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from polyak.nn.distributions.gaussian import Gaussian
 from polyak.nn.policies.base import Policy
 
 BATCH = 8192
-"""Observations that networks look at at once."""
+"""Observations in a batch."""
 
 
 class NotApplicableError(ValueError):
-    """A policy lacks what a question about it takes: the message says what, and which question to ask instead."""
+    """A policy does not support a method of evaluation: the message says why, and which one to use instead."""
 
 
 def networks_of(model: Any) -> Policy:
-    """The networks of a model that acts on what it sees alone, switched to evaluation.
+    """The networks of a model without recurrent state, in evaluation mode.
 
     Raises:
         NotApplicableError: it has none that are known, or they are recurrent.
     """
     policy = getattr(model, "policy", model)
     if not isinstance(policy, Policy):
-        raise NotApplicableError(f"{model!r} has no networks of polyak's to look into: only its actions can be asked.")
+        raise NotApplicableError(f"{model!r} has no networks of polyak: only its actions can be evaluated.")
     if policy.initial_memory(1) is not None:
         raise NotApplicableError(
             f"{type(model).__name__} acts on a recurrent state, and single transitions do not hold that. Use a policy "
-            "without memory."
+            "that is not recurrent."
         )
     policy.set_training_mode(False)
     return policy
@@ -53,7 +53,7 @@ def tensors_for(model: Any, observations: ArrayObs) -> Any:
 
 
 def has_distribution(model: Any) -> bool:
-    """Whether :func:`distribution_of` can tell one."""
+    """Whether :func:`distribution_of` applies."""
     policy = getattr(model, "policy", model)
     return isinstance(policy, Policy) and hasattr(_speaker(policy), "get_distribution")
 
@@ -83,8 +83,8 @@ def distribution_of(model: Any, observations: ArrayObs) -> Distribution:
 def log_prob_of(model: Any, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
     """Log-probabilities of recorded actions under a model; of continuous ones, their density in the recorded units.
 
-    A policy whose actions are clipped to the bounds of a Box, as PPO's are, puts a probability on each bound itself: it
-    is that which counts for an action on a bound, in place of the density there.
+    A policy whose actions are clipped to the bounds of a Box, such as PPO's, has a positive probability at each bound,
+    which is used for an action at a bound in place of a density.
 
     Args:
         model: one with an action distribution, or its policy.

@@ -1,7 +1,7 @@
-"""What recorded episodes tell of a model while it learns. Each metric is a function of (model, dataset) -> number.
+"""Metrics of a model on recorded episodes. Each metric is a function of (model, dataset) -> number.
 
-None of them draws random numbers, so that looking on changes nothing. Values are in units of the rewards that the model
-learns from, and of the smallest of its critics.
+None of them draws random numbers, so that they do not affect training. Values are in units of the model's training
+rewards, by the smallest of its critics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Metric = Callable[[Any, Dataset], float]
 
 
 def action_values(model: Any, observations: ArrayObs, actions: np.ndarray) -> np.ndarray:
-    """What a model's critics say of actions.
+    """The values of actions by a model's critics.
 
     Args:
         model: with critics, or action values.
@@ -43,7 +43,7 @@ def action_values(model: Any, observations: ArrayObs, actions: np.ndarray) -> np
     policy = networks_of(model)
     critic = next((getattr(policy, name) for name in ("critic", "pairs", "q_net") if hasattr(policy, name)), None)
     if critic is None:
-        raise NotApplicableError(f"{type(model).__name__} has no critics of actions. Ask for other metrics.")
+        raise NotApplicableError(f"{type(model).__name__} has no critics of actions. Use other metrics.")
     codes, chooses = np.asarray(policy.codec.from_env(actions)), isinstance(policy.action_space, spaces.Discrete)
     parts = []
     for at in slices(len(codes)):
@@ -79,8 +79,8 @@ def _states(dataset: Dataset) -> Any:
 
 
 def initial_value(model: Any, dataset: Dataset) -> float:
-    """E[Q(s, pi(s))] of the states in which episodes begin: what the model thinks that it earns, discounted. It grows
-    without an end where a critic exploits what the data do not show (Paine et al. 2020, arXiv:2007.09055)."""
+    """E[Q(s, pi(s))] of initial states: the model's estimate of its discounted return. It diverges where the policy
+    exploits errors of the critics outside the data (Paine et al. 2020, arXiv:2007.09055)."""
     return float(_values(model, initial_observations(dataset)).mean())
 
 
@@ -122,7 +122,7 @@ def soft_opc(model: Any, dataset: Dataset, threshold: float | None = None) -> fl
 
 
 def action_match(model: Any, dataset: Dataset) -> float:
-    """How often the model would have done what was done: a share, of discrete actions."""
+    """Share of discrete actions in which the model agrees with the data."""
     if not isinstance(dataset.action_space, spaces.Discrete):
         raise NotApplicableError(f"actions of {dataset.action_space} hardly ever match. Use action_distance.")
     return float((_best_actions(model, _states(dataset)) == dataset.actions.reshape(-1)).mean())

@@ -1,4 +1,4 @@
-"""What a policy does in recorded states: asked once, in batches, and kept as arrays."""
+"""The actions of a policy in recorded states, computed once in batches."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def can_act(policy: Any) -> bool:
 def choices_of(
     policy: Any, observations: ArrayObs, action_space: spaces.Space, n_samples: int = 1, deterministic: bool = False
 ) -> np.ndarray:
-    """What a policy chooses in N states.
+    """The choices of a policy in N states.
 
     Args:
         policy: a model, anything else with ``predict(observations, deterministic=...)``, or a function of one
             observation.
         observations: [N, ...] as the environment gave them.
         action_space: a Box or a Discrete.
-        n_samples: of a Box, actions drawn in each state, where they are drawn.
-        deterministic: the likeliest actions alone.
+        n_samples: for a Box, number of sampled actions in each state.
+        deterministic: only the likeliest actions.
 
     Returns:
         of a Box, actions [N, M, ...] in the environment's units, M = ``n_samples`` or 1; of a Discrete, probabilities
-        [N, A]: the policy's own, or all on its deterministic choice where it tells none.
+        [N, A]: the policy's own, or 1 for its deterministic choice where it has none.
 
     Raises:
         NotApplicableError: the policy acts on a recurrent state.
-        ValueError: it does something that is no action of the space.
+        ValueError: it returns something that is not an action of the space.
     """
     if isinstance(getattr(policy, "policy", policy), Policy):
-        networks_of(policy)  # which refuses memory
+        networks_of(policy)  # which refuses recurrent policies
     parts = []
     for at in slices(count(observations)):
         seen = mapped(lambda array, at=at: array[at], observations)
@@ -59,7 +59,7 @@ def choices_of(
 
 
 def _draws(policy: Any, deterministic: bool) -> bool:
-    """Whether asking again could bring another action."""
+    """Whether a second call could return another action."""
     known = isinstance(getattr(policy, "policy", policy), Policy)
     return not deterministic and hasattr(policy, "predict") and (not known or has_distribution(policy))
 

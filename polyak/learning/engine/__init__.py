@@ -1,1 +1,1 @@
-"""Compiled gradient steps, and what chooses how to run on this machine."""
+"""Compiled gradient steps, and the choice of device, threads and kernels for this machine."""

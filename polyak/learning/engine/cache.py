@@ -1,4 +1,4 @@
-"""The folder where things stay that depend on the machine only: compiled programs and measurements."""
+"""The folder of data that depend on the machine only: compiled programs and measurements."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _instead_of(folder: Path, reason: str) -> Path:
 
 
 def machine() -> tuple[str, ...]:
-    """What a library or a measurement of this machine depends on: system, processor, its instructions, torch."""
+    """Everything on which a library or a measurement depends: system, processor, its instructions, torch."""
     return (
         platform.system(),
         platform.machine(),
@@ -97,10 +97,10 @@ def store(name: str, facts: dict[str, Any]) -> None:
 
 
 class Measurements:
-    """What was measured on machines, by what it was measured of. Each is measured once and then stored in a file,
-    so that whatever is decided by it is decided the same way every time.
+    """Measurements of machines by name. Each is measured once and then stored in a file, so that decisions that depend
+    on it are always the same.
 
-    The file is read now, and again only before something is measured: another process may have been there since.
+    The file is read now, and again before a measurement: another process may have written it.
 
     Args:
         name: of the file.
@@ -111,12 +111,12 @@ class Measurements:
         self._known = recall(name)
 
     def of(self, what: str, measure: Callable[[], Fact], sound: Callable[[Any], bool] = lambda fact: True) -> Fact:
-        """What is known of ``what``; else what is measured now, which is then kept.
+        """The stored measurement of ``what``; else a new one, which is then stored.
 
         Args:
-            what: names everything that the answer depends on: home folders are shared by machines.
-            measure: asked if nothing sound is known.
-            sound: whether something that was read is what ``measure`` might have returned.
+            what: names everything on which the result depends: home folders are shared by machines.
+            measure: called if no valid measurement is stored.
+            sound: whether a stored value could be a result of ``measure``.
         """
         if not self._knows(what, sound):
             self._known |= recall(self._name)

@@ -1,8 +1,8 @@
 """A program on a GPU: the kernels of the flat graph, recorded once as a CUDA graph and launched together.
 
-A recording does the same work on the same memory each time. So whatever changes from step to step is brought to a fixed
-place before it: batches are copied there, random numbers drawn there. What depends on learning rates and numbers of
-steps is computed on the device, as the first part of the recording. The host never waits.
+A recording does the same work on the same memory each time. So all inputs of a step are first written to fixed memory:
+batches are copied there, random numbers drawn there. Factors that depend on learning rates and numbers of steps are
+computed on the device, as the first part of the recording. The host never waits.
 
 TorchInductor fuses the graph's operations into a few kernels first, where it can.
 """
@@ -32,14 +32,14 @@ _WARM_UPS = 3
 
 
 class Recorder(Protocol):
-    """What records a run on given tensors, to repeat it on the same memory."""
+    """Records a run on given tensors, to repeat it on the same memory."""
 
     def record(self, run: Run, arguments: list[Tensor]) -> Sequence[Tensor]:
         """Record ``run(arguments)`` without changing the arguments; every :meth:`replay` fills what is returned."""
         ...
 
     def replay(self) -> None:
-        """Do again what was recorded, on the arguments as they are now."""
+        """Repeat the recording on the current contents of the arguments."""
         ...
 
 
@@ -172,7 +172,7 @@ class _LearningRate:
         self._tensor = torch.full((), self._value, dtype=torch.float64, device=device)
 
     def follow(self) -> None:
-        """Take up the group's learning rate, if it has moved."""
+        """Copy the group's learning rate, if it has changed."""
         lr = self._cohort.group["lr"]
         if isinstance(lr, Tensor) and lr.device.type == "cuda":  # to read it would be to wait
             self._tensor.copy_(lr)
@@ -181,7 +181,7 @@ class _LearningRate:
             self._tensor.fill_(value)
 
     def factors(self, arguments: Sequence[Tensor]) -> Tensor:
-        """By what the next step multiplies."""
+        """The factors of the next step."""
         step = self._cohort.step
         t = None if step is None else arguments[step]
         return device_factors(self._cohort.optimizer, self._cohort.group, self._tensor, t)

@@ -1,4 +1,4 @@
-"""Where tensors live.
+"""The choice of a device.
 
 A GPU does large steps much faster than a processor, and small ones slower: every operation of a step must be launched,
 and every action fetched. An algorithm with ``device="auto"`` therefore takes the device on which its own steps should
@@ -20,7 +20,7 @@ CALLS_TO_ACT = 2
 
 
 class Work(NamedTuple):
-    """What a gradient step comes to, with the actions between it and the next."""
+    """The work of a gradient step, with the actions between it and the next."""
 
     flops: float
     """Floating-point operations of the gradient step."""
@@ -33,7 +33,7 @@ class Work(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A device, and what speaks for it."""
+    """A device, and the estimates behind the choice."""
 
     device: str
     """``"cpu"`` or ``"cuda"``."""

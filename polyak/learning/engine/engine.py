@@ -1,4 +1,4 @@
-"""How a learner's gradient steps are run: in which precision, and when as compiled programs.
+"""The engine, which runs a learner's gradient steps: in which precision, and when as compiled programs.
 
 The choice depends on the run alone, never on the clock: two runs with the same seed and settings make the same
 numbers, also when the first of them had to compile.

@@ -59,7 +59,7 @@ def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
 
     Args:
         graph: changed in place; its nodes carry example values, as ``make_fx`` leaves them.
-        faster: who decides; None: what is :func:`measured`.
+        faster: the decisions; None: those of :func:`measured`.
 
     Returns:
         How many products oneDNN got.

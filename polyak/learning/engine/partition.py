@@ -1,4 +1,4 @@
-"""A flat graph in parts, between which learners exchange what they add up.
+"""A flat graph in parts, between which learners exchange sums.
 
 A compiled program cannot wait for other learners. So while the step of a learner in a group is traced, each sum over
 learners leaves a marker in the graph. The graph is cut there, and its parts are compiled one by one.
@@ -49,13 +49,13 @@ def in_parts(
     group: Group | None,
     make: Callable[[GraphModule, Sequence[Tensor]], Run],
 ) -> Run:
-    """What runs a graph, and exchanges with the other learners wherever it has a marker.
+    """A function that runs a graph, and sums over the learners at its markers.
 
     Args:
         graph: its nodes carry example values, as ``make_fx`` leaves them.
         arguments: examples of its inputs.
         group: the learner's; None: the graph has no markers, and is made as it is.
-        make: turns one part, and examples of its inputs, into what runs it.
+        make: makes a function of one part and examples of its inputs.
     """
     if group is None:
         return make(graph, arguments)
@@ -101,7 +101,7 @@ class _Segment:
         self.takes: dict[Node, None] = {}
         """What other segments and the whole graph's inputs must hand over, in order."""
         self._views: dict[Node, None] = {}
-        """Views of it, looked up anew: one that is handed over would not follow what is done to the tensor."""
+        """Views of it, which are computed again: a view that is passed on would miss changes of the tensor."""
         self._known = set(nodes)
         for node in nodes:
             for needed in node.all_input_nodes:

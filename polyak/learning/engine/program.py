@@ -2,7 +2,7 @@
 
 The step is run once on fake tensors while every tensor operation of it, forward, backward, clipping, optimizer and
 target update, is written down. What comes out is a flat graph over all tensors that the learner reads or changes.
-On the CPU TorchInductor turns the graph into a shared library, which is kept on disk: a later process loads it in
+On the CPU TorchInductor compiles the graph to a shared library, which is kept on disk: a later process loads it in
 milliseconds. On a GPU see :mod:`polyak.learning.engine.cuda_program`.
 
 Random numbers are drawn outside of the graph, in the order in which the step draws them, so that a compiled and an
@@ -147,7 +147,7 @@ def interpret(graph: GraphModule, arguments: Sequence[Tensor]) -> Sequence[Tenso
 
 
 class Inputs:
-    """Every tensor that a learner's step reads or changes, and the means to notice that they are others now."""
+    """Every tensor that a learner's step reads or changes, and detection of replaced tensors."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
@@ -165,7 +165,7 @@ class Inputs:
         plans = [(c.name, type(c.optimizer), c.params, c.states, c.place) for c in self.cohorts]
         hooks = [list(each.values()) for each in self._watch.modules.hooks]
         self.signature = (repr(learner), hooks, self.names, layout(self.tensors), plans, self._watch.options)
-        """What a program is made for: two learners that agree in it differ in the values of tensors only."""
+        """The key of a program: two learners with the same key differ in the values of tensors only."""
 
     def _cohorts(self, name: str, of: Mapping[int, str]) -> Iterator[Cohort]:
         optimizer = self.learner.optimizers[name]
@@ -193,8 +193,8 @@ class Inputs:
         return len(self.tensors) - 1
 
     def twin(self, tensors: Sequence[Tensor]) -> Learner:
-        """The learner once more, made of other tensors, with optimizers that work on them, and which marks what it
-        exchanges with others: all that is done to it leaves the learner as it is."""
+        """A copy of the learner with other tensors, optimizers that update them, and markers at its sums over learners:
+        running it does not change the learner."""
         learner = self.learner
         stand_ins: dict[int, Any] = {id(was): tensors[place] for place, was in enumerate(self._own)}
         for name, optimizer in learner.optimizers.items():
@@ -217,7 +217,7 @@ class Inputs:
         return TracedOptimizer(optimizer, params, rows, by, [cohort.group for cohort in ours])
 
     def follow(self, stepped: frozenset[str]) -> None:
-        """Look after these optimizers alone: the method leaves the others as they are."""
+        """Watch these optimizers only: the method does not step the others."""
         self.stepped = stepped
         self.cohorts = [cohort for cohort in self.cohorts if cohort.name in stepped]
         ours = [cohort.optimizer for cohort in self.cohorts]
@@ -254,7 +254,7 @@ class Cohort(NamedTuple):
     optimizer: Optimizer
     group: dict[str, Any]
     first: list[Tensor]
-    """One of the parameters, which tells of all how often they were stepped."""
+    """One of the parameters, whose number of steps is that of all."""
     params: list[str]
     """Their names."""
     states: list[dict[str, Any]]
@@ -269,7 +269,7 @@ _REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 class _LearnerWatch:
-    """Notices, in a few microseconds, that a learner was changed by hand."""
+    """Detects, in a few microseconds, that a learner was changed from outside."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
@@ -328,7 +328,7 @@ def _lerp(tensors: list[Tensor], ends: list[Tensor], weights: list[Tensor]) -> N
 def _batch_norm(
     x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor | None, variance: Tensor | None, *options: Any
 ) -> Any:
-    """The same operation under the name that tells the compiler that running statistics change."""
+    """The same operation under the name by which the compiler knows that running statistics change."""
     if mean is None or variance is None:
         return aten._native_batch_norm_legit.no_stats(x, weight, bias, *options)
     return aten._native_batch_norm_legit.default(x, weight, bias, mean, variance, *options)
@@ -339,7 +339,7 @@ _DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._foreach_lerp_.List: _lerp,
     aten.native_batch_norm.default: _batch_norm,
 }
-"""Operations of which the compiler knows others only that do the same."""
+"""Operations that are replaced by equivalent ones that the compiler supports."""
 
 _RANDOM = {
     aten.randn_like.default: torch.randn,
@@ -360,7 +360,7 @@ _EMPTY: tuple[Any, ...] = (aten.empty_like.default, aten.empty.memory_format, at
 
 
 def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], list[Tensor]]:
-    """Turn every random draw of a graph into an input, the first of them at ``place``.
+    """Replace every random draw of a graph by an input, the first of them at ``place``.
 
     Returns:
         The draws in order, and a tensor of the shape of each.
@@ -392,7 +392,7 @@ def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], l
 
 
 def _drawing(node: Node) -> Draw | None:
-    """What draws the same numbers as an operation, given shape and type; None if that is not known."""
+    """A function that draws the same numbers as an operation, given shape and type; None if unknown."""
     target: Any = node.target
     if node.kwargs.get("generator") is not None:
         return None

@@ -1,4 +1,4 @@
-"""Batches and results of any structure as flat lists of tensors, which is what graphs take and return."""
+"""Batches and results of any structure as flat lists of tensors, for graphs."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ Facts = tuple[Any, ...]
 
 
 class Layouts:
-    """:func:`layout` of one batch after another, most of whose tensors are those of the batch before, as the columns of
-    a rollout or a replay buffer are: what is known of them is not asked again."""
+    """:func:`layout` of successive batches. Tensors that occurred in the batch before, such as the columns of a
+    rollout, are not inspected again."""
 
     def __init__(self) -> None:
         self._tensors: Sequence[Tensor] = ()
@@ -77,7 +77,7 @@ class Layouts:
 
 
 def layout(tensors: Sequence[Tensor]) -> Facts:
-    """What must not change between two calls of a program."""
+    """The properties of tensors that must not change between two calls of a program."""
     return tuple([_facts(tensor) for tensor in tensors])
 
 

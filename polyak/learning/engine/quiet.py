@@ -1,8 +1,8 @@
-"""Torch's warnings about its own insides are not for the program's user.
+"""Suppression of torch's internal warnings.
 
-``warnings.catch_warnings`` exchanges the filters of the whole process: while a program is built it would swallow the
-warnings of other threads, and two threads that leave their blocks in the wrong order keep the wrong filters for good.
-So one filter stays for ever, and applies in those threads only that are inside of :func:`quiet`.
+``warnings.catch_warnings`` replaces the filters of the whole process: it would suppress warnings of other threads, and
+two threads that leave their blocks in the wrong order would keep the wrong filters. So one filter is installed
+permanently, and applies only in threads that are inside of :func:`quiet`.
 """
 
 from __future__ import annotations

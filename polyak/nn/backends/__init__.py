@@ -1,1 +1,1 @@
-"""How the graph of a policy is run while it acts: as it stands, or as calls of numpy into arrays that are kept."""
+"""Backends that run a policy's graph while it acts: eagerly in torch, compiled, or by numpy in preallocated arrays."""

@@ -1,4 +1,4 @@
-"""Which backend a policy acts by."""
+"""The choice of the backend with which a policy acts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BACKENDS: dict[str, type[Eager] | type[Numpy]] = {"compiled": Compiled, "eager":
 
 
 def backend_of(policy: Policy) -> Eager | Numpy:
-    """What runs a policy's graph while it acts, as its attribute ``backend`` says.
+    """The backend that runs a policy's graph while it acts, by its attribute ``backend``.
 
     Raises:
         ValueError: there is no such backend.

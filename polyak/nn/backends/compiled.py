@@ -1,4 +1,4 @@
-"""A policy's graph as torch's compiler makes it: for large networks, whose time is not overhead."""
+"""A policy's graph compiled by torch: for large networks, where overhead does not dominate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyak.nn.policies.base import Outcome
 
 
 class Compiled(Eager):
-    """By ``torch.compile``, which builds a program for each kind of input when it is first met; that takes seconds.
+    """By ``torch.compile``, which builds a program at the first call with each kind of input; that takes seconds.
 
     Args:
         policy: what acts.

@@ -1,4 +1,4 @@
-"""A policy's graph as it stands."""
+"""A policy's graph run eagerly in torch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 from polyak.nn.policies.base import Outcome, Policy, State, n_rows
 
 Decided = tuple[np.ndarray, dict[str, np.ndarray], State | None]
-"""What a policy does about B observations, in new arrays: actions [B, ...] in the network's units; what else is to be
-stored of each row, by name [B, ...]; the recurrent state after the step, ``None`` of a policy without one."""
+"""The result of a policy for B observations, in new arrays: actions [B, ...] in the network's units; further columns to
+store, by name [B, ...]; the recurrent state after the step, ``None`` for a policy without one."""
 
 
 class Eager:
@@ -28,7 +28,7 @@ class Eager:
 
     @property
     def decide(self) -> Callable[..., Outcome]:
-        """:meth:`~polyak.nn.policies.base.Policy.decide`, or what stands for it."""
+        """:meth:`~polyak.nn.policies.base.Policy.decide`, or a replacement."""
         return self.policy.decide
 
     def prepare(self, observations: Any) -> None:
@@ -45,13 +45,13 @@ class Eager:
         masks: np.ndarray | None = None,
         state: Mapping[str, Tensor] | None = None,
     ) -> Decided:
-        """Actions by random numbers of torch's generator.
+        """Actions, with random numbers from torch's generator.
 
         Args:
-            observations: [B, ...] or a dict of such, as environments give them.
+            observations: [B, ...] or a dict of such, as environments return them.
             deterministic: the likeliest actions rather than a sample.
             masks: [B, M] bool, which choices are allowed; ``None``: all.
-            state: of a policy with one, before the step.
+            state: the recurrent state before the step, for a policy with one.
 
         Raises:
             PolicyError: masks for a policy that does not support them.

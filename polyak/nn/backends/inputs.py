@@ -1,4 +1,4 @@
-"""Where a program finds the observations that it is about: tensors that are filled at each run."""
+"""The input tensors of a program: they are filled with observations at each run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polyak.nn.policies.base import Policy
 
 
 class Seen:
-    """Observations of one kind, as a policy reads them.
+    """Observations of one kind, converted for a policy.
 
     Args:
         policy: converts observations that are not plain arrays of its space.
@@ -55,22 +55,22 @@ class Seen:
 
     @property
     def unchecked(self) -> np.ndarray | None:
-        """Where observations may be put as they are; ``None``: they have to be :meth:`read`."""
+        """The array into which observations may be copied without a check; ``None``: use :meth:`read`."""
         return None if self._wide or self._limits is not None else self._array
 
     def read(self, observations: Any) -> None:
-        """Take finite observations of the kind of the first ones.
+        """Copy finite observations of the same kind as the first ones.
 
         Raises:
             ValueError: one is too large for float32, or not in its space.
         """
         if self._array is None or not self._copied(self._array, observations):
-            found = self._policy.obs_to_tensor(observations)[0]  # or it says what is wrong with them
+            found = self._policy.obs_to_tensor(observations)[0]  # or it raises the error that explains what is wrong
             for kept, given in zip(parts(self.tensors), parts(found), strict=True):
                 kept.copy_(given)
 
     def _copied(self, array: np.ndarray, observations: np.ndarray) -> bool:
-        """Whether the array now holds the observations, and may."""
+        """Copy the observations; whether they are valid."""
         if self._wide:  # beyond float32 it becomes infinite
             with np.errstate(over="ignore", invalid="ignore"):
                 array[...] = observations
@@ -84,7 +84,7 @@ class Seen:
 
 
 def kind_of(observations: Any) -> Any:
-    """What observations have in common of which one program is about."""
+    """The properties that observations of one program have in common."""
     if type(observations) is np.ndarray:
         return observations.shape, observations.dtype
     if isinstance(observations, Mapping):
@@ -100,10 +100,10 @@ def parts(tensors: Tensor | Mapping[str, Tensor] | None) -> list[Tensor]:
 
 
 def _check(policy: Policy) -> None:
-    """Check what no operation shows."""
+    """Check what the recorded operations do not show."""
     space = policy.observation_space
     if any(map(is_image_space, space.spaces.values() if isinstance(space, spaces.Dict) else [space])):
-        raise Untranslatable("torch's convolutions of images are not outrun")
+        raise Untranslatable("numpy is not faster than torch's convolutions of images")
     if policy.device.type != "cpu":
         raise Untranslatable(f"the policy is on {policy.device}")
     if not is_plain(policy, "obs_to_tensor"):

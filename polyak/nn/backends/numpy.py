@@ -1,9 +1,9 @@
 """A policy's graph by numpy.
 
-For a few observations and a small network nearly all the time of a pass through torch is overhead. Here the operations
-of one call of :meth:`~polyak.nn.policies.base.Policy.decide` are kept, and repeated with numpy on views of the same
-weights, so that steps of an optimizer are seen. Random numbers come from torch's generator, in the order in which the
-policy draws them: a seed gives the same training either way.
+For a few observations and a small network, most of the time of a forward pass in torch is overhead. This backend
+records the operations of one call of :meth:`~polyak.nn.policies.base.Policy.decide` and repeats them with numpy on
+views of the same weights, so that optimizer steps take effect. Random numbers come from torch's generator, in the order
+in which the policy draws them: a seed gives the same training with either backend.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from polyak.nn.policies.base import Outcome, Policy, n_rows
 
 
 class Numpy:
-    """Actions of one policy by numpy, or in torch while that is not possible.
+    """Actions of one policy by numpy, or by torch where that is not possible.
 
     Args:
         policy: what acts.
 
     Attributes:
-        reason: why actions come from torch; ``None``: they do not.
+        reason: why actions are computed by torch; ``None``: they are computed by numpy.
     """
 
     reason: str | None
@@ -41,21 +41,21 @@ class Numpy:
         self._forget()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.policy,)  # a copy of a model looks at the copy's weights
+        return type(self), (self.policy,)  # a copy of a model uses the copy's weights
 
     def prepare(self, observations: Any) -> None:
-        """Make ready for samples from observations like these [B, ...]."""
+        """Prepare for sampling actions for observations like these [B, ...]."""
         self.refresh()
         if self.reason is None and self.policy.initial_memory(1) is None:
             self._plan_for(observations, False, None, None)
 
     def begin(self) -> None:
-        """A series of actions begins: the first of them looks closely whether the policy is still the same, those after
-        it only at its parts, hooks and memory."""
+        """Start a series of actions: the first one checks in full whether the policy has changed, later ones check its
+        parts, hooks and memory only."""
         self._looked = False
 
     def refresh(self) -> None:
-        """Look closely whether the policy is still the same."""
+        """Check in full whether the policy has changed."""
         if not self._watch.unchanged():
             self._forget()
         self._looked = True
@@ -90,7 +90,7 @@ class Numpy:
             return self._plan
         try:
             plan = self._plan = _Plan(self.policy, observations, deterministic, masks, state)
-        except Exception as error:  # torch acts, or says what is wrong
+        except Exception as error:  # torch acts, or raises the error that explains it
             self.reason, self._watch = str(error), Watch(self.policy.modules())
             return None
         self._plans[kind] = plan
@@ -110,14 +110,14 @@ class Numpy:
 
 
 class _Plan:
-    """What a policy does about inputs of one kind, in arrays that are allocated once.
+    """The program of a policy for inputs of one kind, in arrays that are allocated once.
 
     Args:
         policy: what acts.
-        observations: [B, ...] such as those to come.
+        observations: [B, ...] an example.
         deterministic: the likeliest actions rather than a sample.
-        masks: such as those to come, or ``None``.
-        state: such as those to come, or ``None``.
+        masks: an example, or ``None``.
+        state: an example, or ``None``.
 
     Raises:
         Untranslatable: torch has to act.
@@ -150,7 +150,7 @@ class _Plan:
         self._calls = self.program.calls
 
     def suits(self, observations: Any, deterministic: bool, masks: np.ndarray | None) -> bool:
-        """Whether it is about an array like this one; False of what is no array."""
+        """Whether the plan suits an array like this one; False for anything but an array."""
         return (
             type(observations) is np.ndarray
             and observations.shape == self._shape

@@ -1,7 +1,7 @@
 """Operations of torch as calls of numpy, on views of the same memory.
 
-An operation becomes calls without arguments, which compute its output again from what is in its arguments by then, into
-the tensor that it returned when it was recorded. What has no counterpart here is called in torch.
+An operation becomes calls without arguments, which compute its output again from the current contents of its
+arguments, into the tensor that it returned when it was recorded. Operations without a counterpart here run in torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ aten = torch.ops.aten
 
 TORCH_PRODUCT = 250_000
 """Multiplications in one product of matrices from which torch is faster than numpy, though it costs 2 us more to call:
-numpy has quick kernels for small matrices only. Measured; one row is always numpy's."""
+numpy has fast kernels for small matrices only. Measured; a single row is always computed by numpy."""
 
 Call = Callable[[], Any]
 Maker = Callable[..., "list[Call] | None"]
@@ -29,7 +29,7 @@ Maker = Callable[..., "list[Call] | None"]
 
 
 def calls_of(step: Step) -> list[Call]:
-    """What computes the outputs of a step again."""
+    """The calls that compute the outputs of a step again."""
     args, kwargs = tree_map(_plain, (tuple(step.args), dict(step.kwargs)))
     outputs = [output.detach() for output in step.outputs]
     maker = MAKERS.get(step.operation)
@@ -69,7 +69,7 @@ def _by_torch(step: Step, outputs: list[Tensor], args: Any, kwargs: Any) -> list
 def _operands(output: Tensor, *operands: Any) -> list[np.ndarray] | None:
     """Operands of one element-wise operation, the output last; ``None``: of several types.
 
-    Arrays of one shape are flattened, and numbers become arrays: both are quicker.
+    Arrays of one shape are flattened, and numbers become arrays: both are faster.
     """
     tensors = [operand for operand in operands if isinstance(operand, Tensor)]
     dtype = tensors[0].dtype
@@ -93,7 +93,7 @@ def _elementwise(function: Any) -> Maker:
         arrays = None if options else _operands(output, *operands)
         if arrays is None:
             return None
-        if function in (np.maximum, np.minimum):  # which take an output by its name alone; the others so are quicker
+        if function in (np.maximum, np.minimum):  # `out` by keyword; others are faster with it by position
             return [partial(function, *arrays[:-1], out=arrays[-1])]
         return [partial(function, *arrays)]
 
@@ -211,7 +211,7 @@ def _joined(function: Any) -> Maker:
 
 
 def _drawn(method: str) -> Maker:
-    """Into the output, from torch's generator: the same numbers as a new tensor of that shape has."""
+    """Draw into the output from torch's generator: the same numbers as for a new tensor of that shape."""
 
     def make(output: Tensor, *args: Any, **options: Any) -> list[Call] | None:
         return None if options.get("generator") is not None else [getattr(output, method)]

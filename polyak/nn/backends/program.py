@@ -1,4 +1,4 @@
-"""A function as calls that compute its result again, into tensors that are kept."""
+"""A function as recorded calls that compute its result again, into the same tensors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from polyak.nn.backends.recording import Step, Untranslatable, memory, recorded
 
 
 class Program:
-    """What a function does to some tensors, without its Python code.
+    """The operations of a function on tensors, without its Python code.
 
     Args:
         function: of no arguments; it reads ``inputs``, and tensors of the modules whose methods it calls. It is called
             once, now.
-        inputs: what changes between two runs: to be filled in place.
+        inputs: the tensors that change between two runs; they are filled in place.
 
     Attributes:
         result: what the function returned. Its tensors are filled again at each run.
@@ -27,7 +27,7 @@ class Program:
         reads: the tensors of those modules that it reads: parameters, buffers and others.
 
     Raises:
-        Untranslatable: the operations may be others next time, or change what they read.
+        Untranslatable: the operations may differ at the next call, or write into their inputs.
     """
 
     def __init__(self, function: Callable[[], Any], inputs: Sequence[Tensor]) -> None:
@@ -50,7 +50,7 @@ class Program:
 
 
 def _captured(steps: Sequence[Step], inputs: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[Tensor]:
-    """The tensors of modules that the steps read, and neither make nor are given.
+    """The tensors of modules that the steps read, other than inputs and results of steps.
 
     Raises:
         Untranslatable: they read one that no module holds, or that numpy cannot read.
@@ -67,7 +67,7 @@ def _captured(steps: Sequence[Step], inputs: Sequence[Tensor], modules: Sequence
 
 
 _OF_CONSTANTS = (torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default)
-"""What makes tensors of numbers in the code."""
+"""Operations that make tensors of numbers in the code."""
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
@@ -80,9 +80,9 @@ def _readable(tensor: Tensor) -> bool:
 
 
 def _without_repeats(steps: Sequence[Step]) -> Iterator[Step]:
-    """Steps that do once more what one before them did to the same numbers copy what that one found."""
+    """The steps, where a step that repeats an earlier one on the same numbers copies its result."""
     first: dict[Any, Tensor] = {}
-    same: dict[int, int] = {}  # memory -> that which holds the same numbers
+    same: dict[int, int] = {}  # memory -> memory that holds the same numbers
 
     def name(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor):
@@ -105,7 +105,7 @@ def _without_repeats(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def _necessary(steps: Sequence[Step], moving: set[int], needed: set[int]) -> list[Step]:
-    """Those that have to run again: they depend on memory that moves, or draw, and results need them."""
+    """The steps to run again: they depend on memory that changes, or draw, and results need them."""
     kept = [step for step in steps if not step.is_view]
     depend = []
     for step in kept:

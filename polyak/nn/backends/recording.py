@@ -1,4 +1,4 @@
-"""Which operations a function runs, and whose Python code it runs."""
+"""Recording of the operations that a function runs, and of the modules whose Python code it runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Those among the arguments."""
+        """The tensors among the arguments."""
         return [leaf for leaf in tree_leaves((self.args, self.kwargs)) if isinstance(leaf, Tensor)]
 
     @property
@@ -46,13 +46,13 @@ class Step(NamedTuple):
 
     @property
     def is_view(self) -> bool:
-        """Whether its outputs are nothing but other names of an argument's memory."""
+        """Whether its outputs only alias an argument's memory."""
         given = set(map(memory, self.tensors))
         return not self.in_place and bool(self.outputs) and all(memory(output) in given for output in self.outputs)
 
 
 def memory(tensor: Tensor) -> int:
-    """What tells the memory behind one tensor from that of another."""
+    """An identifier of the memory behind a tensor."""
     return int(tensor.untyped_storage()._cdata)
 
 
@@ -60,7 +60,7 @@ class Recording(TorchDispatchMode):
     """While the block runs, notes the operations of this thread in :attr:`steps`.
 
     Raises:
-        Untranslatable: in the block, where the code reads a value, on which what it does next may depend.
+        Untranslatable: in the block, where the code reads a value, on which its next operations may depend.
     """
 
     def __init__(self) -> None:
@@ -95,8 +95,8 @@ class Visited:
     """While the block runs, notes the modules whose methods run in this thread.
 
     Raises:
-        Untranslatable: in the block, before code runs that is neither torch's nor ours: it may do at each call what no
-            operation shows, such as to count. When the block begins, if a profiler listens that cannot be put aside.
+        Untranslatable: in the block, before code runs that is neither torch's nor polyak's: it may have side effects
+            that no operation shows, such as a counter. At the start of the block, if a profiler is active.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Visited:
 
     @property
     def modules(self) -> list[nn.Module]:
-        """In the order in which they were met."""
+        """In the order of their first call."""
         return list(self._owners)
 
     def __enter__(self) -> Visited:
@@ -131,7 +131,7 @@ class Visited:
 
 
 _KNOWN = frozenset(sys.stdlib_module_names) | {"polyak", "torch", "numpy", "gymnasium", "typing_extensions"}
-"""Packages whose functions do nothing but what their operations show, as do the classes that ``namedtuple`` makes. A
+"""Packages whose functions have no effects besides their operations, as do classes that ``namedtuple`` makes. A
 program's own file is ``__main__``."""
 
 
@@ -147,7 +147,7 @@ def _is_method(code: CodeType) -> bool:
 
 
 def recorded(function: Callable[[], Any]) -> tuple[Any, list[Step], Visited]:
-    """What a function returns, the operations that it ran, and whose code.
+    """The result of a function, the operations that it ran, and the modules whose code ran.
 
     The generator of random numbers is left as it was.
     """
@@ -159,7 +159,7 @@ def recorded(function: Callable[[], Any]) -> tuple[Any, list[Step], Visited]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Within the block no garbage is collected, which calls code that has nothing to do with what runs here."""
+    """Disable garbage collection within the block: finalizers would run unrelated code."""
     collects = gc.isenabled()
     gc.disable()
     try:

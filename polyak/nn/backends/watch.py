@@ -1,6 +1,4 @@
-"""Noticing that modules are no longer what they were when something was made of them: numpy arrays that stand for their
-weights, or a program.
-"""
+"""Detection of changes to modules since something was derived from them: numpy views of their weights, or a program."""
 
 from __future__ import annotations
 
@@ -16,24 +14,24 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
 _OWN = frozenset(vars(nn.Module())) | {"_switch"}
-"""Attributes that are no options of a module; the mode is one of some."""
+"""Attributes that are not options of a module; for some modules the mode is one."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _INDIFFERENT = (nn.Linear, nn.ReLU, nn.Tanh, nn.Identity, nn.Sequential, nn.ModuleList)
-"""Classes whose ``forward`` reads no attribute that anybody moves."""
+"""Classes whose ``forward`` reads no attribute that changes."""
 _SWITCHES = ("train", "eval", "set_training_mode", "predict")
-"""Methods that switch between training and evaluation: they look at the mode to see whether they must."""
+"""Methods that switch between training and evaluation: they read the mode to check whether it must change."""
 _PLAIN = (bool, int, float, str, tuple, type(None), torch.dtype, FunctionType)
 
 
 class Watch:
-    """Notices other submodules, parameters, buffers, hooks and attributes, such as a dropout's probability, and the
-    switch between training and evaluation where it changes what a module computes.
+    """Detects changed submodules, parameters, buffers, hooks and attributes, such as a dropout's probability, and the
+    switch between training and evaluation where it changes the result of a module.
 
-    Looked at often, so that it must cost little: dictionaries are compared with copies of themselves, which C code does
-    by the identity of what is in them, and of those that were empty only that is asked.
+    It is checked often, so it must be cheap: dictionaries are compared with copies of themselves, which C code does by
+    the identity of their entries; of empty ones only their emptiness is checked.
 
     Args:
-        modules: each on its own, without its submodules.
+        modules: each without its submodules.
         views: tensors of theirs whose memory counts too, and with it the modules' classes.
         moving: names of attributes that may change.
     """
@@ -55,13 +53,13 @@ class Watch:
 
     @property
     def hooks(self) -> list[dict[Any, Any]]:
-        """What is called around calls of the modules, or of any module."""
+        """The hooks of the modules, and the global hooks of all modules."""
         everywhere = [torch_module._global_forward_hooks, torch_module._global_forward_pre_hooks]
         return everywhere + [getattr(module, kind) for module in self.modules for kind in _HOOKS]
 
     @property
     def options(self) -> list[Any]:
-        """Plain values of all attributes that are watched, and of others their class: what programs depend on."""
+        """Plain values of all watched attributes, and the classes of others: what programs depend on."""
         values = [v if isinstance(v, _PLAIN) else type(v) for picked in self._values_then for v in picked]
         return [self._names, values]
 
@@ -96,7 +94,7 @@ class Watch:
 
 
 def _names(module: nn.Module, moving: frozenset[str]) -> list[str]:
-    """Of the attributes to look at."""
+    """Names of the attributes to check."""
     names = [name for name, value in vars(module).items() if _counts(name, value, moving)]
     return ["training", *names] if "training" in vars(module) and _depends_on_mode(module) else names
 
@@ -106,19 +104,19 @@ def _counts(name: str, value: Any, moving: frozenset[str]) -> bool:
 
 
 def _getter(names: list[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    return itemgetter(*names) if len(names) > 1 else itemgetter(*names, *names)  # of a single name it makes no tuple
+    return itemgetter(*names) if len(names) > 1 else itemgetter(*names, *names)  # a single name would give no tuple
 
 
 def _depends_on_mode(module: nn.Module) -> bool:
-    """Whether what a module computes may differ between training and evaluation. For the others the mode does not
-    count: predicting switches it, also in another thread and in the middle of an update."""
+    """Whether a module may compute different results in training and evaluation. For others the mode is not checked:
+    predicting switches it, also in another thread and in the middle of an update."""
     special = "forward" in vars(module) or any(getattr(module, kind) for kind in _HOOKS)
     return special or _class_reads_mode(type(module))  # type: ignore[arg-type]
 
 
 @cache
 def _class_reads_mode(cls: type) -> bool:
-    """Whether a class reads its mode to compute, as far as one knows: one that is neither torch's nor ours might."""
+    """Whether a class may read its mode to compute; a class that is neither torch's nor polyak's is assumed to."""
     for base in cls.__mro__[:-1]:
         if base is nn.Module or base.__module__ in ("abc", "typing"):
             continue

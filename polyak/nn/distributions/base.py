@@ -1,8 +1,7 @@
-"""What every action distribution can do, and what makes one.
+"""The interfaces of action distributions and of the families that make them.
 
-A :class:`Family` knows sizes and options. Applied to what a network gives for B states, it makes a
-:class:`Distribution`, a value: nothing changes it afterwards, so that the distributions of one policy before and after
-an update can be compared.
+A :class:`Family` holds sizes and options. Applied to the outputs of a network for B states, it makes a
+:class:`Distribution`, which is immutable: the distributions of a policy before and after an update can be compared.
 
 Everything here is a plain tensor expression: no ``torch.distributions`` object is made and no branch looks at data, so
 that each function can be traced and compiled.
@@ -46,14 +45,13 @@ class Distribution(ABC):
         """One action for each state; differentiable in the parameters where the action is continuous."""
 
     def sample_from(self, noise: Tensor) -> Tensor:
-        """The action that this noise makes, for each state: a pure function, of which :meth:`sample` is the case of
-        noise drawn now.
+        """The action for each state, as a pure function of noise; :meth:`sample` is the same with newly drawn noise.
 
         Args:
-            noise: [B, ...] as :meth:`Family.draw` gives it.
+            noise: [B, ...] from :meth:`Family.draw`.
 
         Raises:
-            PolicyError: the distribution draws by itself.
+            PolicyError: the distribution cannot sample from given noise.
         """
         raise PolicyError(
             f"{type(self).__name__} draws by itself. Define sample_from(noise), and draw(batch, ...) of its family."
@@ -72,7 +70,7 @@ class Distribution(ABC):
         """
 
     def masked(self, masks: Tensor) -> Self:
-        """The same distributions without what is not allowed.
+        """The same distributions without forbidden choices.
 
         Args:
             masks: [B, M] bool, True where a choice is allowed, as :mod:`polyak.envs.masks` has them.
@@ -87,18 +85,18 @@ class Distribution(ABC):
         return self.mode() if deterministic else self.sample()
 
     def sample_with_log_prob(self) -> tuple[Tensor, Tensor]:
-        """One action for each state and its log-density [B], as precise as the distribution can tell it."""
+        """One action for each state and its log-density [B], computed as precisely as the distribution can."""
         actions = self.sample()
         return actions, self.log_prob(actions)
 
 
 class Family(ABC):
-    """What makes distributions of one kind out of the outputs of a network."""
+    """Makes distributions of one kind from the outputs of a network."""
 
     @property
     @abstractmethod
     def n_outputs(self) -> int:
-        """How many outputs of the network a distribution takes."""
+        """Number of network outputs of a distribution."""
 
     def make_head(self, latent_dim: int) -> nn.Linear:
         """A new layer from latent features to these outputs."""
@@ -113,7 +111,7 @@ class Family(ABC):
             generator: torch's global one by default.
 
         Raises:
-            PolicyError: the distributions draw by themselves.
+            PolicyError: the distributions cannot sample from given noise.
         """
         raise PolicyError(f"distributions of {type(self).__name__} draw by themselves: use sample().")
 

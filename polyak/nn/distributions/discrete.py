@@ -1,4 +1,4 @@
-"""Choices among classes, and coins."""
+"""Categorical and Bernoulli distributions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Categorical(Distribution):
     logits: Tensor
     """Log-probabilities [B, N]; -inf for a class that is forbidden."""
     scores: Tensor | None = None
-    """:attr:`logits` up to a constant for each row, where they are at hand: enough to choose by, not normalised."""
+    """:attr:`logits` up to a constant for each row, where available: unnormalised, enough to sample from."""
 
     @property
     def probs(self) -> Tensor:
@@ -83,7 +83,7 @@ class SparseCategorical(Distribution):
     probs: Tensor
     """[B, N]"""
     logits: Tensor
-    """[B, N] what they were projected from."""
+    """[B, N] the scores before the projection to probabilities."""
 
     @property
     def _logs(self) -> Tensor:
@@ -104,8 +104,8 @@ class SparseCategorical(Distribution):
         return self.sample_from(torch.empty_like(self.probs).exponential_())
 
     def sample_from(self, noise: Tensor) -> Tensor:
-        """The class that comes first of those that come at exponential times with their probabilities as rates; one of
-        probability 0 never comes."""
+        """The class with the smallest exponential arrival time, with the probabilities as rates; a class of
+        probability 0 never arrives."""
         return (self.probs.detach() / noise.clamp_min(torch.finfo(noise.dtype).tiny)).argmax(dim=-1)
 
     def mode(self) -> Tensor:
@@ -163,7 +163,7 @@ class SparseCategoricalFamily(Family):
         return exponential(batch, self.action_dim, device, generator)
 
     def __call__(self, logits: Tensor) -> SparseCategorical:
-        """What the probabilities are to be near to [B, N]; -inf forbids a choice."""
+        """Scores [B, N], which sparsemax projects to probabilities; -inf forbids a choice."""
         return SparseCategorical(sparsemax(logits), logits)
 
 

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 
 class ExplorationNoise(nn.Module):
-    """Standard normal draws behind exploration matrices, as buffers that no state dict holds.
+    """Standard normal draws of the exploration matrices, as buffers outside state dicts.
 
-    A draw overwrites the tensor of the draw of the same shape before it, so that a compiled gradient step continues
-    reading the right one. Collecting and learning may need different numbers of matrices by turns: the tensor of the
-    number before last is kept for that. What was computed with an overwritten draw can no longer be differentiated.
+    A draw overwrites the tensor of the last draw of the same shape, so that a compiled gradient step reads the current
+    one. Collecting and learning may alternate between two numbers of matrices, so the tensors of two shapes are kept.
+    Results of an overwritten draw can no longer be differentiated.
 
     Shape letters: N matrices, L latent features, A action dimensions, B batch.
     """
@@ -32,7 +32,7 @@ class ExplorationNoise(nn.Module):
         """Draw new noise.
 
         Args:
-            like: [L, ...] of the type and on the device that the draws are to have.
+            like: [L, ...] a tensor of the dtype and on the device of the draws.
             columns: A.
             count: N.
         """
@@ -47,8 +47,8 @@ class ExplorationNoise(nn.Module):
         self.own.normal_()
 
     def of(self, batch: int) -> Tensor:
-        """For B states: [B, L, A] if so many were drawn, one for each, else [L, A] for all; a single state has the
-        latter too."""
+        """For B states: [B, L, A] if B matrices were drawn, one for each, else [L, A] for all; also for a single
+        state."""
         return self.own if batch == len(self.own) > 1 else self.shared
 
 

@@ -1,4 +1,4 @@
-"""Independent Gaussians, and any of them passed through tanh."""
+"""Independent Gaussians, and Gaussians squashed by tanh."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Squashed(Distribution):
         return self.log_prob_of_tanh(inverse_tanh(actions))
 
     def log_prob_of_tanh(self, gaussian_actions: Tensor) -> Tensor:
-        """Log-density [B] at the tanh of these [B, A]: more precise than inverting it."""
+        """Log-density [B] at the tanh of Gaussian actions [B, A]: more precise than inverting tanh."""
         correction = log_slope_of_tanh(gaussian_actions).sum(dim=-1)
         return self.gaussian.log_prob(gaussian_actions) - correction
 
@@ -95,14 +95,14 @@ class Squashed(Distribution):
         return torch.tanh(gaussian_actions), Squashed(many).log_prob_of_tanh(gaussian_actions)
 
     def kl(self, other: Self) -> Tensor:
-        """[B]: that of the Gaussians, as a map that can be inverted does not change it."""
+        """[B]: that of the Gaussians, because an invertible map does not change it."""
         check_same_type(self, other)
         return self.gaussian.kl(other.gaussian)
 
 
 @dataclass(frozen=True)
 class GaussianFamily(Family):
-    """Independent Gaussians whose log standard deviations are a parameter, or a function of the state as well.
+    """Independent Gaussians whose log standard deviations are a parameter or a function of the state.
 
     Args:
         action_dim: A.
@@ -133,7 +133,7 @@ class GaussianFamily(Family):
 
 
 def inverse_tanh(y: Tensor) -> Tensor:
-    """Inverse of tanh, finite also at -1 and 1, which are moved inwards by one rounding unit."""
+    """Inverse of tanh, finite also at -1 and 1, which are first moved inwards by one rounding unit."""
     limit = 1.0 - torch.finfo(y.dtype).eps
     return torch.atanh(y.clamp(-limit, limit))
 

@@ -16,7 +16,7 @@ from polyak.ops.tsallis import joint_tsallis_entropy
 
 @dataclass(frozen=True, eq=False)
 class Product(Distribution):
-    """Parts that do not depend on each other; actions are [B, W] floats, those of the parts side by side.
+    """Independent parts; actions are [B, W] floats, the concatenated actions of the parts.
 
     The density is the product of theirs: one for the continuous parts, times a probability for the discrete ones.
     """
@@ -101,7 +101,7 @@ class ProductFamily(Family):
         return pairs
 
     def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
-        """That of the parts, drawn one after another, side by side: [B, n_outputs]."""
+        """The noise of the parts, drawn in order and concatenated: [B, n_outputs]."""
         return torch.cat([family.draw(batch, device, generator) for family in self.families], dim=1)
 
     def __call__(self, outputs: Tensor, log_std: Tensor | None = None) -> Product:
@@ -117,7 +117,7 @@ def _deviations(family: Family) -> int:
 
 
 def _choices(factor: Distribution) -> int:
-    """M of the masks of one part; 0 where it has no choices."""
+    """M of one part's masks; 0 where it has no choices."""
     if isinstance(factor, Categorical | SparseCategorical):
         return factor.logits.shape[-1]
     if isinstance(factor, MultiCategorical):
@@ -135,7 +135,7 @@ def _n_noise(factor: Distribution) -> int:
 
 
 def _own(factor: Distribution, actions: Tensor) -> Tensor:
-    """[B, width] -> what the distribution of one part reads: [B] of a single choice."""
+    """[B, width] -> the argument of one part's distribution: [B] for a single choice."""
     return actions.squeeze(1) if isinstance(factor, Categorical | SparseCategorical) else actions
 
 

@@ -19,7 +19,7 @@ from polyak.nn.distributions.gaussian import Gaussian, Squashed
 
 @dataclass(frozen=True, eq=False)
 class StateDependentGaussian(Gaussian):
-    """Gaussians whose samples are a function of the state and of the draws at hand: a new draw gives new samples."""
+    """Gaussians whose samples are a function of the state and of the current draws: a new draw gives new samples."""
 
     latent: Tensor
     """z(s) [B, L]"""
@@ -32,7 +32,7 @@ class StateDependentGaussian(Gaussian):
         return self.sample_from(self.draws)
 
     def sample_from(self, noise: Tensor) -> Tensor:
-        """With ``noise`` in place of the draws at hand, of the shape that these have."""
+        """With ``noise`` in place of the current draws, of the same shape."""
         return self.mean + state_dependent_noise(self.latent, noise * self.sigma)
 
 

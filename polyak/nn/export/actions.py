@@ -1,5 +1,4 @@
-"""From actions in the network's units to those that the environment takes, as an :class:`~polyak.nn.codec.ActionCodec`
-does it, in operations of tensors."""
+"""Conversion of actions to the environment's units, as an :class:`~polyak.nn.codec.ActionCodec` does, on tensors."""
 
 from __future__ import annotations
 
@@ -56,6 +55,6 @@ class EnvironmentActions(nn.Module):
         ]
 
     def forward(self, actions: Tensor) -> tuple[Tensor, ...]:
-        """[B, ...] as a policy gives them -> [B, ...] of each part, in the order of :mod:`polyak.envs.composed`."""
+        """[B, ...] of a policy -> [B, ...] of each part, in the order of :mod:`polyak.envs.composed`."""
         columns = (actions,) if self.widths is None else actions.split(self.widths, dim=1)
         return tuple(to_env(own) for to_env, own in zip(self.maps, columns, strict=True))

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 
 def describe_space(space: spaces.Space) -> dict[str, Any]:
-    """A space as JSON: its ``type`` and what makes it. ``low`` and ``high`` of a Box are null where it has no bound."""
+    """A space as JSON: its ``type`` and arguments. ``low`` and ``high`` of a Box are null where it has no bound."""
     kind: dict[str, Any] = {"type": type(space).__name__}
     if isinstance(space, spaces.Dict):
         return {**kind, "spaces": {key: describe_space(part) for key, part in space.spaces.items()}}

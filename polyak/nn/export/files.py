@@ -19,10 +19,9 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.export.ports import Graph
 
 METADATA = "polyak"
-"""Under this name the description is kept, as JSON: among the metadata of an ONNX file, and as an extra file of a
-``.pt2``."""
+"""Key of the description, as JSON: in the metadata of an ONNX file, and as an extra file of a ``.pt2``."""
 _ROWS = 2
-"""Of the inputs that a graph is traced with: with a single one, 1 would be taken for a constant."""
+"""Rows of the example inputs of a trace: a single row would be traced as a constant."""
 
 
 def check_path(path: str | os.PathLike[str]) -> Path:
@@ -90,7 +89,7 @@ def _onnx(graph: Graph, description: str) -> bytes:
     for value in (*model.graph.inputs, *model.graph.outputs):
         value.shape[0] = "batch"
     for node in model.graph.all_nodes():
-        node.metadata_props.clear()  # how torch came by it
+        node.metadata_props.clear()  # torch's notes on where the node comes from
     model.metadata_props[METADATA] = description
     return found.model_proto.SerializeToString()
 
@@ -120,7 +119,7 @@ _WRITERS = {".onnx": _onnx, ".pt2": _pt2}
 
 @contextlib.contextmanager
 def _refused(by: str, fix: str) -> Iterator[None]:
-    """Turn whatever an exporter raises about a policy, such as one of a user's own, into one error."""
+    """Convert any error that an exporter raises about a policy to a PolicyError."""
     try:
         yield
     except Exception as error:
@@ -130,7 +129,7 @@ def _refused(by: str, fix: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what torch's exporters say about themselves."""
+    """Without the logs of torch's exporters."""
     loud = logging.getLogger("torch.onnx")
     before = loud.level
     loud.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Random numbers as inputs of a graph: what a policy would draw is handed to it."""
+"""Random numbers as inputs of a graph, in place of draws by the policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_SIZE = {torch.randn: "standard_normal", torch.rand: "random"}
 """Functions that draw -> the method of ``numpy.random.Generator`` that does the same."""
 
 Give = Callable[[str, Sequence[Any]], Tensor]
-"""How, and of which shape -> the numbers."""
+"""Distribution and shape -> the numbers."""
 
 
 class Drawing(TorchFunctionMode):
@@ -39,9 +39,9 @@ class Drawing(TorchFunctionMode):
 
 
 def noise_ports(act: Callable[[int], Any]) -> list[Port]:
-    """One for each time that ``act``, called with a number of rows, draws: ``noise.0`` and so on.
+    """One port for each draw of ``act``, which is called with a number of rows: ``noise.0`` and so on.
 
-    What is drawn once for all rows, by noisy layers, is an input for each row as well, of which the first counts.
+    A draw that is shared by all rows, as of noisy layers, is an input for each row as well; the first row is used.
     """
     found: list[list[tuple[str, tuple[int, ...]]]] = []
     for rows in (2, 3):
@@ -63,7 +63,7 @@ def noise_ports(act: Callable[[int], Any]) -> list[Port]:
 
 
 class HandedOut:
-    """Gives the inputs of :func:`noise_ports` in turn.
+    """Returns the inputs of :func:`noise_ports` in order.
 
     Args:
         ports: what :func:`noise_ports` found.
@@ -79,7 +79,7 @@ class HandedOut:
 
 
 class Redrawn(nn.Module):
-    """Stands for an :class:`ExplorationNoise` whose matrices are drawn whenever they are asked for.
+    """Replaces an :class:`ExplorationNoise`; draws its matrices at each use.
 
     Args:
         shape: [L, A] of a matrix.
@@ -95,7 +95,7 @@ class Redrawn(nn.Module):
 
 
 def redraw_matrices(module: nn.Module) -> None:
-    """Let all exploration matrices within ``module`` be drawn at each call."""
+    """Make all exploration matrices within ``module`` draw at each call."""
     for owner in list(module.modules()):
         for name, child in list(owner.named_children()):
             if isinstance(child, ExplorationNoise):

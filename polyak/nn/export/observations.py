@@ -1,4 +1,4 @@
-"""From observations as the environment gives them to those that a policy reads."""
+"""Conversion of observations of the environment to those that a policy reads."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ WHOLE = None
 
 
 class Normaliser(nn.Module):
-    """``VecNormalize`` with statistics that stay: (x - mean) / sqrt(var + eps) within [-clip, clip], [B, ...] each.
+    """``VecNormalize`` with fixed statistics: (x - mean) / sqrt(var + eps) within [-clip, clip], [B, ...] each.
 
-    Computed in float64, as there, and returned as float32.
+    Computed in float64, as in ``VecNormalize``, and returned as float32.
 
     Args:
         mean, var: of the shape of one observation.
         epsilon: added to variances.
-        clip: bound of what is returned.
+        clip: bound of the result.
     """
 
     mean: Tensor
@@ -51,8 +51,8 @@ class Reader(nn.Module):
 
     Args:
         space: of the observations that the policy reads.
-        normalizer: the statistics that it learned under; ``None``: there are none.
-        channels_last: keys of the images that come as (H, W, C) where the policy reads (C, H, W); ``WHOLE`` for an
+        normalizer: the statistics with which the policy learned; ``None``: there are none.
+        channels_last: keys of the images that are given as (H, W, C) where the policy reads (C, H, W); ``WHOLE`` for an
             observation that is an image.
     """
 
@@ -75,7 +75,7 @@ class Reader(nn.Module):
                 self.normalisers[str(self._keys.index(key))] = part
 
     def _raw(self, space: spaces.Space, normalizer: VecNormalize | None) -> spaces.Space:
-        """The space as it is before any of this."""
+        """The space before conversion."""
         beneath = getattr(getattr(normalizer, "venv", None), "observation_space", None)
         if isinstance(space, spaces.Dict):
             known = beneath.spaces if isinstance(beneath, spaces.Dict) else {}
@@ -89,7 +89,7 @@ class Reader(nn.Module):
         return _channels_last(known) if key in self.channels_last else known
 
     def forward(self, observations: Sequence[Tensor]) -> Any:
-        """One tensor [B, ...] for each of :attr:`ports` -> what the policy reads: a tensor, or a dict of them."""
+        """One tensor [B, ...] for each of :attr:`ports` -> the policy's observations: a tensor, or a dict of them."""
         found = {}
         for i, (key, given) in enumerate(zip(self._keys, observations, strict=True)):
             values = given.movedim(-1, 1) if key in self.channels_last else given

@@ -1,4 +1,4 @@
-"""Reader, policy and action transform in a row."""
+"""Reader, policy and action transform as one graph."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from polyak.nn.policies.base import Outcome, Policy, State
 
 
 class PolicyGraph(Graph):
-    """Raw observations [B, ...], and masks and recurrent state where there are -> actions, and the state after them.
+    """Raw observations [B, ...], and masks and recurrent state if used -> actions, and the state after them.
 
     It holds a copy of the policy, on the CPU and in evaluation mode. Recurrent states have the batch first, [B, K, H].
 
     Args:
-        policy: what acts.
+        policy: the policy.
         reader: from raw observations to those that it reads.
-        masks: whether masks [B, M] of what is allowed are an input.
+        masks: whether action masks [B, M] are an input.
         masks_in: the key of a Dict observation that holds the masks instead; ``None``: none does.
         stochastic: sample actions, with the random numbers as inputs.
 
@@ -82,7 +82,7 @@ class PolicyGraph(Graph):
             return self._forward(inputs[:given])
 
     def _forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The same but for noise, which is drawn."""
+        """The same with noise drawn by the policy."""
         seen = len(self.reader.ports)
         raw, rest = inputs[:seen], list(inputs[seen:])
         masks = rest.pop(0) if self._masks else None
@@ -94,7 +94,7 @@ class PolicyGraph(Graph):
         return (*self.to_env(outcome.actions), *(after[name] for name in self._names))
 
     def _decide(self, observations: Any, rows: int, state: State | None, masks: Tensor | None) -> Outcome:
-        """What the policy does, as :meth:`Policy.predict` asks it."""
+        """The outcome of the policy, as in :meth:`Policy.predict`."""
         if state is None and masks is None:
             return Outcome(torch.as_tensor(self.policy._predict(observations, not self.stochastic)))
         noise = self.policy.draw_noise(rows) if self.stochastic else None

@@ -1,4 +1,4 @@
-"""What goes into an exported graph and what comes out: names, roles, shapes and dtypes."""
+"""Inputs and outputs of an exported graph: names, roles, shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Port:
     dtype: str
     """As numpy names it."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What else is to be known, as JSON values: ``key`` of a Dict observation, ``path`` of a part of an action,
+    """Further facts, as JSON values: ``key`` of a Dict observation, ``path`` of a part of an action,
     ``initial`` and ``becomes`` of a recurrent state, ``draw`` of noise."""
 
     def describe(self) -> dict[str, Any]:
@@ -40,12 +40,12 @@ class Port:
         return {"name": self.name, "role": self.role, "shape": rows, "dtype": self.dtype, **self.details}
 
     def example(self, rows: int) -> Tensor:
-        """A tensor to trace the graph with, of which only shape and dtype count."""
+        """A tensor to trace the graph with; only its shape and dtype matter."""
         return torch.from_numpy(np.zeros((rows, *self.shape), self.dtype))
 
 
 class Graph(nn.Module):
-    """What is exported: takes one tensor for each of ``inputs``, in order, and returns one for each of ``outputs``."""
+    """An exportable module: one tensor for each of ``inputs``, in order -> one for each of ``outputs``."""
 
     inputs: Sequence[Port]
     outputs: Sequence[Port]
@@ -53,7 +53,7 @@ class Graph(nn.Module):
     """As the environment has it."""
     action_space: spaces.Space
     about: Mapping[str, Any] = MappingProxyType({})
-    """What else one must know to act by it, as JSON values."""
+    """Further facts that a program needs to use the graph, as JSON values."""
 
     def describe(self) -> dict[str, Any]:
         """Inputs, outputs and spaces, as JSON values."""

@@ -1,4 +1,4 @@
-"""Blocks of a transformer that reads from left to right.
+"""Blocks of a causal transformer.
 
 Shape letters: B batch, T tokens, D width.
 """
@@ -19,13 +19,13 @@ INITIAL_STD = 0.02
 
 
 class CausalBlock(nn.Module):
-    """Attention to what came before, then a perceptron; each is added to what it was given, and normalises that first
-    (GPT-2: Radford et al. 2019, section 2.3). Tokens [B, T, D] -> [B, T, D].
+    """Causal self-attention, then a perceptron; both are residual with layer normalisation of the input (pre-norm;
+    GPT-2: Radford et al. 2019, section 2.3). Tokens [B, T, D] -> [B, T, D].
 
     Args:
         width: D.
         n_heads: of attention; they divide the width.
-        dropout: share of attention weights, and of what attention and perceptron add, that is lost in training.
+        dropout: share of attention weights, and of outputs of attention and perceptron, dropped in training.
         activation_fn: of the perceptron.
 
     Raises:
@@ -60,10 +60,10 @@ class CausalBlock(nn.Module):
         """[B, T, D] -> [B, T, D]"""
         heads = self.look(self.norm(tokens)).unflatten(2, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
         query, key, value = heads.unbind(0)
-        lost = self.dropout if self.training else 0.0
+        dropped = self.dropout if self.training else 0.0
         with sdpa_kernel(SDPBackend.MATH):  # as quick as any for some dozens of tokens, and alike on all devices
-            mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=lost, is_causal=True)
-        told = self.tell(mixed.transpose(1, 2).flatten(2))
-        tokens = tokens + F.dropout(told, self.dropout, self.training)
+            mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropped, is_causal=True)
+        attended = self.tell(mixed.transpose(1, 2).flatten(2))
+        tokens = tokens + F.dropout(attended, self.dropout, self.training)
         added: Tensor = self.perceptron(tokens)
         return tokens + added

@@ -1,4 +1,4 @@
-"""Batch renormalisation: batch normalisation whose outputs do not depend on what else is in the batch, but for noise.
+"""Batch renormalisation: batch normalisation whose outputs depend on the rest of the batch by noise only.
 
 Ioffe 2017, "Batch Renormalization: Towards Reducing Minibatch Dependence in Batch-Normalized Models", arXiv:1702.03275.
 """
@@ -74,13 +74,13 @@ class BatchRenorm1d(nn.Module):
         if x.ndim != 2 or x.shape[1] != self.num_features or (self.training and len(x) < 2):
             rows = "at least 2" if self.training else "any number of"
             raise ValueError(f"{self} needs {rows} rows of {self.num_features} features, got shape {list(x.shape)}.")
-        x = x.to(self.ra_mean.dtype)  # products may come in half precision, which is too coarse for variances
+        x = x.to(self.ra_mean.dtype)  # products may be in half precision, which is too coarse for variances
         mean, var = self._moments(x) if self.training else (self.ra_mean, self.ra_var)
         inverse = (var + self.eps).rsqrt()
         return torch.addcmul(self.bias, x - mean, self.scale * inverse) if self.affine else (x - mean) * inverse
 
     def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The batch's mean and variance [F], corrected; the running ones then take it in."""
+        """The batch's mean and variance [F], corrected; then the running ones are updated."""
         var, mean = torch.var_mean(x, 0)
         std = var.clamp_min(torch.finfo(var.dtype).tiny).sqrt()  # has a gradient where a feature is constant, too
         with torch.no_grad():

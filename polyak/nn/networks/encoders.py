@@ -1,4 +1,4 @@
-"""From an observation to a flat vector of features: preprocessing, and the features extractors."""
+"""Preprocessing of observations, and features extractors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ExtractorClass = Callable[..., nn.Module]
 
 
 def preprocess_obs(obs: Obs, observation_space: spaces.Space, normalize_images: bool = True) -> Obs:
-    """Turn raw observations into what networks read: float32, images in [0, 1], indices as one-hot vectors.
+    """Convert raw observations to network inputs: float32, images in [0, 1], indices as one-hot vectors.
 
     Args:
         obs: [B, ...] as the environment gives them, or a dict of these.
@@ -45,7 +45,7 @@ def preprocess_obs(obs: Obs, observation_space: spaces.Space, normalize_images: 
 
 
 def make_preprocess(observation_space: spaces.Space, normalize_images: bool = True) -> Preprocess:
-    """:func:`preprocess_obs` with all questions about the space answered beforehand: quick to call, picklable.
+    """:func:`preprocess_obs` specialised to a space: fast to call, and picklable.
 
     Raises:
         NotImplementedError: an unsupported space, or a Dict inside a Dict.
@@ -77,7 +77,7 @@ def make_preprocess(observation_space: spaces.Space, normalize_images: bool = Tr
 
 
 def to_float(obs: Tensor) -> Tensor:
-    """What preprocessing does to observations that are numbers already."""
+    """Preprocessing of observations that are numbers already."""
     return obs.float()
 
 
@@ -109,9 +109,9 @@ def _each_key(obs: dict[str, Tensor], parts: dict[str, Preprocess]) -> dict[str,
 
 
 class BaseFeaturesExtractor(nn.Module):
-    """What a custom features extractor subclasses: preprocessed observations -> [B, features_dim].
+    """Base class of features extractors: preprocessed observations -> [B, features_dim].
 
-    A subclass that learns its output size while it builds its layers may set ``self._features_dim`` afterwards.
+    A subclass may set ``self._features_dim`` after it has built its layers.
 
     Args:
         observation_space: the space of the observations.
@@ -228,14 +228,14 @@ class CombinedExtractor(BaseFeaturesExtractor):
 
 
 def _nature_size(size: int) -> int:
-    """What three unpadded convolutions leave of an image's side."""
+    """Side of an image after the three unpadded convolutions."""
     for kernel, stride in ((8, 4), (4, 2), (3, 1)):
         size = (size - kernel) // stride + 1
     return size
 
 
 def stacked_hint(space: spaces.Space) -> str:
-    """What to do with several images in one observation; nothing where that is not what it is."""
+    """The fix for several images in one observation; empty for other observations."""
     if not isinstance(space, spaces.Box) or len(space.shape) != 4:
         return ""
     return (
@@ -271,7 +271,7 @@ def default_extractor(observation_space: spaces.Space, normalize_images: bool = 
     """The features extractor that suits a space: key by key for a Dict, a CNN for images, else a flat vector.
 
     Args:
-        observation_space: what it shall read.
+        observation_space: the space.
         normalize_images: whether images are uint8; without it, any Box of three dimensions is an image.
     """
     if isinstance(observation_space, spaces.Dict):
@@ -286,7 +286,7 @@ def make_extractor(
     extractor_kwargs: Mapping[str, Any] | None,
     normalize_images: bool,
 ) -> nn.Module:
-    """Build a features extractor; the networks for images learn by an argument that images are not uint8.
+    """Build a features extractor; networks for images get an argument if images are not uint8.
 
     Raises:
         PolicyError: it has no ``features_dim``.

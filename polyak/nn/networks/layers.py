@@ -1,4 +1,4 @@
-"""Multilayer perceptrons, and the reading of ``net_arch``."""
+"""Multilayer perceptrons, and parsing of ``net_arch``."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def create_mlp(
     *,
     linear: Callable[[int, int], nn.Module] | None = None,
 ) -> list[nn.Module]:
-    """Layers of a perceptron, to be put into ``nn.Sequential``: [B, input_dim] -> [B, output_dim].
+    """Layers of a perceptron, for ``nn.Sequential``: [B, input_dim] -> [B, output_dim].
 
     Args:
         input_dim: number of inputs.
         output_dim: number of outputs; 0 or less leaves the output layer out.
         net_arch: widths of the hidden layers; may be empty.
-        activation_fn: called once for each hidden layer, to follow it.
+        activation_fn: called once for each hidden layer, which it follows.
         squash_output: end with ``Tanh``.
         with_bias: whether the linear layers have a bias.
-        pre_linear_modules: called with the number of inputs of every linear layer, to precede it (e.g. ``LayerNorm``).
-        post_linear_modules: called with the width of every hidden layer, to stand between it and its activation.
+        pre_linear_modules: called with the number of inputs of every linear layer, which it precedes (``LayerNorm``).
+        post_linear_modules: called with the width of every hidden layer, for a module between it and its activation.
         linear: called with the numbers of inputs and outputs to make each linear layer, such as a noisy one; ``None``
             takes ``nn.Linear``.
     """

@@ -28,7 +28,7 @@ class NoisyLinear(nn.Linear):
     draws: bool = False
     """Whether calls draw noise: see :func:`drawing`."""
     given: tuple[Tensor, Tensor] | None = None
-    """Noise [p] and [q] for calls to take in place of drawing: see :func:`given_noise`."""
+    """Noise [p] and [q] that calls use instead of a draw: see :func:`given_noise`."""
 
     def __init__(self, in_features: int, out_features: int, sigma0: float = 0.5) -> None:
         super().__init__(in_features, out_features)
@@ -66,7 +66,7 @@ def parts_that_draw(module: nn.Module) -> list[nn.Module]:
 
 @contextmanager
 def drawing(parts: Iterable[nn.Module], on: bool = True) -> Iterator[None]:
-    """While the block runs, let these parts draw what they have to draw, such as noise.
+    """While the block runs, these parts draw their noise.
 
     Args:
         parts: as :func:`parts_that_draw` finds them.
@@ -84,7 +84,7 @@ def drawing(parts: Iterable[nn.Module], on: bool = True) -> Iterator[None]:
 
 @contextmanager
 def given_noise(noise: Mapping[nn.Module, Any]) -> Iterator[None]:
-    """While the block runs, let these parts compute with the noise that is given for each of them."""
+    """While the block runs, these parts compute with the noise that is given for each of them."""
     for part, own in noise.items():
         part.draws, part.given = True, own  # type: ignore[assignment]
     try:

@@ -1,8 +1,9 @@
-"""Observations with what came before them, for recurrent networks.
+"""Observations with their history, for recurrent networks.
 
-A replayed sequence becomes rows like those of any other batch: each row's observation is read by a network as what it
-makes of the steps up to there. So losses see rows, and need not know that a network is recurrent. Burn-in and stored
-memory as in R2D2 (Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed Reinforcement Learning").
+A replayed sequence becomes rows like those of any other batch: the features of a row are the output of the recurrent
+layers after the steps up to it. So losses see rows, and are the same for recurrent networks. Burn-in and stored
+recurrent state as in R2D2 (Kapturowski et al. 2019, "Recurrent Experience Replay in Distributed Reinforcement
+Learning").
 
 Shapes: B sequences of L steps, n rows of each to learn from, K layers of H units, F features.
 """
@@ -27,7 +28,7 @@ class Recalled(NamedTuple):
 
 
 class Sequences(NamedTuple):
-    """Observations in sequences, some rows of which are asked for."""
+    """Observations in sequences, of which some rows are needed."""
 
     observations: Any  # [B, L, ...]
     memory: dict[str, Tensor]  # name -> [B, K, H] before the first
@@ -43,7 +44,7 @@ class Successors(NamedTuple):
 
 
 DEFAULTS = {"memory_size": 256, "memory_layers": 1, "memory_dropout": 0.0, "max_seq_len": 32, "burn_in": 8}
-"""Of the options of recurrent policies for replay."""
+"""Prefix of the options of recurrent policies for replay."""
 
 
 class Recurrence(NamedTuple):
@@ -69,10 +70,10 @@ class Recurrence(NamedTuple):
 def recurrence(
     memory: str | None, size: int, layers: int, max_seq_len: int, burn_in: int, dropout: float
 ) -> Recurrence | None:
-    """What ``policy_kwargs`` ask for; ``None`` without ``memory``.
+    """The recurrent layers that ``policy_kwargs`` describe; ``None`` without ``memory``.
 
     Raises:
-        PolicyError: naming the option, its value and what it may be; or it would have no effect.
+        PolicyError: naming the option, its value and its range; or it would have no effect.
     """
     if memory is None:
         given: dict[str, float] = {"memory_size": size, "memory_layers": layers, "max_seq_len": max_seq_len}
@@ -88,7 +89,7 @@ def recurrence(
 
 
 class RecurrentExtractor(nn.Module):
-    """Features of observations and of what came before them.
+    """Features of observations and of their history.
 
     Args:
         extractor: makes features of single observations.
@@ -96,7 +97,7 @@ class RecurrentExtractor(nn.Module):
         burn_in: steps at the beginning of a sequence through which no gradient goes.
 
     Attributes:
-        prefix: how the names of the core's memory begin, among those of the policy.
+        prefix: prefix of the core's recurrent state among the policy's.
     """
 
     def __init__(self, extractor: nn.Module, core: Recurrent, burn_in: int = 0) -> None:
@@ -133,7 +134,7 @@ class RecurrentExtractor(nn.Module):
             return self.core.step(features, memory)[0]
 
     def step(self, given: Recalled, network: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """Features [B, H], and the recurrent state then."""
+        """Features [B, H], and the recurrent state after the step."""
         features = self.extractor(network.preprocess(given.observations))
         outputs, memory = self.core.step(features, part_of(self.prefix, given.memory))
         return outputs, prefixed(self.prefix, memory)

@@ -29,7 +29,7 @@ class Recurrent(nn.Module):
         inputs: F.
         units: H.
         layers: K.
-        dropout: probability that an output of a layer, but for the last, is lost on its way to the next, in training.
+        dropout: probability that an output of a layer, except the last, is dropped before the next one, in training.
 
     Attributes:
         in_operations: step by step in operations that can be differentiated twice, which takes longer.
@@ -58,7 +58,7 @@ class Recurrent(nn.Module):
         return tuple(getattr(self, name) for name in names)
 
     def initial(self, batch: int) -> dict[str, Tensor]:
-        """What B sequences begin with, by name: zeros [B, K, H]."""
+        """The initial recurrent state of B sequences, by name: zeros [B, K, H]."""
         device = self.weights(0)[0].device
         return {name: torch.zeros(batch, self.layers, self.units, device=device) for name in self.names}
 
@@ -73,13 +73,13 @@ class Recurrent(nn.Module):
             keep: [T, B] 0 where an episode begins, elsewhere 1; ``None``: none begins.
 
         Returns:
-            outputs [T, B, H]; the recurrent state after each step, by name [T, B, K, H], which brings no gradients.
+            outputs [T, B, H]; the recurrent state after each step, by name [T, B, K, H], without gradients.
         """
         outputs, then = side_by_side([self], [inputs], [memory], keep)[0]
         return outputs, then
 
     def step(self, inputs: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """One step of each: [B, F] -> outputs [B, H], and the recurrent state then."""
+        """One step of each: [B, F] -> outputs [B, H], and the recurrent state after it."""
         outputs, memory = self(inputs[None], memory)
         return outputs[0], {name: states[0] for name, states in memory.items()}
 
@@ -98,7 +98,7 @@ class Recurrent(nn.Module):
         return runs_side_by_side([self], [inputs], [memory], starts, length)[0]
 
     def resembles(self, other: Recurrent) -> bool:
-        """Whether both can go side by side."""
+        """Whether both can run in one operation."""
         mine, others = ((m.kind, m.units, m.layers, m.dropout, m.in_operations) for m in (self, other))
         return mine == others
 
@@ -106,12 +106,12 @@ class Recurrent(nn.Module):
 def side_by_side(
     cores: Sequence[Recurrent], inputs: Sequence[Tensor], memories: Sequence[dict[str, Tensor]], keep: Tensor | None
 ) -> list[tuple[Tensor, dict[str, Tensor]]]:
-    """What each of ``cores``, all alike, makes of sequences of its own: see :meth:`Recurrent.forward`.
+    """The outputs of each of ``cores``, which have equal sizes, for its own sequences: see :meth:`Recurrent.forward`.
 
-    A step of all of them is one operation, so that two take little longer than one, and use two processors.
+    A step of all of them is one operation, so that two take little longer than one.
     """
     core, several = cores[0], len(cores) > 1
-    # The operation for whole sequences prepares the weights first, which one step does not repay.
+    # The operation for whole sequences prepares the weights first, which does not pay for one step.
     run: Any = core._steps if core.in_operations or len(inputs[0]) == 1 else core._whole
     if keep is None and run is core._whole:
         keep = inputs[0].new_ones(inputs[0].shape[:2])
@@ -144,7 +144,7 @@ def runs_side_by_side(
     starts: Tensor,
     length: int,
 ) -> list[Tensor]:
-    """What each of ``cores``, all alike, makes of rows of its own: see :meth:`Recurrent.runs`."""
+    """The outputs of each of ``cores``, which have equal sizes, for its own rows: see :meth:`Recurrent.runs`."""
     steps = [x.unflatten(0, (-1, length)).transpose(0, 1) for x in inputs]
     keep = 1 - starts.to(inputs[0].dtype).unflatten(0, (-1, length)).t()
     first = [{name: value[::length] for name, value in memory.items()} for memory in memories]
@@ -152,7 +152,7 @@ def runs_side_by_side(
 
 
 def prefixed(prefix: str, memory: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same under longer names, for a policy with several recurrent layers."""
+    """The same with prefixed names, for a policy with several recurrent layers."""
     return {prefix + name: value for name, value in memory.items()}
 
 
@@ -165,7 +165,7 @@ def check_memory(memory: str, size: int, layers: int, max_seq_len: int | None, d
     """Check the options of a recurrent policy.
 
     Raises:
-        PolicyError: naming the option, its value and what it may be.
+        PolicyError: naming the option, its value and its range.
     """
     if memory not in KINDS:
         raise PolicyError(f"memory must be one of {sorted(KINDS)}, or left out for a policy without, got {memory!r}.")

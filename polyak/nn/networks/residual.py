@@ -1,4 +1,4 @@
-"""What SimBa's networks are made of: normalised inputs, and residual blocks that normalise before they compute.
+"""Parts of SimBa's networks: normalised inputs, and pre-norm residual blocks.
 
 Lee et al. 2024, "SimBa: Simplicity Bias for Scaling Up Parameters in Deep Reinforcement Learning", arXiv:2410.09754,
 section 4.
@@ -21,9 +21,9 @@ EXPANSION = 4
 
 
 class RunningNorm(nn.Module):
-    """Standardises each of F features by the mean and the variance of all rows that :meth:`update` has seen, eq. 1.
+    """Standardises each of F features by the mean and the variance of all rows given to :meth:`update`, eq. 1.
 
-    [B, F] -> [B, F]: (x - mean) / sqrt(var + eps). Before the first update it returns what it is given.
+    [B, F] -> [B, F]: (x - mean) / sqrt(var + eps). Before the first update it is the identity.
 
     Args:
         num_features: F.
@@ -48,9 +48,9 @@ class RunningNorm(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
-        """Take in rows [B, F], eq. 2 for several at once: Chan, Golub and LeVeque 1979, "Updating Formulae".
+        """Add rows [B, F], eq. 2 for several rows: Chan, Golub and LeVeque 1979, "Updating Formulae".
 
-        What is kept is float32, so that after some 10^7 rows the statistics hardly move any more.
+        The statistics are float32, so that after some 10^7 rows they hardly change any more.
         """
         n, seen = len(x), self.count.double()
         var, mean = torch.var_mean(x.double(), 0, correction=0)
@@ -102,11 +102,11 @@ class ResidualBlock(nn.Module):
 def residual_layers(inputs: int, net_arch: Sequence[int], activation_fn: Activation = nn.ReLU) -> list[nn.Module]:
     """A linear layer, as many residual blocks as ``net_arch`` has entries, and a layer normalisation, eq. 3 to 5.
 
-    To be put into ``nn.Sequential``: [B, inputs] -> [B, net_arch[-1]].
+    For ``nn.Sequential``: [B, inputs] -> [B, net_arch[-1]].
 
     Args:
         inputs: number of features.
-        net_arch: the width of each block: the same number so many times.
+        net_arch: the width of each block; all must be equal.
         activation_fn: within the blocks.
 
     Raises:
@@ -117,7 +117,7 @@ def residual_layers(inputs: int, net_arch: Sequence[int], activation_fn: Activat
     if len(set(widths)) != 1:
         raise PolicyError(
             f"net_arch={list(net_arch)!r} must name one residual block or several of the same width, as [128, 128] "
-            "does: what a block computes is added to what it is given."
+            "does: the output of a block is added to its input."
         )
     blocks = [ResidualBlock(width, activation_fn) for width in widths]
     return [orthogonal(nn.Linear(inputs, widths[0])), *blocks, nn.LayerNorm(widths[0])]

@@ -20,22 +20,22 @@ from polyak.nn.networks.standardised import can_be_standardised
 from polyak.nn.policies.base import Network
 
 FARTHEST = 10.0
-"""Deviations from the mean beyond which a normalised observation is cut off."""
+"""Bound of normalised observations, in standard deviations."""
 
 
 class RewardNet(Network):
-    """One number for each step that is described by some of: state, action, next state, whether that is terminal.
+    """One number for each step, from some of: state, action, next state, and whether the next state is terminal.
 
-    Observations that are numbers are normalised by the mean and the deviation of all that :meth:`observe` has seen,
+    Observations that are numbers are normalised by mean and deviation of all those given to :meth:`observe`,
     actions of bounded Boxes by their bounds, choices become one-hot vectors.
 
     Args:
         observation_space: of the states.
         action_space: of the actions, which come in the environment's units.
-        use_state: whether it sees the state.
-        use_action: whether it sees the action.
-        use_next_state: whether it sees the next state.
-        use_done: whether it sees that the next state is terminal.
+        use_state: whether it reads the state.
+        use_action: whether it reads the action.
+        use_next_state: whether it reads the next state.
+        use_done: whether it reads that the next state is terminal.
         net_arch: widths of the hidden layers; may be empty.
         activation_fn: follows every hidden layer.
         features_extractor_class: makes features of a state; ``None`` chooses by the space.
@@ -44,7 +44,7 @@ class RewardNet(Network):
         normalize_images: divide uint8 images by 255.
 
     Raises:
-        PolicyError: it would see nothing.
+        PolicyError: it would read nothing.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class RewardNet(Network):
 
     @property
     def needs_next(self) -> bool:
-        """Whether next states are looked at."""
+        """Whether next states are read."""
         return self.use_next_state
 
     def features(self, obs: Obs) -> Tensor:
@@ -121,7 +121,7 @@ class RewardNet(Network):
 
     @torch.no_grad()
     def observe(self, obs: Obs) -> None:
-        """Take raw observations [B, ...] into the statistics by which they are normalised."""
+        """Add raw observations [B, ...] to the statistics of the normalisation."""
         if self.norm is not None:
             self.norm.update(self.features_extractor(self.preprocess(obs)))
 
@@ -129,16 +129,16 @@ class RewardNet(Network):
 class ShapedRewardNet(Network):
     """f(s, a, s') = g(s, a, s') + gamma h(s') - h(s): a reward, and a potential that changes no optimal policy.
 
-    Fu, Luo and Levine 2018, arXiv:1710.11248, eq. 4. A terminal state has the potential 0, since nothing comes after
-    it: otherwise the potential would change what is optimal (Ng, Harada and Russell 1999). Nothing ends where an
-    episode is cut short.
+    Fu, Luo and Levine 2018, arXiv:1710.11248, eq. 4. A terminal state has the potential 0: otherwise the potential
+    would change the optimal policies (Ng, Harada and Russell 1999). A truncated episode keeps the potential of its last
+    state.
 
     Args:
         observation_space, action_space: as of :class:`RewardNet`.
         gamma: discount of the task.
         potential_arch: widths of the potential's hidden layers; may be empty.
-        kwargs: further arguments of the reward g, a :class:`RewardNet`; those that say how states are read and
-            normalised hold for the potential h, too.
+        kwargs: further arguments of the reward g, a :class:`RewardNet`; those about reading and normalising states
+            apply to the potential h, too.
     """
 
     def __init__(

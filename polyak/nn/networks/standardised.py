@@ -1,4 +1,4 @@
-"""A features extractor whose features are standardised by statistics that were measured once."""
+"""A features extractor whose features are standardised by fixed statistics."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from polyak.nn.networks.residual import NormalisedFeatures, RunningNorm
 
 
 def can_be_standardised(space: spaces.Space) -> bool:
-    """Whether observations of the space are numbers whose mean and deviation mean something: no images, and not only
-    choices."""
+    """Whether standardising observations of the space makes sense: it has real numbers that are not images."""
     members = list(space.spaces.values()) if isinstance(space, spaces.Dict) else [space]
     return not any(map(is_image_space, members)) and any(isinstance(member, spaces.Box) for member in members)
 
 
 class StandardisedExtractor(NormalisedFeatures):
-    """Features of another extractor, less their mean and divided by their deviation: observations -> [B, F].
+    """Features of another extractor minus their mean, divided by their deviation: observations -> [B, F].
 
     Args:
         observation_space: what it reads.
         extractor_class: makes the features; it must have no parameters.
         extractor_kwargs: further arguments of that class.
-        eps: added to variances, so that what hardly varies is not blown up (TD3+BC adds 1e-3 to deviations).
+        eps: added to variances, so that almost constant features are not amplified (TD3+BC adds 1e-3 to deviations).
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class StandardisedExtractor(NormalisedFeatures):
 
     @torch.no_grad()
     def observe(self, obs: Obs) -> None:
-        """Take preprocessed observations [B, ...] into the statistics."""
+        """Add preprocessed observations [B, ...] to the statistics."""
         self.norm.update(self[0](obs))
 
     @property

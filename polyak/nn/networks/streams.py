@@ -1,4 +1,4 @@
-"""What the networks of the DQN family are made of besides plain layers.
+"""Parts of the networks of the DQN family: dueling streams, cosine embeddings, atoms.
 
 Shape letters: B batch, F features, A actions, K numbers for each action (1, or as many as a distribution has).
 """
@@ -17,7 +17,7 @@ from polyak.nn.networks.layers import Activation, check_widths, create_mlp
 from polyak.nn.networks.noisy import NoisyLinear
 
 SHARED_GRADIENT = 1 / math.sqrt(2)
-"""By which the gradient of two streams is scaled where they meet: Wang et al. 2016, section 4.2."""
+"""Scale of the gradient of two streams into their shared features: Wang et al. 2016, section 4.2."""
 
 
 class Dueling(nn.Module):
@@ -64,7 +64,7 @@ class CosineEmbedding(nn.Module):
 
 
 def atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
-    """Evenly spaced returns [n_atoms] from ``v_min`` to ``v_max``, on which a distribution is given.
+    """Evenly spaced returns [n_atoms] from ``v_min`` to ``v_max``, the support of a distribution.
 
     Raises:
         PolicyError: fewer than two atoms, or no range.
@@ -77,9 +77,9 @@ def atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
 
 
 def split_arch(net_arch: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Widths of the hidden layers that all parts of a network share, and of those that each has for itself: the last.
+    """Widths of the hidden layers that all parts of a network share, and of the last one, which each part has itself.
 
-    Where features go in at once, as those of convolutions, nothing is shared but them.
+    Without hidden layers, as after convolutions, the parts share the features only.
     """
     widths = check_widths(net_arch, "net_arch")
     return widths[:-1], widths[-1:]
@@ -105,7 +105,7 @@ def value_layers(
         activation_fn: follows every hidden layer.
         dueling: double the last hidden layer and the output: one stream for values, one for advantages.
         sigma0: make those layers noisy, with noise of this size at first; ``None``: they are not.
-        layer_norm: normalise what each hidden layer hands to its activation (arXiv:1607.06450).
+        layer_norm: normalise the inputs of each activation (arXiv:1607.06450).
     """
     norms = [nn.LayerNorm] if layer_norm else []
     if not dueling and sigma0 is None:
@@ -125,8 +125,8 @@ def value_layers(
 
 
 def parts_in_order(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Modules within one that draw (see :func:`~polyak.nn.networks.noisy.parts_that_draw`), by name, in the order in
-    which a call of it asks them: of two streams the advantages come first."""
+    """Submodules that draw (see :func:`~polyak.nn.networks.noisy.parts_that_draw`), by name, in the order of their
+    calls: of two streams the advantages come first."""
     if hasattr(type(module), "draws"):
         yield name, module
     children = dict(module.named_children())

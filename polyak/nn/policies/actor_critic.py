@@ -206,14 +206,14 @@ class ActorCriticPolicy(Policy):
         return self.value_net(self.mlp_extractor.forward_critic(features))
 
     def critic_parameters(self) -> list[nn.Parameter]:
-        """What serves state values alone."""
+        """Parameters that only state values use."""
         parts = [getattr(self.mlp_extractor, "value_net", None), self.value_net]
         if not self.share_features_extractor:
             parts.insert(0, self.vf_features_extractor)
         return [parameter for part in parts if part is not None for parameter in part.parameters()]
 
     def actor_parameters(self) -> list[nn.Parameter]:
-        """All others: what serves actions, with what both read."""
+        """All other parameters: those of actions, and shared ones."""
         critics = set(self.critic_parameters())
         return [parameter for parameter in self.parameters() if parameter not in critics]
 
@@ -230,7 +230,7 @@ class ActorCriticPolicy(Policy):
     def evaluate_actions(
         self, obs: Obs, actions: Tensor, masks: Tensor | None = None, entropy_index: float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What the losses need of stored actions.
+        """Values, log-densities and entropies of stored actions, for losses.
 
         Args:
             obs: [B, ...].
@@ -264,7 +264,7 @@ class ActorCriticPolicy(Policy):
 
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, ...] in the network's units; the value function is left alone."""
+        """Actions [B, ...] in the network's units; the value function is not called."""
         if self.acts_by_forward:
             return self.forward(obs, deterministic)[0]
         return self._shaped(self.get_distribution(obs).get_actions(deterministic))
@@ -277,11 +277,11 @@ class ActorCriticPolicy(Policy):
             return self._decide_among(masks, obs, noise)
         if not self.acts_by_forward:
             return super().decide(obs, noise, state, masks)
-        actions, values, log_probs = self(obs, noise is None)  # a user's own, which may say other values than the rest
+        actions, values, log_probs = self(obs, noise is None)  # a user's own, whose values may differ
         return Outcome(actions, {"values": values.flatten(), "log_probs": log_probs})
 
     def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Outcome:
-        """:meth:`decide` by noise that is given, or where not everything is allowed."""
+        """:meth:`decide` with given noise, or with masks."""
         distribution = self.get_distribution(obs)
         if masks is not None:
             distribution = distribution.masked(masks)
@@ -300,11 +300,11 @@ class ActorCriticPolicy(Policy):
 
     @plain
     def _shaped(self, actions: Tensor) -> Tensor:
-        """[B] or [B, A] as the distribution gives them -> [B, *shape of the action space]."""
+        """[B] or [B, A] of the distribution -> [B, *shape of the action space]."""
         return shaped(actions, self.codec.shape)
 
     def _flat(self, actions: Tensor) -> Tensor:
-        """[B, ...] -> what the distribution reads: [B] for a Discrete, else [B, A]."""
+        """[B, ...] -> the argument of the distribution: [B] for a Discrete, else [B, A]."""
         if isinstance(self.action_space, spaces.Discrete):
             return actions.flatten()
         return actions.flatten(1) if actions.ndim > 1 else actions[:, None]

@@ -1,4 +1,4 @@
-"""What every policy and network shares: spaces, features, devices, and the way from numpy observations to actions."""
+"""Base classes of policies and networks: spaces, features, devices, and conversion of observations and actions."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ NumpyObs = np.ndarray | dict[str, np.ndarray]
 State = dict[str, Tensor]
 """The recurrent state of a policy, by name: [B, ...] each."""
 Noise = Mapping[str, Tensor]
-"""Random numbers that a policy acts by, by name: see :meth:`Policy.draw_noise`."""
+"""The random numbers of a policy's actions, by name: see :meth:`Policy.draw_noise`."""
 
 
 class Outcome(NamedTuple):
-    """What a policy does about B observations."""
+    """The result of a policy for B observations."""
 
     actions: Tensor
     """[B, ...] in the network's units."""
     extras: Mapping[str, Tensor] = {}
-    """What else is to be stored of each row, by name: [B, ...]."""
+    """Further columns to store, by name: [B, ...]."""
     state: State | None = None
-    """The recurrent state after the step; ``None`` of a policy without one."""
+    """The recurrent state after the step; ``None`` for a policy without one."""
 
 
 class Network(nn.Module):
@@ -75,7 +75,7 @@ class Network(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are; the CPU if there are none."""
+        """The device of the parameters; the CPU if there are none."""
         parameter = first_parameter(self)
         return torch.device("cpu") if parameter is None else parameter.device
 
@@ -117,8 +117,8 @@ class Network(nn.Module):
     def obs_to_tensor(self, observation: NumpyObs) -> tuple[Obs, bool]:
         """One observation or a batch, as numpy arrays, -> a batch of tensors, and whether it was a batch.
 
-        Images are transposed if the space is channels-first and they are not. Nested observations may come as the
-        environment has them, where the space has their parts by name.
+        Images are transposed if the space is channels-first and they are not. Nested observations may be given in the
+        environment's form, where the space has their parts by name.
 
         Raises:
             ValueError: wrong shape, wrong keys, or an entry that is NaN or infinite, each named.
@@ -146,9 +146,9 @@ class Network(nn.Module):
 class Policy(Network, ABC):
     """Networks that choose actions.
 
-    A subclass builds its networks and defines :meth:`act`; one that has a recurrent state, takes masks or has more to
-    say than the action defines :meth:`decide` too; one that samples defines :meth:`draw_noise` with it, so that its
-    actions are a pure function of what goes in. It knows nothing of optimizers.
+    A subclass builds its networks and defines :meth:`act`. One with a recurrent state, masks or further columns also
+    defines :meth:`decide`; one that samples also defines :meth:`draw_noise`, so that its actions are a pure function
+    of the inputs. It has no optimizers.
 
     Args:
         observation_space: what it reads.
@@ -156,7 +156,7 @@ class Policy(Network, ABC):
         features_extractor_class: makes features of preprocessed observations; ``None`` chooses by the space.
         features_extractor_kwargs: arguments of that class besides the space.
         normalize_images: divide uint8 images by 255.
-        squash_output: the network's actions lie in [-1, 1] and stand for the range of the Box.
+        squash_output: the network's actions lie in [-1, 1] and are scaled to the bounds of the Box.
 
     Raises:
         PolicyError: ``squash_output`` without a Box of finite bounds as action space.
@@ -167,15 +167,15 @@ class Policy(Network, ABC):
     recurrence: Recurrence | None = None
     """The recipe of recurrent features extractors: see :mod:`polyak.nn.networks.recall`."""
     backend: str = "numpy"
-    """How :meth:`decide` is run while experience is collected, from the next rollout on: ``"eager"`` as it stands, so
-    that a debugger can step through it; ``"numpy"`` by its recorded operations, and as it stands where that cannot be;
-    ``"compiled"`` by ``torch.compile``. The actions are the same to rounding. See :mod:`polyak.nn.backends`."""
+    """How :meth:`decide` is run while experience is collected, from the next rollout on: ``"eager"`` line by line, so
+    that a debugger can step through it; ``"numpy"`` by its recorded operations, and eagerly where that is impossible;
+    ``"compiled"`` by ``torch.compile``. The actions are equal up to rounding. See :mod:`polyak.nn.backends`."""
     heeds_masks: bool = False
-    """Whether :meth:`decide` leaves alone what masks forbid."""
+    """Whether :meth:`decide` supports action masks."""
     stores: Mapping[str, tuple[int, ...]] = {}
-    """What :meth:`decide` says besides values and log-densities, to be stored: name -> shape of a row of float32."""
+    """Columns of :meth:`decide` besides values and log-densities, to be stored: name -> shape of a row of float32."""
     codec: ActionCodec
-    """Between the network's units of actions and the environment's."""
+    """Conversion between the network's units of actions and the environment's."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class Policy(Network, ABC):
         return extractor if self.recurrence is None else self.recurrence(extractor)
 
     def network_arguments(self) -> dict[str, Any]:
-        """What any network of the policy is built with: spaces, and a features extractor of its own."""
+        """Arguments of every network of the policy: spaces, and a features extractor of its own."""
         extractor = self.make_features_extractor()
         return {
             "observation_space": self.observation_space,
@@ -254,8 +254,8 @@ class Policy(Network, ABC):
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         """The random numbers of one step of :meth:`decide`, by name, in the order in which they are drawn.
 
-        What is missing here, the policy draws by itself, from torch's global generator: so do subclasses that change
-        how actions come about. With all of it here, :meth:`decide` is a pure function.
+        Random numbers that are missing here are drawn by the policy from torch's global generator, as in subclasses
+        that override how actions are chosen. If none is missing, :meth:`decide` is a pure function.
 
         Args:
             batch: B.
@@ -272,8 +272,7 @@ class Policy(Network, ABC):
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
     ) -> Outcome:
-        """The way from observations to actions as one graph: preprocessing, features, recurrent state, head, mask and
-        sample.
+        """Actions for observations as one graph: preprocessing, features, recurrent state, head, mask and sample.
 
         Args:
             obs: [B, ...].
@@ -296,11 +295,11 @@ class Policy(Network, ABC):
     # --- memory -------------------------------------------------------------------------------------------------------
 
     def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
-        """Of a policy with a ``recurrence``: networks -> their recurrent layers, the acting one first; no targets."""
+        """With ``recurrence``: networks -> their recurrent layers, the acting one first, without targets."""
         return {}
 
     def next_state(self, recalled: Recalled) -> State:
-        """Memory after one more step, as far as there was some before."""
+        """The recurrent state after one more step, for the entries that are given."""
         memory: State = {}
         for network, extractor in self.extractors().items():
             if extractor.prefix + extractor.core.names[0] in recalled.memory:
@@ -317,8 +316,8 @@ class Policy(Network, ABC):
         return extractors[0].initial(batch) if extractors else self.initial_memory(batch)
 
     def state_of(self, memory: State) -> tuple[np.ndarray, ...]:
-        """State as :meth:`predict` returns it: the arrays of :meth:`acting_memory` in their order; of recurrent layers
-        as ``torch.nn.LSTM`` has them, layers first, [K, B, H] each."""
+        """The state that :meth:`predict` returns: the arrays of :meth:`acting_memory` in order; of recurrent layers in
+        the layout of ``torch.nn.LSTM``, layers first, [K, B, H] each."""
         arrays = (memory[name].numpy(force=True) for name in self.acting_memory(1) or ())
         return tuple(np.moveaxis(array, 1, 0) if array.ndim == 3 else array for array in arrays)
 
@@ -384,14 +383,15 @@ class Policy(Network, ABC):
         """The action for one observation or for a batch, in the environment's units.
 
         Args:
-            observation: as the environment gives it, or [B, ...] of these.
-            state: what a policy with memory returned at the step before; ``None``: a new episode. Others hand it back.
-            episode_start: [B] where a policy with memory forgets, or one bool for all.
+            observation: as the environment returns it, or a batch [B, ...].
+            state: the recurrent state that the step before returned; ``None``: a new episode. A policy without one
+                returns the argument.
+            episode_start: [B] where an episode begins, so that the recurrent state is reset, or one bool for all.
             deterministic: the likeliest action rather than a sample.
             action_masks: which choices are allowed, [B, M], or [M] for all; ``None``: all.
 
         Returns:
-            Action, or [B, ...] actions (of a Dict or Tuple space a list of B), and the new memory.
+            Action, or [B, ...] actions (of a Dict or Tuple space a list of B), and the new recurrent state.
 
         Raises:
             PolicyError: masks for a policy that does not support them.
@@ -434,7 +434,7 @@ class Policy(Network, ABC):
         return None if deterministic else self.draw_noise(rows)
 
     def _recalled(self, state: Sequence[Any], fresh: State, episode_start: Any) -> State:
-        """The memory in a state, but that of new episodes where one starts.
+        """The recurrent state of ``predict`` by name, with the initial one where an episode begins.
 
         Raises:
             ValueError: it is of another shape than that of so many observations.
@@ -478,14 +478,14 @@ def chosen(distribution: Any, noise: Noise | None) -> Tensor:
 
 
 def family_noise(family: Any, batch: int, device: torch.device, generator: torch.Generator | None) -> Noise:
-    """What the distributions of a family are sampled by; nothing of a family that draws by itself."""
+    """The noise with which distributions of a family are sampled; empty for a family that takes no noise."""
     if not isinstance(family, Family) or type(family).draw is Family.draw:
         return {}
     return {"actions": family.draw(batch, device, generator)}
 
 
 def actor_noise(policy: Policy, actor: Any, batch: int, generator: torch.Generator | None) -> Noise:
-    """What the distributions of an actor are sampled by; nothing if a subclass has a say in how its actions come about,
+    """The noise with which distributions of an actor are sampled; empty if a subclass overrides how actions are chosen,
     or if nothing is random."""
     methods = ("forward", "get_distribution", "get_action_dist_params", "sample_from")
     if not is_plain(policy, "act", "decide", "_predict") or not is_plain(actor, *methods):
@@ -526,7 +526,7 @@ def n_rows(obs: Any) -> int:
 
 
 def shaped(actions: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """[B, A] as networks give actions -> [B, *shape]; [B] of choices stay as they are."""
+    """Actions of a network [B, A] -> [B, *shape]; choices [B] stay as they are."""
     return actions if len(shape) == 1 or actions.ndim == 1 else actions.reshape(-1, *shape)
 
 
@@ -549,14 +549,14 @@ def check_bounded(action_space: spaces.Space) -> None:
 
 
 class _Switch:
-    """``module.train(mode)`` for a tree of modules, at a fraction of its cost: every few steps bring an update, before
-    and after which all modules must be set."""
+    """``module.train(mode)`` for a tree of modules, at a fraction of its cost: it is called before and after every
+    update."""
 
     def __init__(self, root: nn.Module) -> None:
         self.follow: list[dict[str, Any]] = []
-        """Attributes of modules that go where the root goes."""
+        """Attributes of modules that follow the root's mode."""
         self.stay: list[dict[str, Any]] = []
-        """Of those that stay in evaluation mode."""
+        """Attributes of modules that stay in evaluation mode."""
         self.others: list[tuple[nn.Module, bool]] = []
         """Modules with a ``train`` of their own, and whether they follow."""
         self._children: list[dict[str, nn.Module | None]] = []
@@ -597,7 +597,7 @@ def _nothing() -> None:
 
 
 def first_parameter(module: nn.Module) -> nn.Parameter | None:
-    """As ``next(module.parameters())``, at a fifth of its cost, which counts in an environment loop."""
+    """As ``next(module.parameters())``, at a fifth of its cost, which matters in an environment loop."""
     for parameter in module._parameters.values():
         if parameter is not None:
             return parameter
@@ -633,7 +633,7 @@ def _transpose(observation: Any, space: spaces.Space) -> Any:
 
 
 def _check_choices(array: np.ndarray, space: spaces.Space, key: str | None) -> None:
-    """That [B, ...] or [...] values of a space of choices are such, of which networks get one-hot vectors."""
+    """Check that [B, ...] or [...] are elements of a discrete space, which networks read as one-hot vectors."""
     value = outside_of(array, space)
     if value is None:
         return

@@ -1,8 +1,8 @@
-"""A stochastic actor whose density is finite and smooth at the bounds of the actions, for learning from recorded ones.
+"""A stochastic actor whose density is finite and smooth at the bounds of the actions, for learning from datasets.
 
-Recorded actions often lie at the bounds: they were clipped, or saturated by tanh. To a Gaussian squashed by tanh they
-are infinitely far from any mean, so that a few of them decide a likelihood. Here the mean alone is squashed; what a
-sample has beyond the bounds is cut off when it acts.
+Recorded actions often lie at the bounds: they were clipped, or saturated by tanh. For a Gaussian squashed by tanh they
+are infinitely far from any mean, so that a few of them dominate a likelihood. Here only the mean is squashed, and
+samples are clipped to the bounds when the policy acts.
 """
 
 from __future__ import annotations

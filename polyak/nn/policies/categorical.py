@@ -122,7 +122,7 @@ class DiscreteCritic(Network):
 
 
 class CategoricalPolicy(Policy):
-    """A categorical actor, K critics of all actions, and a lagging copy of the critics; networks share nothing.
+    """A categorical actor, K critics of all actions, and a target copy of the critics; networks share nothing.
 
     Args:
         observation_space: what it reads.

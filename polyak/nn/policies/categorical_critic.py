@@ -1,4 +1,4 @@
-"""Critics that know the distribution of returns, on fixed atoms: FastTD3."""
+"""Distributional critics with fixed atoms: FastTD3."""
 
 from __future__ import annotations
 

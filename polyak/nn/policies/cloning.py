@@ -1,4 +1,4 @@
-"""A policy that is an actor and nothing else: what behaviour cloning trains."""
+"""A policy that is an actor only, for behaviour cloning."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class CloningPolicy(Policy):
     Args:
         observation_space: what it reads.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
-        stochastic: for a Box: also learn how far actions spread, and act so; otherwise it always takes the mean.
+        stochastic: for a Box: also learn the standard deviation, and sample; otherwise it always takes the mean.
         net_arch: widths of the hidden layers.
         activation_fn: follows every hidden layer.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
@@ -82,9 +82,9 @@ class CloningPolicy(Policy):
         memory: ``"lstm"`` or ``"gru"``: the actor is recurrent; ``None``: it is not.
         memory_size: units of each recurrent layer.
         memory_layers: how many of them, one above the other.
-        memory_dropout: share of what a layer hands to the next that is lost in training.
+        memory_dropout: share of the outputs of a layer that is dropped before the next one in training.
         max_seq_len: steps of a recorded sequence to learn from, through which gradients go back.
-        burn_in: steps before them, which only bring the memory up to date, since it is not recorded.
+        burn_in: steps before them, which only compute the recurrent state, because it is not recorded.
 
     Raises:
         PolicyError: another action space, or an argument out of range.

@@ -1,4 +1,4 @@
-"""Action values beside a model of what the data chose, so that only what they might have chosen is chosen: BCQ.
+"""Action values with a model of the behaviour policy, which restricts actions to likely ones: BCQ.
 
 Shape letters: B batch, A actions.
 """
@@ -20,14 +20,14 @@ from polyak.nn.policies.base import Noise, Outcome, State
 from polyak.nn.policies.value import QNetwork, ValuePolicy
 
 UNLIKELY = -1e8
-"""Value of an action that is left alone."""
+"""Value of an excluded action."""
 
 
 def likely(logits: Tensor, threshold: Tensor, masks: Tensor | None = None) -> Tensor:
     """Where G(a|s) / max G(.|s) >= threshold, Fujimoto et al. 2019 (arXiv:1910.01708) algorithm 1. The likeliest
-    action always is.
+    action is always included.
 
-    logits [B, A], threshold [], masks [B, A] bool of what is allowed at all, or None: everything -> [B, A] bool
+    logits [B, A], threshold [], masks [B, A] bool of allowed actions, or None for all -> [B, A] bool
     """
     if masks is None:
         return (logits - logits.amax(1, keepdim=True)).exp() >= threshold
@@ -41,10 +41,10 @@ class ConstrainedQNetwork(QNetwork):
     Values of actions that the imitator finds unlikely are replaced by one that is lower than any other.
 
     Args:
-        threshold: least probability of an action, relative to that of the likeliest, in [0, 1]: 0 leaves all of them,
-            1 the likeliest alone.
-        **options: see :class:`QNetwork`. The imitator has hidden layers of its own, of the same widths, which are plain
-            ones also where those of the values are not.
+        threshold: least probability of an action, relative to that of the likeliest, in [0, 1]: 0 includes all, 1 the
+            likeliest only.
+        **options: see :class:`QNetwork`. The imitator has hidden layers of its own, of the same widths, always without
+            noise or streams.
 
     Raises:
         PolicyError: ``threshold`` out of range.
@@ -71,7 +71,7 @@ class ConstrainedQNetwork(QNetwork):
         return torch.stack([self.q_net(features), self.imitator(features)], dim=1)
 
     def forward(self, obs: Obs, masks: Tensor | None = None) -> Tensor:
-        """Of what is likely among what ``masks`` [B, A] allow."""
+        """Values [B, A] of actions that are likely among those that ``masks`` [B, A] allow."""
         values, logits = self.both(obs).unbind(1)
         return values.masked_fill(~likely(logits, self.threshold, masks), UNLIKELY)
 
@@ -96,7 +96,7 @@ class ConstrainedPolicy(ValuePolicy):
         return super().keywords(network, **defaults)
 
     def constrain(self, threshold: float) -> None:
-        """Act by another threshold from now on."""
+        """Set the threshold."""
         self.q_net.threshold.fill_(threshold)
 
     @plain

@@ -205,7 +205,7 @@ class DeterministicActor(Network):
 
     @plain
     def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
-        """Actions [B, A]; exploration noise is the algorithm's business, so ``deterministic`` changes nothing."""
+        """Actions [B, A]; the algorithm adds exploration noise, so ``deterministic`` changes nothing."""
         return self.mu(self.extract_features(obs, self.features_extractor))
 
 
@@ -230,8 +230,8 @@ class ContinuousCritic(Network):
 
     has_target: ClassVar[bool] = True
     target_switches: ClassVar[bool] = False
-    """Whether the target is in training when the critics are, so that it drops out units as they do; others stay in
-    evaluation."""
+    """Whether the target network is in training mode when the critics are, so that its dropout is active too; others
+    stay in evaluation mode."""
 
     def __init__(
         self,
@@ -332,9 +332,9 @@ class ContinuousPolicy(Policy):
         memory: ``"lstm"`` or ``"gru"``: networks are recurrent; ``None``: they are not.
         memory_size: units of each recurrent layer.
         memory_layers: how many of them, one above the other.
-        memory_dropout: share of what a layer hands to the next that is lost in training.
+        memory_dropout: share of the outputs of a layer that is dropped before the next one in training.
         max_seq_len: steps of a replayed sequence to learn from, through which gradients go back.
-        burn_in: steps before them, which only bring the stored memory up to date (R2D2).
+        burn_in: steps before them, which only update the stored recurrent state (R2D2).
         **options: further arguments of the actor (``use_sde`` of :class:`SquashedGaussianActor`, say), of the critics
             or of both.
 
@@ -493,7 +493,7 @@ class ContinuousPolicy(Policy):
 def _of_many(network: nn.Module, features: Tensor, actions: Tensor) -> Tensor:
     """A perceptron's values of features [B, F] beside each of M actions [B, M, A]: [B, M]
 
-    A first layer that is linear multiplies the features of each state once, and not once for each action.
+    A linear first layer multiplies the features of each state once, not once for each action.
     """
     if type(network) is not nn.Sequential or type(network[0]) is not nn.Linear:
         beside = features.unsqueeze(1).expand(-1, actions.shape[1], -1)

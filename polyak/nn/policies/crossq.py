@@ -43,7 +43,7 @@ class _Normalised(Network):
         super().__init__(*args, **kwargs)
 
     def normalisation(self) -> list[Callable[[int], nn.Module]]:
-        """What makes a normalising layer of a width; nothing without ``batch_norm``."""
+        """Factories of a normalising layer, called with its width; empty without ``batch_norm``."""
         if not self.batch_norm:
             return []
         eps, momentum, warmup_steps = self.batch_norm_eps, self.batch_norm_momentum, self.renorm_warmup_steps

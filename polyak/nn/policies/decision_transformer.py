@@ -1,7 +1,7 @@
-"""A transformer that reads what was seen, done and still wanted, and says what to do: the Decision Transformer.
+"""A transformer that reads observations, actions and returns-to-go, and predicts actions: the Decision Transformer.
 
-Shape letters: B batch, L steps, K most steps that are looked back on, F features, W numbers of an action as the network
-reads it, N outputs, D width.
+Shape letters: B batch, L steps, K context length, F features, W numbers of an action as the network reads it, N
+outputs, D width.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class TrajectoryTransformer(Network):
     """Reads steps of an episode as tokens (return-to-go, state, action) and predicts each action from the token of its
     state, Chen et al. 2021 (arXiv:2106.01345) section 3.
 
-    A token is a linear function of what it stands for, plus a learned vector for the time of its step. Attention is
-    causal, so that what comes after a step changes nothing.
+    A token is a linear embedding of its value, plus a learned embedding of the time of its step. Attention is causal:
+    later steps do not affect the prediction.
 
     Args:
         observation_space: what it reads.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         features_extractor: makes features of preprocessed observations.
         features_dim: how many, F.
-        n_timesteps: times of an episode that are distinguished; later ones count as the last.
+        n_timesteps: number of embedded times of an episode; later ones use the last.
         width: of a token, D.
         n_layers: blocks of attention and perceptron, one above the other.
         n_heads: of attention; they divide the width.
-        dropout: share of embedded tokens, of attention weights and of what blocks add that is lost in training.
+        dropout: share of embedded tokens, attention weights and outputs of blocks that is dropped in training.
         activation_fn: of the blocks' perceptrons.
         normalize_images: divide uint8 images by 255.
 
@@ -82,7 +82,7 @@ class TrajectoryTransformer(Network):
         return self.embed_action.in_features
 
     def read_actions(self, actions: Tensor) -> Tensor:
-        """Actions [R, ...] in the policy's units as the network reads them: [R, W]; choices as one-hot vectors."""
+        """Actions [R, ...] in the policy's units as inputs of the network [R, W]; choices as one-hot vectors."""
         read: Tensor = self._read_action(actions)
         return read.flatten(1)
 
@@ -92,16 +92,16 @@ class TrajectoryTransformer(Network):
         return features
 
     def forward(self, features: Tensor, actions: Tensor, returns: Tensor, timesteps: Tensor) -> Tensor:
-        """What to do in each state.
+        """The predicted actions in each state.
 
         Args:
             features: [B, L, F] of the states.
-            actions: [B, L, W] what was done in them, as :meth:`read_actions` gives it; the last one is not looked at.
-            returns: [B, L] what was still to come.
+            actions: [B, L, W] the actions taken in them, from :meth:`read_actions`; the last one is not read.
+            returns: [B, L] returns-to-go.
             timesteps: [B, L] int64.
 
         Returns:
-            [B, L, N], of which the family of the action space makes distributions.
+            [B, L, N], parameters of the distributions of the action space's family.
         """
         time = self.time(timesteps.clamp(max=self.time.num_embeddings - 1))
         of_step = (self.embed_return(returns[..., None]), self.embed_state(features), self.embed_action(actions))
@@ -111,17 +111,16 @@ class TrajectoryTransformer(Network):
 
 
 class DecisionTransformerPolicy(Policy):
-    """Acts by a :class:`TrajectoryTransformer` that reads which return is wanted.
+    """Acts by a :class:`TrajectoryTransformer` that is conditioned on a target return.
 
-    Its recurrent state, see :meth:`Policy.predict`, is the last K steps, and what is still to come of the
-    return that is wanted.
+    Its recurrent state, see :meth:`Policy.predict`, is the last K steps and the rest of the target return.
 
     Args:
         observation_space: what it reads.
-        action_space: Box, Discrete, MultiDiscrete or MultiBinary. In a Box it always takes the action of least squared
-            error.
-        context_length: most steps that are looked back on, K.
-        max_episode_steps: times of an episode that are distinguished; later ones count as the last.
+        action_space: Box, Discrete, MultiDiscrete or MultiBinary. In a Box it is deterministic and trained by the
+            squared error.
+        context_length: K.
+        max_episode_steps: number of embedded times of an episode; later ones use the last.
         width, n_layers, n_heads, dropout, activation_fn: see :class:`TrajectoryTransformer`.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
         features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
@@ -132,7 +131,7 @@ class DecisionTransformerPolicy(Policy):
     """
 
     wanted: Tensor
-    """[] return to be asked for at the start of an episode, in the units in which returns are learned."""
+    """[] target return at the start of an episode, in the units in which returns are learned."""
 
     def __init__(
         self,
@@ -172,22 +171,22 @@ class DecisionTransformerPolicy(Policy):
         self.register_buffer("wanted", torch.tensor(0.0), persistent=False)
 
     def ask(self, wanted: float) -> None:
-        """Ask for another return from now on."""
+        """Set the target return."""
         self.wanted.fill_(wanted)
 
     # --- learning -----------------------------------------------------------------------------------------------------
 
     def forward(self, obs: Obs, actions: Tensor, returns: Tensor, timesteps: Tensor) -> Tensor:
-        """What to do at each step of some sequences.
+        """The predicted actions at each step of some sequences.
 
         Args:
             obs: [B, L, ...].
             actions: [B, L, A] in the policy's units.
-            returns: [B, L] still to come, in the units in which they are learned.
+            returns: [B, L] returns-to-go, in the units in which they are learned.
             timesteps: [B, L] int64, of the episode.
 
         Returns:
-            [B, L, A] actions in [-1, 1] of a Box; else [B, L, N], of which :meth:`distribution` makes something.
+            [B, L, A] actions in [-1, 1] of a Box; else [B, L, N], the arguments of :meth:`distribution`.
         """
         steps = timesteps.shape
         flat = {key: part.flatten(0, 1) for key, part in obs.items()} if isinstance(obs, dict) else obs.flatten(0, 1)
@@ -203,7 +202,7 @@ class DecisionTransformerPolicy(Policy):
     # --- acting -------------------------------------------------------------------------------------------------------
 
     def acting_memory(self, batch: int) -> State:
-        """Before the first of K steps: nothing but the return that is wanted."""
+        """Before the first of K steps: the target return only."""
         net, k, device = self.transformer, self.context_length, self.device
         return {
             "features": torch.zeros(batch, k, net.features_dim, device=device),
@@ -242,15 +241,15 @@ class DecisionTransformerPolicy(Policy):
         return Outcome(actions, state=now)
 
     def state_after(self, state: tuple[np.ndarray, ...], rewards: Any, discount: float) -> tuple[np.ndarray, ...]:
-        """What :meth:`predict` returned, once the rewards [B] of its actions are known, in the units in which returns
-        are learned: what is wanted of the rest of the episode is less by them. R_(t+1) = (R_t - r_t) / gamma"""
+        """The state that :meth:`predict` returned, updated by the rewards [B] of its actions, in the units in which
+        returns are learned: R_(t+1) = (R_t - r_t) / gamma"""
         *others, wanted = state
         rest = (np.asarray(wanted, np.float64) - np.reshape(rewards, np.shape(wanted))) / discount
         return (*others, rest.astype(np.float32))
 
 
 def _moved(column: Tensor, full: Tensor) -> Tensor:
-    """[B, K, ...] without the oldest entry, where there is no room for another."""
+    """[B, K, ...] without the oldest entry, where all K slots are full."""
     return torch.where(full.view(-1, *[1] * (column.ndim - 1)), column.roll(-1, 1), column)
 
 

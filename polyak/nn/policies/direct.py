@@ -1,4 +1,4 @@
-"""A policy that is one network and nothing else: what a search among weights varies."""
+"""A policy that is a single network, for random search in weights."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from polyak.nn.policies.base import Policy
 
 
 class DirectPolicy(Policy):
-    """Features -> hidden layers -> actions of a Box, or scores of which the highest is the choice.
+    """Features -> hidden layers -> actions of a Box, or scores whose argmax is the choice.
 
     Args:
         observation_space: what it reads.
         action_space: Box or Discrete.
-        net_arch: widths of the hidden layers; ``None`` takes [64, 64], and none at all is a linear policy.
+        net_arch: widths of the hidden layers; ``None`` takes [64, 64], an empty list is a linear policy.
         activation_fn: follows every hidden layer.
         with_bias: whether the layers have a bias.
         squash_output: for a Box: pass actions through tanh and stretch them to the bounds, instead of clipping.

@@ -1,4 +1,4 @@
-"""Critics of a policy that is not theirs: fitted Q evaluation."""
+"""Critics of a given policy: fitted Q evaluation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from polyak.nn.policies.continuous import ContinuousCritic
 
 
 class EvaluationPolicy(Policy):
-    """K critics and a lagging copy of them, and no actor: it cannot act.
+    """K critics and a target copy of them, without an actor: it cannot act.
 
-    What a policy would choose in B states is a tensor: of a Box, M actions each [B, M, A] in [-1, 1]; of a Discrete,
-    the probabilities of its choices [B, A].
+    The choices of the evaluated policy in B states are a tensor: for a Box, M actions each [B, M, A] in [-1, 1]; for a
+    Discrete, the probabilities of its actions [B, A].
 
     Args:
         observation_space: what it reads.
@@ -80,20 +80,20 @@ class EvaluationPolicy(Policy):
         )
 
     def q_values(self, critic: Any, obs: Obs, actions: Tensor) -> Tensor:
-        """What critics say of actions [B, A], or choices [B] or [B, 1]: [K, B]"""
+        """The critics' values of actions [B, A], or choices [B] or [B, 1]: [K, B]"""
         if not self.chooses:
             return critic.q_values(obs, actions)
         values = critic.q_values(obs)
         return values.gather(2, actions.long().view(1, -1, 1).expand(len(values), -1, 1)).squeeze(2)
 
     def values(self, critic: Any, obs: Obs, choices: Tensor) -> Tensor:
-        """Values of B states by the critics, if these are the actions: [K, B]"""
+        """The critics' mean values of B states over these choices: [K, B]"""
         if self.chooses:
             return (critic.q_values(obs) * choices).sum(2)
         return critic.q_values_of_many(obs, choices).mean(2)
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Refused: these networks choose nothing.
+        """Not supported: these networks have no actor.
 
         Raises:
             PolicyError: always.

@@ -1,4 +1,4 @@
-"""A policy that evaluates positions of games: how likely each move is to be good, and who will win.
+"""A policy that evaluates positions of games: prior probabilities of moves, and the value of the position.
 
 Shape letters: B batch, A moves, F features.
 """
@@ -23,7 +23,7 @@ class BoardTower(BaseFeaturesExtractor):
     """Residual convolutions over a board, without pooling: planes [B, C, H, W] -> [B, features_dim].
 
     The tower of AlphaZero (Silver et al. 2018, "Network architecture"), with group instead of batch normalisation, so
-    that what it says of a position depends on that position alone, in a search as in a gradient step.
+    that the evaluation of a position depends on that position alone, in a search as in a gradient step.
 
     Args:
         observation_space: planes.
@@ -56,12 +56,12 @@ class BoardTower(BaseFeaturesExtractor):
 class BoardWindows(BaseFeaturesExtractor):
     """One convolution over every window of a board: planes [B, C, H, W] -> [B, features_dim].
 
-    Patterns of a few fields, wherever they stand, for an eighth of the time that a tower takes: windows of four by four
-    hold all lines of four.
+    It finds patterns of a few fields anywhere on the board, in an eighth of the time of a tower: windows of four by
+    four hold all lines of four.
 
     Args:
         observation_space: planes.
-        channels: patterns looked for.
+        channels: number of patterns.
         window: fields along each side.
 
     Raises:
@@ -102,8 +102,8 @@ class GamePolicy(Policy):
     """One trunk, two heads: logits of moves, and a value in [-1, 1] to the player to move.
 
     Args:
-        observation_space: what a game shows.
-        action_space: its moves.
+        observation_space: of the game.
+        action_space: the game's moves.
         net_arch: widths of the trunk's hidden layers.
         activation_fn: follows every hidden layer.
         features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
@@ -156,7 +156,7 @@ class GamePolicy(Policy):
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
     ) -> Outcome:
-        """Moves by the network alone, without looking ahead."""
+        """Moves by the network alone, without a search."""
         logits, _ = self.judge(obs)
         if masks is not None:
             logits = logits.masked_fill(~masks, -torch.inf)

@@ -1,4 +1,4 @@
-"""The policy of MaskablePPO: coins are choices between two."""
+"""The policy of MaskablePPO: a bit of a MultiBinary is a choice between two classes."""
 
 from gymnasium import spaces
 
@@ -7,7 +7,7 @@ from polyak.nn.policies.actor_critic import ActorCriticPolicy
 
 
 class MaskableActorCriticPolicy(ActorCriticPolicy):
-    """An :class:`~polyak.nn.ActorCriticPolicy` with two outputs for each coin of a MultiBinary, one for each side, as
+    """An :class:`~polyak.nn.ActorCriticPolicy` with two outputs for each bit of a MultiBinary, one for each value, as
     masks have two entries.
 
     The distributions are the same; the weights are those of sb3-contrib's policy of that name.

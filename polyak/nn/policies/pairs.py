@@ -52,9 +52,9 @@ class Pairs(nn.ModuleList):
 
 
 class PairedPolicy(Policy):
-    """Pairs of a deterministic actor and a critic, and a lagging copy of each; networks share nothing.
+    """Pairs of a deterministic actor and a critic, and a target copy of each; networks share nothing.
 
-    It takes the action that is best in the eyes of the critic whose actor proposes it: argmax_k Q_k(s, pi_k(s)).
+    It takes the proposed action with the highest value by the proposing actor's own critic: argmax_k Q_k(s, pi_k(s)).
 
     Args:
         observation_space: what it reads.
@@ -135,7 +135,7 @@ class PairedPolicy(Policy):
 
     @plain
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
-        """Actions [B, ...] in [-1, 1]; noise is the algorithm's business, so ``deterministic`` changes nothing."""
+        """Actions [B, ...] in [-1, 1]; the algorithm adds noise, so ``deterministic`` changes nothing."""
         proposals = [pair.actor(obs) for pair in self.pairs]
         q = [pair.critic.q1_forward(obs, actions) for pair, actions in zip(self.pairs, proposals, strict=True)]
         best = torch.stack(q, 1).argmax(1, keepdim=True)  # [B, 1, 1]

@@ -1,4 +1,4 @@
-"""Critics that know the distribution of returns, by its quantiles: TQC."""
+"""Distributional critics with quantiles: TQC."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class QuantileCritic(ContinuousCritic):
     """K critics that give N quantiles each of the return: observations [B, ...], actions [B, A] -> [B, K, N].
 
     The quantiles are those of the levels (i + 1/2) / N, of equal weight, so that their mean is the action's value.
-    Nothing makes them rise from one to the next. Kuznetsov et al. 2020 (arXiv:2005.04269) section 3.
+    They are not forced to be monotone. Kuznetsov et al. 2020 (arXiv:2005.04269) section 3.
 
     Args:
         observation_space: what it reads.

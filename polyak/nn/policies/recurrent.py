@@ -17,15 +17,15 @@ from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Noise, Outcome, State, chosen
 
 ACTOR, CRITIC = "actor_", "critic_"
-"""How the names of the recurrent state of each of them begin."""
+"""Prefixes of the names of their recurrent states."""
 
 
 class RecurrentActorCriticPolicy(ActorCriticPolicy):
-    """Features -> memory -> hidden layers of actor and value function -> action distribution and state value.
+    """Features -> recurrent layers -> hidden layers of actor and value function -> action distribution and state value.
 
-    Rows of experience hold the recurrent state before each of them. The rows that :meth:`evaluate_actions` and the like
-    are given are single steps, each from the recurrent state there; or, where they come with ``starts``, sequences of
-    ``sequence_length`` steps one after another, each from the recurrent state at its first step.
+    Rows of experience hold the recurrent state before each of them. The rows given to :meth:`evaluate_actions` and
+    similar methods are single steps, each with its own recurrent state; or, with ``starts``, concatenated sequences of
+    ``sequence_length`` steps, each with the recurrent state at its first step.
 
     Args:
         observation_space: what it reads.
@@ -33,11 +33,11 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         memory: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer.
         memory_layers: how many of them, one above the other.
-        memory_dropout: share of what a layer hands to the next that is lost in training.
-        critic_memory: the value function has a memory of its ``"own"``; it reads the actor's (``"shared"``), which its
-            losses do not train; or has ``"none"``, but a linear layer in its place.
-        max_seq_len: most steps through which gradients go back. Rollouts are cut into equal sequences no longer than
-            this; ``None``: as long as a rollout and a minibatch allow.
+        memory_dropout: share of the outputs of a layer that is dropped before the next one in training.
+        critic_memory: the value function has recurrent layers of its ``"own"``; it reads the actor's (``"shared"``),
+            which its losses do not train; or it has ``"none"``, and a linear layer instead.
+        max_seq_len: most steps of backpropagation through time. Rollouts are cut into equal sequences of at most this
+            length; ``None``: as long as a rollout and a minibatch allow.
         options: those of :class:`~polyak.nn.policies.actor_critic.ActorCriticPolicy`.
 
     Raises:
@@ -129,7 +129,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         return latent, latent.detach() if shared else self._critic_latent(vf_features, memory, starts)
 
     def _or_fresh(self, obs: Obs, memory: State) -> State:
-        """``memory``, or that of new episodes where there is none."""
+        """``memory``, or the initial one if none is given."""
         return memory or self.initial_memory(len(next(iter(obs.values())) if isinstance(obs, dict) else obs))
 
     # --- distribution and value ---------------------------------------------------------------------------------------

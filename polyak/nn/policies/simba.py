@@ -30,7 +30,7 @@ class SimBaCritic(ContinuousCritic):
 
 
 class SimBaPolicy(ContinuousPolicy):
-    """An actor and critics that read observations standardised by the statistics of all that were :meth:`observed`.
+    """An actor and critics that read observations standardised by the statistics of all those given to :meth:`observe`.
 
     All networks, targets too, share these statistics. Images are not standardised; nor is a Dict that has some.
 
@@ -58,7 +58,7 @@ class SimBaPolicy(ContinuousPolicy):
 
     @torch.no_grad()
     def observe(self, observations: NumpyObs) -> None:
-        """Take observations [B, ...] into the statistics."""
+        """Add observations [B, ...] to the statistics."""
         if self.norm is not None:
             raw, _ = self.obs_to_tensor(observations)
             self.norm.update(self.actor.features_extractor[0](self.preprocess(raw)))

@@ -1,4 +1,4 @@
-"""Policies that act greedily by action values: DQN and its family.
+"""Greedy policies of action values: DQN and its family.
 
 Shape letters: B batch, A actions, K numbers for each action, N quantiles, F features.
 """
@@ -40,7 +40,7 @@ class QNetwork(Network):
             (arXiv:1511.06581).
         sigma0: the last hidden layer and the output are noisy (arXiv:1706.10295), with noise of this size at first;
             ``None``: they are not.
-        layer_norm: normalise what each hidden layer hands to its activation, as PQN does (arXiv:2407.04811).
+        layer_norm: normalise the inputs of each activation, as in PQN (arXiv:2407.04811).
     """
 
     def __init__(
@@ -155,8 +155,8 @@ class ImplicitQuantileNetwork(QNetwork):
     Args:
         n_samples: K of section 3.
         n_cosines: features of a level, n of eq. 4.
-        **options: see :class:`QNetwork`. All but the last hidden layer read the observation alone; levels multiply what
-            they make of it.
+        **options: see :class:`QNetwork`. All but the last hidden layer read the observation only; their output is
+            multiplied by the embedding of the levels.
 
     Raises:
         PolicyError: a number below 1.
@@ -165,7 +165,7 @@ class ImplicitQuantileNetwork(QNetwork):
     draws: bool = False
     """Whether :meth:`forward` draws levels: see :func:`~polyak.nn.networks.noisy.drawing`."""
     given: Tensor | None = None
-    """Levels [B, N] for :meth:`forward` to take in place of drawing: see
+    """Levels [B, N] that :meth:`forward` uses instead of a draw: see
     :func:`~polyak.nn.networks.noisy.given_noise`."""
 
     def __init__(self, *args: Any, n_samples: int = 32, n_cosines: int = 64, **options: Any) -> None:
@@ -220,8 +220,8 @@ _FILLED_IN = {
 
 
 class GreedyPolicy(Policy):
-    """An action-value network; acts greedily. Random actions are the algorithm's business; noisy layers are asked for
-    noise where actions need not be deterministic.
+    """An action-value network; acts greedily. The algorithm adds random actions; noisy layers draw noise unless actions
+    are deterministic.
 
     Args:
         observation_space: what it reads.
@@ -236,9 +236,9 @@ class GreedyPolicy(Policy):
         memory: ``"lstm"`` or ``"gru"``: networks are recurrent; ``None``: they are not.
         memory_size: units of each recurrent layer.
         memory_layers: how many of them, one above the other.
-        memory_dropout: share of what a layer hands to the next that is lost in training.
+        memory_dropout: share of the outputs of a layer that is dropped before the next one in training.
         max_seq_len: steps of a replayed sequence to learn from, through which gradients go back.
-        burn_in: steps before them, which only bring the stored memory up to date (R2D2).
+        burn_in: steps before them, which only update the stored recurrent state (R2D2).
         **options: further arguments of the networks, such as ``dueling`` of :class:`QNetwork`.
 
     Raises:
@@ -248,7 +248,7 @@ class GreedyPolicy(Policy):
 
     heeds_masks = True
     q_net: Any
-    """Of the class ``network``."""
+    """The networks, of the class ``network``."""
 
     def __init__(
         self,
@@ -330,7 +330,7 @@ class GreedyPolicy(Policy):
 
     @plain
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
-        """Greedy actions [B]; unless ``deterministic``, by values with noise where layers have that."""
+        """Greedy actions [B]; unless ``deterministic``, noisy layers draw noise."""
         with self.drawing(not deterministic):
             return self.q_net(obs).argmax(dim=1)
 
@@ -361,8 +361,8 @@ class GreedyPolicy(Policy):
         return noise
 
     def by_noise(self, noise: Noise | None) -> AbstractContextManager[None]:
-        """While the block runs, noisy layers and levels of quantiles are those of this noise; they are drawn if it is
-        empty, and there are none if it is ``None``."""
+        """While the block runs, noisy layers and levels of quantiles use this noise; it is drawn if empty, and there is
+        none if it is ``None``."""
         if not noise:
             return self.drawing(noise is not None)
         given: dict[nn.Module, Any] = {}

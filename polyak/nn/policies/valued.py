@@ -1,4 +1,4 @@
-"""An actor, critics of actions, and a critic of states beside them."""
+"""An actor, action-value critics and a state-value critic."""
 
 from __future__ import annotations
 

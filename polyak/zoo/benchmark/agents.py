@@ -43,7 +43,7 @@ class BenchmarkAgentsOptions:
     test_mode: bool = option(False, "--test-mode", help="Measure one agent only.")
     with_mujoco: bool = option(False, "--with-mujoco", help="Measure agents of MuJoCo's robots too.")
     no_hub: bool = option(False, "--no-hub", help="Do not download the agents of the Hub that are missing.")
-    organization: str = option("sb3", "--organization", "-orga", help="Whose agents on the Hub.")
+    organization: str = option("sb3", "--organization", "-orga", help="Owner of the agents on the Hub.")
     trust: bool = option(
         False, "--trust", help="Also run code that the runs' files name or hold; for files that you trust only."
     )
@@ -62,7 +62,7 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """What its folder under the benchmark's is called."""
+        """Name of its folder in the benchmark's."""
         return f"{self.algo}-{file_name(self.env)}"
 
 

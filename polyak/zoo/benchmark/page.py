@@ -76,7 +76,7 @@ def _verdict(line: Line) -> str:
 
 
 def _remarks(found: Sequence[Line]) -> list[str]:
-    """Return what remarks.yml says of these lines."""
+    """Return the remarks on these lines from remarks.yml."""
     import yaml
 
     text = files("polyak.zoo.benchmark").joinpath("remarks.yml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a run of the benchmark leaves: ``benchmark.json`` in its run folder, written last and at once."""
+"""The result of a run of the benchmark: ``benchmark.json`` in its run folder, written last and at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PACKAGES = ("polyak", "torch", "gymnasium", "numpy")
 
 @dataclass(frozen=True)
 class Result:
-    """One run: trained, then measured in episodes that it has not seen.
+    """One run: trained, then evaluated in new episodes.
 
     Fields: ``settings`` as `as_stored` gives them; ``returns`` and ``lengths`` of the episodes, ``deterministic`` how
     they were played; ``train_seconds`` and ``cpu_seconds`` of the training alone, on the clock and of the processor;

@@ -1,4 +1,4 @@
-"""From results to the lines of the table: means over seeds, their intervals, and what is published beside them."""
+"""The lines of the table from results: means over seeds, their intervals, and published scores."""
 
 from __future__ import annotations
 

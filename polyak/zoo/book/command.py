@@ -68,7 +68,7 @@ def _figure_8_2(options: BookOptions) -> Figure:
     return drawing.curves(found, "Episodes", "Steps per episode", "Dyna maze", highest=800.0, lowest=0.0)
 
 
-#: Name of a figure -> what computes and draws it.
+#: Name of a figure -> the function that computes and draws it.
 FIGURES: dict[str, Callable[[BookOptions], Figure]] = {
     "5.1": _figure_5_1,
     "5.2": _figure_5_2,

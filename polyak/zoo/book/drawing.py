@@ -85,7 +85,7 @@ def _surface(axes: Any, values: np.ndarray) -> None:
 
 
 def blackjack_policy(policy: Hands, values: Hands) -> Figure:
-    """Where to hit, and what it is worth."""
+    """The states in which to hit, and their values."""
     figure = new_figure(9.0, 6.8)
     rows = ((policy.with_ace, values.with_ace, "usable ace"), (policy.without_ace, values.without_ace, "no usable ace"))
     for row, (actions, worth, ace) in enumerate(rows):
@@ -107,7 +107,7 @@ def blackjack_policy(policy: Hands, values: Hands) -> Figure:
 
 
 def backup_diagrams() -> Figure:
-    """What Q-learning and expected SARSA are made of: figure 6.4."""
+    """Backup diagrams of Q-learning and expected SARSA: figure 6.4."""
     figure = new_figure(5.0, 3.2)
     for column, name in enumerate(("Q-learning", "expected SARSA")):
         axes = figure.add_subplot(1, 2, column + 1)

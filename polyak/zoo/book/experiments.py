@@ -36,7 +36,7 @@ def mean_curve(x: Any, values: np.ndarray, label: str) -> Curve:
 
 
 class Hands(NamedTuple):
-    """What blackjack's states are worth: by the player's sum, 12 to 21, and the dealer's card, 1 to 10."""
+    """Values of blackjack's states: by the player's sum, 12 to 21, and the dealer's card, 1 to 10."""
 
     with_ace: np.ndarray  # [10, 10] a usable ace
     without_ace: np.ndarray  # [10, 10]
@@ -171,7 +171,7 @@ def random_walk_errors(
 
 
 def exact_walk(walk: TableEnv) -> np.ndarray:
-    """[S] what the states of a random walk are worth."""
+    """[S] values of the states of a random walk."""
     from polyak.algorithms.tabular.policy_iteration import PolicyIteration
 
     return PolicyIteration(walk.process, gamma=1.0).learn(2).values

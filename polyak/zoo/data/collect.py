@@ -1,4 +1,4 @@
-"""``polyak data collect``: let a trained agent, or chance, act, and record it."""
+"""``polyak data collect``: record a trained agent or random actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polyak.zoo.sizes import MOST_ENVS
 
 @dataclass
 class CollectOptions:
-    """Record what a trained agent does, or random actions, as a dataset."""
+    """Record a trained agent, or random actions, as a dataset."""
 
     env: str = option("", "--env", "-e", help="Environment id, module:id, or file.py:NAME of your own.")
     model: str = option("", "--model", "-m", help="Saved model (.zip) that acts; without one actions are random.")

@@ -1,4 +1,4 @@
-"""Reading and writing datasets for commands: what goes wrong is reported in one sentence."""
+"""Reading and writing datasets for commands, with errors in one sentence."""
 
 from __future__ import annotations
 

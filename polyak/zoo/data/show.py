@@ -1,4 +1,4 @@
-"""``polyak data show``: what is in a dataset, as a table and as an image."""
+"""``polyak data show``: the contents of a dataset, as a table and as an image."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from polyak.data import Dataset
 
 BINS = 20
-"""Into which the range of an action is cut, to see how much of it is covered."""
+"""Number of parts into which the range of an action is cut, to show how much of it is covered."""
 MOST = 12
 """Dimensions that are shown, each in a line or a panel."""
 
 
 @dataclass
 class ShowOptions:
-    """Show what is in a dataset: returns, lengths, ends, actions; a table, and an image."""
+    """Show the contents of a dataset: returns, lengths, ends, actions; a table, and an image."""
 
     path: str = option("", help="File or folder, or the id of a Minari dataset.")
     output: str = option("dataset.png", "--output", "-o", help="Image to write: .png, .svg or .pdf.")
-    picture: bool = option(True, "--picture/--no-picture", help="Write the image.")
+    image: bool = option(True, "--image/--no-image", "--picture/--no-picture", help="Write the image.")
     format: str = option("", "--format", help="Format of the file; by default found by what it holds.")
     env: str = option("", "--env", "-e", help="Environment whose spaces the data are compared with.")
     gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
@@ -41,7 +41,7 @@ class ShowOptions:
 def show(options: ShowOptions) -> Dataset:
     """Print the table, draw the image and return the dataset; ZooError if it cannot be read, naming the row."""
     how = {"env": options.env, "gym_packages": options.gym_packages, "trust": options.trust}
-    output = writable_file("--output", options.output) if options.picture else None
+    output = writable_file("--output", options.output) if options.image else None
     dataset = load(options.path, format=options.format, **how)  # type: ignore[arg-type]
     for label, text in rows(dataset):
         print(f"{label:<20} {text}".rstrip())
@@ -95,7 +95,7 @@ def _of(space: spaces.Space) -> str:
 
 
 def _coverage(dataset: Dataset) -> Iterator[tuple[str, str]]:
-    """How much of what could be done was done, for each dimension of the actions."""
+    """The covered share of the action space, for each dimension."""
     space = dataset.action_space
     actions = dataset.actions.reshape(len(dataset), -1)
     width = actions.shape[1]

@@ -1,4 +1,4 @@
-"""The model card: what the Hub shows of an agent, and the metadata by which it lists and ranks it."""
+"""The model card: the agent's page on the Hub, and the metadata by which the Hub lists and ranks it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from polyak.zoo.enjoy import Episodes
 
-#: What the Hub calls the library that reads a file of each format.
+#: The Hub's name of the library that reads a file of each format.
 LIBRARIES = {"polyak": "polyak", "sb3": "stable-baselines3"}
 
 
@@ -25,7 +25,7 @@ class Measured:
 
     @classmethod
     def of(cls, episodes: Episodes, seed: int, deterministic: bool) -> Measured:
-        """Take down the returns of `episodes`."""
+        """Record the returns of `episodes`."""
         return cls(tuple(episodes.returns), seed, deterministic)
 
     @property

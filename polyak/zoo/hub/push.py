@@ -118,7 +118,7 @@ def push_to_hub(options: PushOptions) -> str:
 def _check(options: PushOptions) -> None:
     """Refuse what cannot end in a push before anything is computed."""
     if not options.organization:
-        raise ZooError("--organization of whom? Give your user name or organisation on the Hub, e.g. -orga me.")
+        raise ZooError("--organization is empty. Give your user name or organisation on the Hub, e.g. -orga me.")
     if options.format not in FORMATS:
         raise ZooError(f"--format must be as-is or sb3, got {options.format!r}.")
     if options.deterministic and options.stochastic:

@@ -34,7 +34,7 @@ FILM = "replay.mp4"
 
 
 def repository_name(algo: str, env_id: str) -> str:
-    """Return what the repository of an agent is called: ``ppo``, ``ALE/Pong-v5`` -> ``ppo-ALE-Pong-v5``."""
+    """Return the name of an agent's repository: ``ppo``, ``ALE/Pong-v5`` -> ``ppo-ALE-Pong-v5``."""
     return f"{algorithm_name(algo)}-{file_name(env_id)}"
 
 
@@ -62,7 +62,7 @@ def agents_of(organization: str) -> list[str]:
 
 @contextmanager
 def hub_errors(api: HfApi, repo_id: str) -> Iterator[None]:
-    """Turn what the Hub's library raises about `repo_id` into a `ZooError` that says what to do."""
+    """Convert errors of the Hub's library about `repo_id` to a `ZooError` that names the fix."""
     from huggingface_hub import errors
 
     try:

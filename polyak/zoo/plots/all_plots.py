@@ -53,7 +53,7 @@ class AllPlotsOptions:
     no_million: bool = option(False, "--no-million", help="Count steps, not millions of them.")
     no_display: bool = option(False, "--no-display", help="Open no window; write the image instead.")
     print_n_trials: bool = option(False, "--print-n-trials", "-print", help="Print how many runs there are of each.")
-    picture_format: str = option("", "--format", help="png, svg or pdf; png by default.")
+    image_format: str = option("", "--format", help="png, svg or pdf; png by default.")
 
 
 def all_plots(options: AllPlotsOptions) -> Results:
@@ -65,9 +65,9 @@ def all_plots(options: AllPlotsOptions) -> Results:
     selection = Selection(options.folders, options.algos, options.labels)
     if not options.envs:
         raise ZooError(f"Which environment? Give --env.{selection.listing()}")
-    name, picture_format = name_and_format(options.output.removesuffix(".pkl"), options.picture_format, "png")
+    name, image_format = name_and_format(options.output.removesuffix(".pkl"), options.image_format, "png")
     pickled = writable_file("--output", f"{name}.pkl") if name else None
-    picture = image_file("--output", f"{name or _DEFAULT_NAME}.{picture_format}")
+    path = image_file("--output", f"{name or _DEFAULT_NAME}.{image_format}")
     results = read_selected(options, selection)
     if options.print_n_trials:
         for env, methods in results.items():
@@ -81,12 +81,12 @@ def all_plots(options: AllPlotsOptions) -> Results:
         write_results(pickled, results, table)
         print(f"Wrote {pickled}")
     window = not options.no_display and can_show()
-    _show_or_write(results, selection, options, picture if pickled is not None or not window else None, window)
+    _show_or_write(results, selection, options, path if pickled is not None or not window else None, window)
     return results
 
 
 def _show_or_write(
-    results: Results, selection: Selection, options: AllPlotsOptions, picture: Path | None, window: bool
+    results: Results, selection: Selection, options: AllPlotsOptions, path: Path | None, window: bool
 ) -> None:
     names = {_method(place): selection.name_of(place) for place in selection.places()}
     panels = {
@@ -98,8 +98,8 @@ def _show_or_write(
     look = Look(window=window)
     with look.applied():
         figure = draw_curves(panels, steps, _QUANTITIES.get(options.key, options.key), look, unit)
-        if picture is not None:
-            print(f"Wrote {write_image(figure, picture)}")
+        if path is not None:
+            print(f"Wrote {write_image(figure, path)}")
         if window:
             show_windows()
 

@@ -46,7 +46,7 @@ def _draw_by_method(results: Results, value_name: str, look: Look, draw: Any) ->
 
 
 def _name_places(axes: Axes, n_runs: Mapping[str, int], look: Look) -> None:
-    """Write below each place whose it is and how many runs there are, aslant where the names would touch."""
+    """Write the name and the number of runs below each place, rotated where the names would overlap."""
     places = range(len(n_runs))
     runs = {name: "1 run" if count == 1 else f"{count} runs" for name, count in n_runs.items()}
     if text_width(runs, look) < 0.75 * look.panel[0] / len(runs):
@@ -88,7 +88,7 @@ def _percent(confidence: float) -> str:
 
 
 def _spread(n_runs: int) -> np.ndarray:
-    """Return places of dots that would else lie on one another."""
+    """Return horizontal offsets of dots that would otherwise overlap."""
     return np.linspace(-0.1, 0.1, n_runs) if n_runs > 1 else np.zeros(1)
 
 

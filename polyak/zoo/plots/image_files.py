@@ -1,4 +1,4 @@
-"""Where figures end: in files, or in windows."""
+"""Output of figures: files or windows."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg", "pdf")
 
 
-def name_and_format(output: str, picture_format: str, default: str) -> tuple[str, str]:
+def name_and_format(output: str, image_format: str, default: str) -> tuple[str, str]:
     """Return the name that images begin with and their format: that of ``--format``, of the suffix, or `default`.
 
     Raises ZooError if the two contradict each other, or the format is none that is written.
     """
-    wanted = picture_format.lower().removeprefix(".")
+    wanted = image_format.lower().removeprefix(".")
     if wanted and wanted not in FORMATS:
-        close = did_you_mean(picture_format, FORMATS)
-        raise ZooError(f"--format must be one of {', '.join(FORMATS)}, got {picture_format!r}.{close}")
+        close = did_you_mean(image_format, FORMATS)
+        raise ZooError(f"--format must be one of {', '.join(FORMATS)}, got {image_format!r}.{close}")
     suffix = Path(output).suffix.lower().removeprefix(".")
     if suffix not in FORMATS:
         return output, wanted or default
     if wanted and wanted != suffix:
-        raise ZooError(f"--output {output!r} and --format {picture_format} contradict each other. Give one of them.")
+        raise ZooError(f"--output {output!r} and --format {image_format} contradict each other. Give one of them.")
     return output[: -len(suffix) - 1], suffix
 
 

@@ -11,7 +11,7 @@ from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000")
-"""Distinct for colour-blind readers too (Okabe and Ito, 2008), but for their yellow, which is lost on white paper."""
+"""Distinct for colour-blind readers too (Okabe and Ito, 2008), without their yellow, which is invisible on white."""
 _DASHES = ("-", "--", ":", "-.")
 
 

@@ -66,7 +66,7 @@ class PlotFromFileOptions:
         "-o",
         help="NAME of the images, with or without its suffix; plot_from_file if there is no screen.",
     )
-    picture_format: str = option("", "--format", help="png, svg or pdf; svg by default.")
+    image_format: str = option("", "--format", help="png, svg or pdf; svg by default.")
     legend_loc: str = option("", "--legend-loc", "-loc", help="Where legends go (best, 'upper left', ...).")
     figsize: Sequence[float] = option([6.4, 4.8], "--figsize", help="Width and height of one panel in inches.")
     fontsize: float = option(14.0, "--fontsize", help="Size of the type in points.")
@@ -97,8 +97,8 @@ def plot_from_file(options: PlotFromFileOptions) -> list[Path]:
         raise ZooError("plot-from-file needs --input, a file that polyak all-plots ... -o NAME wrote.")
     if not 0 < options.ci_size < 1:
         raise ZooError(f"--ci-size is the level of the intervals, between 0 and 1; got {options.ci_size:g}.")
-    name, picture_format = name_and_format(options.output or _DEFAULT_NAME, options.picture_format, "svg")
-    image_file("--output", f"{name}.{picture_format}")
+    name, image_format = name_and_format(options.output or _DEFAULT_NAME, options.image_format, "svg")
+    image_file("--output", f"{name}.{image_format}")
     results = _read(options)
     window = not options.output and can_show()
     look = look_of(
@@ -111,13 +111,12 @@ def plot_from_file(options: PlotFromFileOptions) -> list[Path]:
     for text in _tables(results, options.latex):
         print(text)
     with look.applied():
-        pictures = dict(_images(results, options, look))
+        figures = dict(_images(results, options, look))
         if window:
             show_windows()
             return []
         written = [
-            write_image(figure, Path(f"{name}{part and '_' + part}.{picture_format}"))
-            for part, figure in pictures.items()
+            write_image(figure, Path(f"{name}{part and '_' + part}.{image_format}")) for part, figure in figures.items()
         ]
     for path in written:
         print(f"Wrote {path}")

@@ -103,7 +103,7 @@ def _cell(found: Evaluations, median: bool) -> str:
 
 
 def names_for_readers(methods: Sequence[str]) -> dict[str, str]:
-    """Return what a legend calls the methods of a pickle: ``PPO`` for ``PPO-logs/``, if all have the same folder.
+    """Return the names of a pickle's methods in legends: ``PPO`` for ``PPO-logs/``, if all have the same folder.
 
     Those of several folders keep them, without the slash: ``PPO old``. Names of other kinds stay.
     """

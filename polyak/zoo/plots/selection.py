@@ -1,4 +1,4 @@
-"""Which runs of which log folders the user means."""
+"""Selection of runs in log folders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user asked to see.
+    """The selected runs.
 
     Fields: ``folders`` of logs; ``algos``, all that have runs when empty; ``labels`` of the folders, by default the
     folders as they were typed. Raises ZooError when labels and folders do not fit together.
@@ -59,11 +59,11 @@ class Selection:
         ]
 
     def name_of(self, place: Place) -> str:
-        """Return what a legend calls a place: the algorithm and, of several folders, the folder's label."""
+        """Return the name of a place in legends: the algorithm and, for several folders, the folder's label."""
         return place.algo.upper() if len(self.folders) == 1 else f"{place.algo.upper()} {place.label.rstrip('/')}"
 
     def steps_of(self, texts: Sequence[str]) -> str:
-        """Return what the runs on these environments count as steps: those with a dataset, gradient steps."""
+        """Return the unit of steps of the runs on these environments: gradient steps for those with a dataset."""
         envs = [self.environment(text, quiet=True) for text in texts]
         runs = [(run, env) for env in envs for place in self.places() for run in runs_at(place, env).values()]
         kinds = {_learned_from_data(RunFolder(run, env)) for run, env in runs}
@@ -132,7 +132,7 @@ def runs_at(place: Place, env: str) -> dict[str, Path]:
 
 
 def say_left_out(place: Place, env: str, what: str) -> None:
-    """Tell the user on stderr that a place has no data of the kind `what`."""
+    """Print on stderr that a place has no data of the kind `what`."""
     others = set(_algos_with_runs(place.folder)) - {place.algo}
     close = did_you_mean(place.algo, others)
     if place.algo == HER:
@@ -153,7 +153,7 @@ def _learned_from_data(run: RunFolder) -> bool:
     try:
         return bool(run.read_yaml("args.yml").get("dataset"))
     except ZooError:
-        return False  # who reads the run for more than its axis says what is wrong with it
+        return False  # code that reads more of the run reports what is wrong with it
 
 
 def _algos_with_runs(folder: Path) -> Iterator[str]:

@@ -46,7 +46,7 @@ def board(options: BoardOptions) -> None:
     with open_server(options) as server:
         print(f"Board of {options.logs} at {server.url} (Ctrl-C ends it)", flush=True)
         if not server.is_private:
-            print(f"--host {options.host}: everybody who reaches this machine can read these logs.", flush=True)
+            print(f"--host {options.host}: every computer that reaches this machine can read these logs.", flush=True)
         try:
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
@@ -75,10 +75,10 @@ def open_server(options: BoardOptions) -> BoardServer:
 
 
 class Live:
-    """What the board serves now: the page, its data, and the videos that the data names.
+    """The content that the board serves: the page, its data, and the videos that the data names.
 
     Args:
-        logbook: where it comes from.
+        logbook: its source.
     """
 
     def __init__(self, logbook: Logbook) -> None:
@@ -146,7 +146,7 @@ class BoardServer(ThreadingMixIn, TCPServer):
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader who left is no news; anything else is reported as usual."""
+        """Ignore readers that disconnected; report other errors as usual."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 

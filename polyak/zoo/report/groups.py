@@ -1,4 +1,4 @@
-"""Which runs belong together: those that differ in nothing but their seed; and what to call them."""
+"""Groups of runs that differ in their seed only, and names for them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: What of ``args.yml`` changes what is learned; the rest says where files go, how often to look, and the seed.
+#: Entries of ``args.yml`` that affect learning; the rest is about files, frequencies of evaluation, and the seed.
 _ARGS_THAT_COUNT = ("n_timesteps", "env_kwargs", "trained_agent")
 _MAX_TEXT = 300
 _NAMED = 3

@@ -94,13 +94,13 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def _name(path: Path, top: Path) -> str:
-    """Return the folder's path from where the page's reader stands: ``ppo/CartPole-v1_1``."""
+    """Return the folder's path below the log folder: ``ppo/CartPole-v1_1``."""
     below = path.relative_to(top).parts
     return "/".join([*path.parent.parts[-1:], path.name] if len(below) < 2 else below)
 
 
 def _experiment(path: Path, top: Path) -> str:
-    """Return what stands between the log folder and the algorithm's."""
+    """Return the path between the log folder and the algorithm's."""
     return "/".join(path.relative_to(top).parts[:-2])
 
 

@@ -22,7 +22,7 @@ from polyak.zoo.report.logbook import Json, Logbook
 MEGABYTE = 2**20
 #: The page's own program, in the order in which its parts are read.
 _PROGRAM = ("maths.js", "elements.js", "charts.js", "tables.js", "page.js")
-#: What the title names, and how many of each; names that are longer are counted instead.
+#: Most names of each kind in the title; more are counted instead.
 _IN_TITLE = {"algo": "algorithm", "env": "environment"}
 _NAMED, _LONGEST_NAME = 3, 40
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 #: A run without a final model that wrote something so many seconds ago is taken to be continuing.
-GOING_ON = 300.0
+STILL_RUNNING = 300.0
 #: What the time of training is split into, and the parts that the logger writes; see `polyak.collecting.time_split`.
 TIME_SPLIT = {"collecting": ("env", "inference", "copy"), "learning": ("sample", "update"), "other": ("other",)}
 _MONITOR = {"return": "r", "length": "l", "success": "is_success"}
@@ -59,7 +59,7 @@ class Episodes:
 
 @dataclass
 class Run:
-    """One run's folder, and what was read of it; reading again costs only what changed.
+    """One run's folder, and the data read from it; reading again reads only changes.
 
     Args:
         path: the folder.
@@ -75,7 +75,7 @@ class Run:
     _page: Json = field(default_factory=dict)
 
     def read(self, n_points: int) -> Json:
-        """Return what the page says of this run, its curves with at most `n_points` points each."""
+        """Return the page's data of this run, its curves with at most `n_points` points each."""
         stamp = (n_points, _stamps(self.path))
         if stamp != self._stamp:
             self.problems = []
@@ -83,9 +83,9 @@ class Run:
             self._stamp = stamp
         finished = self.folder.final_model.is_file()
         newest = max((when for _, when, _ in stamp[1]), default=0) / 1e9
-        going_on = not finished and time.time() - newest < GOING_ON
+        running = not finished and time.time() - newest < STILL_RUNNING
         failed = (self.folder.settings_folder / ERROR).is_file()
-        state = "failed" if failed else "finished" if finished else "running" if going_on else "unfinished"
+        state = "failed" if failed else "finished" if finished else "running" if running else "unfinished"
         return {**self._page, "state": state}
 
     @property

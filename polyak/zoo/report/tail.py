@@ -74,7 +74,7 @@ class Tail:
         return dict(zip(self.names, self._chunks[0], strict=True))
 
     def _read_head(self, text: bytes) -> bytes:
-        """Take comments and column names off the beginning of the file."""
+        """Read comments and column names at the beginning of the file."""
         rest = text
         comments: list[str] = []
         while rest.startswith(b"#"):

@@ -1,4 +1,4 @@
-"""``polyak tune``, and what it is for ``polyak train --optimize-hyperparameters``."""
+"""``polyak tune``, and ``polyak train --optimize-hyperparameters``."""
 
 from __future__ import annotations
 

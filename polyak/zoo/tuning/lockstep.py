@@ -18,8 +18,8 @@ Value = TypeVar("Value")
 class Paused(Generic[Value]):
     """Work in a thread of its own, which never runs at the same time as the thread that resumes it.
 
-    A training cannot be left in the middle of a rollout and be taken up again from outside; in a thread it just waits.
-    The global generators of random numbers are the work's own while it runs, so that it draws what it would draw alone.
+    A training cannot be suspended in the middle of a rollout from outside; in a thread it just waits. While the work
+    runs, the global random generators have its own state, so that it draws the same numbers as alone.
 
     Args:
         work: called with this object, of which it uses `pause` and, in loops between two pauses, `stopped`.
@@ -30,14 +30,14 @@ class Paused(Generic[Value]):
         self._answers: SimpleQueue[bool] = SimpleQueue()
         self._events: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self._n_threads = torch.get_num_threads()
-        # chosen_threads() tells by a context variable; a thread begins with an empty context
+        # chosen_threads() uses a context variable; a thread begins with an empty context
         self._thread = Thread(target=contextvars.copy_context().run, args=(self._run,), daemon=True)
         self.over = False
         self.stopped = False
         """Whether the work was asked to end."""
 
-    def resume(self, go_on: bool = True) -> Value | None:
-        """Let the work run until its next pause; returns what it hands over, None when it is over.
+    def resume(self, proceed: bool = True) -> Value | None:
+        """Let the work run until its next pause; returns the value of that pause, None when the work is over.
 
         Raises:
             Exception: the one that the work ended with.
@@ -47,7 +47,7 @@ class Paused(Generic[Value]):
         if self._thread.ident is None:
             self._thread.start()
         else:
-            self._answers.put(go_on)
+            self._answers.put(proceed)
         kind, value = self._events.get()
         self.over = kind != "pause"
         if kind == "error":
@@ -72,11 +72,11 @@ class Paused(Generic[Value]):
             self._events.put(("end", None))
 
     def pause(self, value: Value) -> bool:
-        """For the work: hand over a value, and wait. Returns whether to continue."""
+        """For the work: pass a value, and wait. Returns whether to continue."""
         if self.stopped:
             return False
         state = rng_state()
         self._events.put(("pause", value))
-        go_on = self._answers.get()
+        proceed = self._answers.get()
         set_rng_state(*state)
-        return go_on
+        return proceed

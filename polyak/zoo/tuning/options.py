@@ -1,4 +1,4 @@
-"""What can be asked of a study, by `polyak tune` and by ``polyak train --optimize-hyperparameters``."""
+"""Options of a study, for `polyak tune` and ``polyak train --optimize-hyperparameters``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STUDY = tuple(item.name for item in fields(StudyOptions))
 
 @dataclass
 class OptimizeOptions(StudyOptions):
-    """What turns `polyak train` into a study."""
+    """Options that make `polyak train` run a study."""
 
     optimize_hyperparameters: bool = option(
         False, "--optimize-hyperparameters", "-optimize", help="Look for better settings, as `polyak tune` does."

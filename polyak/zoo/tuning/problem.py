@@ -1,4 +1,4 @@
-"""What is tuned: an algorithm on an environment, the settings to begin from, and where one looks for better ones."""
+"""The problem of a study: an algorithm, an environment, initial settings, and the search space."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Problem:
 
     @cached_property
     def asked(self) -> dict[str, Any]:
-        """What all trials of the study have in common: two studies with the same answer can be continued by another."""
+        """The common part of all trials: a study continues only with an equal one."""
         options = self.options
         return {
             "algo": options.algo.lower(),
@@ -231,7 +231,7 @@ def find_space(text: str) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
 
 
 def _space_of(algorithm: type[Any]) -> Search:
-    """What an algorithm's card says, or that of the one that it derives from."""
+    """The search space of an algorithm's card, or of the one that it derives from."""
     card: Card | None = getattr(algorithm, "card", None)
     if card is None or not card.search:
         raise ZooError(f"There is no space for {algorithm.__name__} to search. Give one: --space file.py:FUNCTION.")

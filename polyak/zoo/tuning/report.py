@@ -1,4 +1,4 @@
-"""What a study leaves: a table of its trials, a page of plots, and the best settings as a file for `polyak train`."""
+"""The report of a study: a table of trials, a page of plots, and the best settings as a file for `polyak train`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the returns of several agents to one number, and how much better it may really be."""
+"""The score of several agents' returns, and an upper confidence bound of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hopeful_score(returns: Sequence[np.ndarray], objective: str, confidence: flo
     With several seeds it says how far the score of S others may lie above this one: score + t s / sqrt(S), with the
     standard deviation s of the seeds' means and the quantile t of Student's distribution with S - 1 degrees of freedom.
     The error of a median is sqrt(pi / 2) times that of a mean (of normal values, and of more than two). With one seed
-    the same is done with its episodes, which tells how well this agent was measured, but not how well others would do.
+    the same is done with its episodes, which shows how well this agent was measured, but not how well others would do.
     One episode of one seed has no interval.
 
     Args:

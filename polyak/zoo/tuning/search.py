@@ -1,4 +1,4 @@
-"""Which settings are tried next, and which trials are given up."""
+"""Samplers of settings, and pruning of trials."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def report(trial: Trial, step: int, value: float, bound: float) -> None:
 
 
 def should_prune(study: Study, trial: Trial) -> bool:
-    """Ask the study's pruner about the trial as it may really be: with the upper ends of its intervals as its values.
+    """Ask the study's pruner about the trial with the upper confidence bounds as its values.
 
-    So a trial is given up only where even what it could be, at the chosen confidence, falls short of what the pruner
-    demands; unlucky seeds or episodes alone are no reason. Median and percentile compare with the plain scores of other
+    So a trial is pruned only if even its upper bound, at the chosen confidence, is below the pruner's threshold;
+    unlucky seeds or episodes alone are not enough. Median and percentile compare with the plain scores of other
     trials. Halving and hyperband keep in each rung the value that a trial came with, so there bounds meet bounds.
     """
     frozen = next(other for other in study.get_trials(deepcopy=False) if other.number == trial.number)

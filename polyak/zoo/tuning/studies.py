@@ -1,4 +1,4 @@
-"""Where trials are kept, how they are counted, and how those of a killed process are taken up again.
+"""Storage of trials, how they are counted, and how those of a killed process are resumed.
 
 A trial counts when it ended (as complete, pruned or failed), runs or waits. It does not count when its process died:
 it is failed, marked *lost*, and its settings wait to be tried again. So a study that is killed and started again ends
@@ -32,7 +32,7 @@ SIGN_OF_LIFE = 20.0
 GIVEN_UP = 240.0
 """Seconds without one after which its process is taken for dead, wherever it ran."""
 MOST_RETRIES = 2
-"""How often a trial is tried again whose process died; one that uses up the memory would do so for ever."""
+"""Retries of a trial whose process died: one that exhausts the memory would do so each time."""
 
 _WORKER, _LOST, _SURPLUS, _RETRIES, _REASON = "worker", "lost", "surplus", "retries", "reason"
 _DATABASES = ("sqlite", "mysql", "postgresql", "mssql", "oracle")
@@ -217,14 +217,14 @@ def signs_of_life(trial: Trial) -> Iterator[None]:
     def sign() -> None:
         trial.set_user_attr(_WORKER, {"host": socket.gethostname(), "pid": os.getpid(), "seen": time.time()})
 
-    def go_on_signing() -> None:
+    def keep_signing() -> None:
         while not over.wait(SIGN_OF_LIFE):
             with suppress(Exception):  # the storage may be away for a moment; the trial itself will notice if for long
                 sign()
 
     over = Event()
     sign()
-    thread = Thread(target=go_on_signing, daemon=True)
+    thread = Thread(target=keep_signing, daemon=True)
     thread.start()
     try:
         yield

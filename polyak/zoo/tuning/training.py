@@ -38,7 +38,7 @@ LONGEST_EPISODE = 30_000
 
 
 class Pruned(Exception):
-    """The trial was given up."""
+    """The trial was pruned."""
 
 
 def run(study: Study, trial: Trial, problem: Problem) -> float:
@@ -147,19 +147,19 @@ class Evaluations(BaseCallback):
         self.training, self.model, self.env, self.turn, self.log = training, model, env, turn, log
         self.budget, self.n_evaluations = training.problem.task.n_timesteps, training.problem.n_evaluations
         self.done = 0
-        self.go_on = True
+        self.proceeds = True
 
     def _on_step(self) -> bool:
         if self.turn.stopped or self.num_timesteps > self.budget:
             return False
         # The last one waits for the update that may still follow.
-        while self.go_on and self.done < self.n_evaluations - 1 and self.num_timesteps >= self._due(self.done + 1):
+        while self.proceeds and self.done < self.n_evaluations - 1 and self.num_timesteps >= self._due(self.done + 1):
             self._evaluate(self._due(self.done + 1))
-        return self.go_on
+        return self.proceeds
 
     def finish(self) -> None:
         """Evaluate at the end of training, unless it was ended before."""
-        if self.go_on and self.num_timesteps >= self.budget:
+        if self.proceeds and self.num_timesteps >= self.budget:
             self._evaluate(self.budget)
 
     def _due(self, number: int) -> int:
@@ -170,12 +170,12 @@ class Evaluations(BaseCallback):
         result = self.training.evaluate(self.model, self.env, self.done)
         if self.log is not None:
             self.log.add(timesteps, result, self.model)
-        self.go_on = self.turn.pause(result)
+        self.proceeds = self.turn.pause(result)
 
 
 @dataclass
 class EvaluationLog:
-    """What a trial leaves in its folder: ``evaluations.npz``, keyed as by `polyak train`, and ``best_model.zip``."""
+    """The files of a trial: ``evaluations.npz``, keyed as by `polyak train`, and ``best_model.zip``."""
 
     folder: Path
     timesteps: list[int] = field(default_factory=list)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 MOST_FAILURES = 10
-"""So many trials that all failed end a study: something is wrong that other settings do not mend."""
+"""Number of failed trials, without any success, that ends a study."""
 
 
 def take_part(problem: Problem, total: int, worker: int = 0) -> None:
@@ -132,7 +132,7 @@ def run_side_by_side(options: TuneOptions, total: int) -> None:
 
 
 def _work(options: TuneOptions, total: int, number: int) -> None:
-    """What a process of a study does."""
+    """The main function of a process of a study."""
     from polyak.learning.engine.threads import chosen_threads
 
     Thread(target=_end_with_the_parent, daemon=True).start()

@@ -64,9 +64,9 @@ def window(q: np.ndarray, n: int, sigma: float, greedy: bool) -> temporal_differ
     return temporal_difference.Window(q, legal, visits, *ints, *floats, np.zeros(1, np.int64), GAMMA, sigma, greedy)
 
 
-def run(rule: Any, mind: Any, moments: list[Moment], draws: Any = None) -> None:
+def run(rule: Any, held: Any, moments: list[Moment], draws: Any = None) -> None:
     for i, moment in enumerate(moments):
-        rule(mind, moment, np.zeros(WIDTH) if draws is None else draws[i])
+        rule(held, moment, np.zeros(WIDTH) if draws is None else draws[i])
 
 
 # -- acting ------------------------------------------------------------------------------------------------------------
@@ -187,8 +187,8 @@ def test_traces_over_the_whole_table(watkins: bool, kind: str, terminated: bool)
     memory = np.zeros((1, S * A)), np.zeros((1, S * A), np.int64), np.zeros(1, np.int64)
     legal, visits = np.ones((S, A), bool), np.zeros((1, S, A), np.int64)
     sigma = 0.0 if watkins else 1.0
-    mind = traces.Traces(ours, legal, visits, *memory, GAMMA, sigma, watkins, lam, traces.KINDS.index(kind))
-    run(traces.learn, mind, episode.moments())
+    held = traces.Traces(ours, legal, visits, *memory, GAMMA, sigma, watkins, lam, traces.KINDS.index(kind))
+    run(traces.learn, held, episode.moments())
     table, trace = q[0].copy(), np.zeros((S, A))
     for t in range(episode.length):
         cell, s2, a2 = (episode.states[t], episode.actions[t]), episode.states[t + 1], episode.actions[t + 1]
@@ -201,8 +201,8 @@ def test_traces_over_the_whole_table(watkins: bool, kind: str, terminated: bool)
         table += ALPHA * delta * trace
         trace *= GAMMA * lam * (is_greedy if watkins else 1)
     np.testing.assert_allclose(ours[0], table, atol=1e-10)
-    assert not mind.counts.any()
-    assert not mind.traces.any()
+    assert not held.counts.any()
+    assert not held.traces.any()
 
 
 # -- two tables --------------------------------------------------------------------------------------------------------
@@ -211,8 +211,8 @@ def test_traces_over_the_whole_table(watkins: bool, kind: str, terminated: bool)
 def test_double_q_learning_asks_the_other_table() -> None:
     episode, q = Episode(5), some_q(5, tables=2)
     ours, draws = q.copy(), np.random.default_rng(5).random((episode.length, WIDTH))
-    mind = double_q_learning.Pair(ours, np.ones((S, A), bool), np.zeros((2, S, A), np.int64), GAMMA)
-    run(double_q_learning.learn, mind, episode.moments(carries=False), draws)
+    held = double_q_learning.Pair(ours, np.ones((S, A), bool), np.zeros((2, S, A), np.int64), GAMMA)
+    run(double_q_learning.learn, held, episode.moments(carries=False), draws)
     tables = q.copy()
     for t in range(episode.length):
         own, other = (tables[0], tables[1]) if draws[t, COIN] < 0.5 else (tables[1], tables[0])
@@ -220,7 +220,7 @@ def test_double_q_learning_asks_the_other_table() -> None:
         ahead = 0 if t == episode.length - 1 else other[s2, own[s2].argmax()]
         own[s, a] += ALPHA * (episode.rewards[t] + GAMMA * ahead - own[s, a])
     np.testing.assert_allclose(ours, tables, atol=1e-12)
-    assert mind.visits.sum() == episode.length
+    assert held.visits.sum() == episode.length
 
 
 # -- Monte Carlo -------------------------------------------------------------------------------------------------------
@@ -235,10 +235,10 @@ def record(every: bool, off_policy: bool) -> monte_carlo_control.Record:
 
 @pytest.mark.parametrize("every", [False, True])
 def test_averages_of_returns(every: bool) -> None:
-    episodes, mind = [Episode(seed) for seed in range(20)], record(every, False)
+    episodes, held = [Episode(seed) for seed in range(20)], record(every, False)
     returns: dict[tuple[int, int], list[float]] = {}
     for episode in episodes:
-        run(monte_carlo_control.learn, mind, episode.moments(carries=False, alpha=-1.0))
+        run(monte_carlo_control.learn, held, episode.moments(carries=False, alpha=-1.0))
         seen = set()
         for t in range(episode.length):
             cell = int(episode.states[t]), int(episode.actions[t])
@@ -247,20 +247,20 @@ def test_averages_of_returns(every: bool) -> None:
                 returns.setdefault(cell, []).append(total)
             seen.add(cell)
     for cell, values in returns.items():
-        assert mind.q[0][cell] == pytest.approx(np.mean(values), abs=1e-12)
-        assert mind.visits[0][cell] == len(values)
+        assert held.q[0][cell] == pytest.approx(np.mean(values), abs=1e-12)
+        assert held.visits[0][cell] == len(values)
 
 
 def test_weighted_importance_sampling() -> None:
     """Sutton and Barto eq. 5.6 about a policy that does not change: sums of W G over sums of W, every visit."""
     policy = np.arange(S) % A
-    mind = record(True, True)
+    held = record(True, True)
     sums, weights = np.zeros((S, A)), np.zeros((S, A))
     firm = np.arange(A) == policy[:, None]
-    mind.q[0], mind.totals[:] = 1000.0 * firm, 1e30 * firm  # so that the policy stays greedy
+    held.q[0], held.totals[:] = 1000.0 * firm, 1e30 * firm  # so that the policy stays greedy
     for seed in range(40):
         episode = Episode(seed, length=5)
-        run(monte_carlo_control.learn, mind, episode.moments(carries=False))
+        run(monte_carlo_control.learn, held, episode.moments(carries=False))
         for t in range(episode.length - 1, -1, -1):
             later = [policy[episode.states[k]] == episode.actions[k] for k in range(t + 1, episode.length)]
             if not all(later):
@@ -271,18 +271,18 @@ def test_weighted_importance_sampling() -> None:
             sums[cell] += weight * total
             weights[cell] += weight
             if policy[cell[0]] != cell[1]:
-                assert mind.q[0][cell] == pytest.approx(sums[cell] / weights[cell], abs=1e-9)
+                assert held.q[0][cell] == pytest.approx(sums[cell] / weights[cell], abs=1e-9)
     assert (weights[~firm] > 0).any()
-    np.testing.assert_allclose(mind.totals[~firm], weights[~firm], rtol=1e-12)
+    np.testing.assert_allclose(held.totals[~firm], weights[~firm], rtol=1e-12)
 
 
 def test_an_episode_that_is_cut_short_goes_on_from_the_table() -> None:
-    episode, mind = Episode(7, length=3, terminated=False), record(True, False)
-    mind.q[0] = np.arange(S * A).reshape(S, A)
-    last = mind.q[0, episode.states[3]].max()
-    run(monte_carlo_control.learn, mind, episode.moments(carries=False, alpha=1.0))
+    episode, held = Episode(7, length=3, terminated=False), record(True, False)
+    held.q[0] = np.arange(S * A).reshape(S, A)
+    last = held.q[0, episode.states[3]].max()
+    run(monte_carlo_control.learn, held, episode.moments(carries=False, alpha=1.0))
     cell = episode.states[2], episode.actions[2]
-    assert mind.q[0][cell] == pytest.approx(episode.rewards[2] + GAMMA * last) or cell in [
+    assert held.q[0][cell] == pytest.approx(episode.rewards[2] + GAMMA * last) or cell in [
         (episode.states[k], episode.actions[k]) for k in range(2)
     ]
 
@@ -317,39 +317,39 @@ def model(sweeps: bool, plans: int = 6) -> dyna_q.Model:
 
 @pytest.mark.parametrize("sweeps", [False, True])
 def test_the_model_is_the_last_outcome_and_knows_what_leads_where(sweeps: bool) -> None:
-    mind, last = model(sweeps), {}
+    held, last = model(sweeps), {}
     rng = np.random.default_rng(9)
     for seed in range(10):
         moments = Episode(seed).moments(carries=False)
-        run(dyna_q.learn, mind, moments, rng.random((len(moments), WIDTH + 12)))
+        run(dyna_q.learn, held, moments, rng.random((len(moments), WIDTH + 12)))
         for moment in moments:
             last[moment.state * A + moment.action] = (moment.next_state, moment.reward, moment.terminated)
         for pair, outcome in last.items():
-            assert (mind.successors[pair], mind.rewards[pair], mind.ends[pair]) == outcome
+            assert (held.successors[pair], held.rewards[pair], held.ends[pair]) == outcome
         for state in range(S):
-            pair, found = mind.heads[state], set()
+            pair, found = held.heads[state], set()
             while pair >= 0:
                 found.add(int(pair))
-                pair = mind.nexts[pair]
+                pair = held.nexts[pair]
             assert found == {pair for pair, outcome in last.items() if outcome[0] == state}
-            assert set(mind.tried[state, : mind.n_tried[state]]) == {pair % A for pair in last if pair // A == state}
-        assert set(mind.seen[: mind.n_seen[0]]) == {pair // A for pair in last}
-        leaves = mind.priorities[16 : 16 + S * A]
-        assert mind.priorities[1] == leaves.max()
-        assert dyna_q.most_urgent(mind) == (leaves.argmax() if leaves.max() > 0 else -1)
+            assert set(held.tried[state, : held.n_tried[state]]) == {pair % A for pair in last if pair // A == state}
+        assert set(held.seen[: held.n_seen[0]]) == {pair // A for pair in last}
+        leaves = held.priorities[16 : 16 + S * A]
+        assert held.priorities[1] == leaves.max()
+        assert dyna_q.most_urgent(held) == (leaves.argmax() if leaves.max() > 0 else -1)
 
 
 def test_planning_takes_the_steps_that_are_drawn() -> None:
-    mind, plain = model(False, plans=1), model(False, plans=0)
+    held, plain = model(False, plans=1), model(False, plans=0)
     draws = np.zeros((2, WIDTH + 2))
     moments = Episode(10, length=2).moments(carries=False)
     run(dyna_q.learn, plain, moments, draws)
-    run(dyna_q.learn, mind, moments, draws)
+    run(dyna_q.learn, held, moments, draws)
     table = some_q(8)[0]
     first, second = moments
     for moment in (first, first, second, first):  # each step, then the one that was seen first
         ahead = 0 if moment.terminated else table[moment.next_state].max()
         cell = moment.state, moment.action
         table[cell] += ALPHA * (moment.reward + GAMMA * ahead - table[cell])
-    np.testing.assert_allclose(mind.q[0], table, atol=1e-12)
-    assert not np.array_equal(mind.q, plain.q)
+    np.testing.assert_allclose(held.q[0], table, atol=1e-12)
+    assert not np.array_equal(held.q, plain.q)

@@ -42,16 +42,16 @@ def name_of(value: Any) -> str:
     return value.__name__ if isinstance(value, type) else "-".join(value) or "plain"
 
 
-def mind(model: Any) -> dict[str, np.ndarray]:
-    arrays = {**model.mind._asdict(), **model.places._asdict()}
+def tables_of(model: Any) -> dict[str, np.ndarray]:
+    arrays = {**model.tables._asdict(), **model.places._asdict()}
     return {name: value for name, value in arrays.items() if isinstance(value, np.ndarray)}
 
 
 def assert_same(one: Any, other: Any) -> None:
-    ours, theirs = mind(one), mind(other)
+    ours, theirs = tables_of(one), tables_of(other)
     for name, array in ours.items():
         if array.ndim == 2 and array.shape != theirs[name].shape:  # room for an episode
-            n = min(array.shape[1], theirs[name].shape[1], int(one.mind.counts.max()))
+            n = min(array.shape[1], theirs[name].shape[1], int(one.tables.counts.max()))
             array, theirs[name] = array[:, :n], theirs[name][:, :n]
         np.testing.assert_array_equal(array, theirs[name], err_msg=name)
 
@@ -303,5 +303,5 @@ def test_averages_are_averages() -> None:
     """ "1/n" makes the values of a process without choices the averages of its returns."""
     model = MonteCarloControl(blackjack().process.under(np.zeros(704, int)), gamma=1.0, seed=0)
     found = model.learn_episodes(4000)
-    weights = model.mind.visits[0, :, 0]
+    weights = model.tables.visits[0, :, 0]
     assert (weights * model.table[:, 0]).sum() / weights.sum() == pytest.approx(found.returns.mean(), abs=1e-9)

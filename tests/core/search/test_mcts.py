@@ -59,7 +59,9 @@ def uniform(seen: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"judge": uniform}, {"judge": uniform, "selection": "gumbel"}], ids=["uct", "puct", "gumbel"]
+    "options",
+    [{}, {"evaluator": uniform}, {"evaluator": uniform, "selection": "gumbel"}],
+    ids=["uct", "puct", "gumbel"],
 )
 def test_it_finds_best_moves_of_tictactoe(options: dict[str, Any]) -> None:
     many = positions(100, seed=0)
@@ -204,7 +206,7 @@ def test_a_game_that_is_over_is_not_searched() -> None:
         ({"simulations": 0}, "simulations=0"),
         ({"selection": "best"}, "selection='best'"),
         ({"dirichlet_fraction": 2.0}, "dirichlet_fraction=2.0"),
-        ({"judge": 3}, "judge=3"),
+        ({"evaluator": 3}, "evaluator=3"),
     ],
 )
 def test_bad_arguments_are_named(options: dict[str, Any], message: str) -> None:
@@ -262,7 +264,7 @@ def test_environments_are_copied_in_the_middle_of_an_episode() -> None:
         CopiedEnv(lock).position(lock)
     with pytest.raises(TypeError, match="Discrete actions"):
         MCTS(gym.make("Pendulum-v1"))
-    with pytest.raises(TypeError, match="hand over the environment itself"):
+    with pytest.raises(TypeError, match="pass the environment itself"):
         MCTS(Corridor()).predict(np.zeros(3))
 
 

@@ -12,7 +12,7 @@ from polyak.algorithms.search.mcts import MCTS
 from polyak.algorithms.search.rollouts import Rollouts
 from polyak.algorithms.search.self_play import SelfPlay, openings
 from polyak.envs.games.connect4 import Connect4
-from polyak.envs.games.game import GOING_ON, Game
+from polyak.envs.games.game import NOT_OVER, Game
 from polyak.envs.games.tictactoe import TicTacToe
 from polyak.hyperparameters.declaration import HyperparameterError
 
@@ -34,7 +34,7 @@ class Alone(Game):
 
     def outcome(self, positions: np.ndarray) -> np.ndarray:
         over = np.where(positions == 5, np.float32(1), np.float32(0))
-        return np.where(positions < 5, GOING_ON, over)[:, 0]
+        return np.where(positions < 5, NOT_OVER, over)[:, 0]
 
     def observe(self, positions: np.ndarray) -> np.ndarray:
         return positions.astype(np.float32) / 6

@@ -58,7 +58,7 @@ def acting(env: FromVecEnv, steps: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_successors_are_true_and_termination_is_told_from_truncation(keyed: bool) -> None:
+def test_successors_are_true_and_termination_is_distinguished_from_truncation(keyed: bool) -> None:
     steps = acting(FromVecEnv(vector(2, -3, keyed=keyed)), 3)
     first = [step.successors["a"] if keyed else step.successors for step in steps]
     then = [step.observations["a"] if keyed else step.observations for step in steps]

@@ -4,7 +4,7 @@
 
     python -m tests.envs.games.connect4_positions
 
-36 positions after each of 18 to 27 moves made at random, in which nobody can win at once and some moves are worth less
+36 positions after each of 18 to 27 random moves, in which no player can win at once and some moves are worth less
 than others (won, drawn or lost).
 """
 
@@ -31,7 +31,7 @@ class Solved(NamedTuple):
     positions: np.ndarray
     """[K, 2] uint64, as :class:`~polyak.envs.games.connect4.Connect4` has them."""
     worths: np.ndarray
-    """[K, 7] int8 to who moves: 1 won, 0 drawn, -1 lost, ``ILLEGAL``."""
+    """[K, 7] int8 to the player that moves: 1 won, 0 drawn, -1 lost, ``ILLEGAL``."""
     plies: np.ndarray
     """[K] moves made before."""
 

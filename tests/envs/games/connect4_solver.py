@@ -1,4 +1,4 @@
-"""Who wins a position of Connect-4 that is not far from its end: exact, by alpha-beta search of all that can follow."""
+"""Exact values of positions of Connect-4 near the end of the game, by a full alpha-beta search."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def wins(discs: int) -> bool:
 
 
 class Solver:
-    """Remembers what it has solved."""
+    """Keeps what it has solved."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[int, int], tuple[int, int]] = {}
         self.nodes = 0
 
     def value(self, own: int, other: int, low: int = -1, high: int = 1) -> int:
-        """1 the player to move wins, 0 draw, -1 loses; the game goes on."""
+        """1 the player to move wins, 0 draw, -1 loses; the game is not over."""
         taken = own | other
         self.nodes += 1
         spots = [bit for c in ORDER if (bit := (taken + (1 << HEIGHT * c)) & (((1 << 6) - 1) << HEIGHT * c))]
@@ -61,7 +61,7 @@ class Solver:
         return best
 
     def moves(self, position: np.ndarray) -> dict[int, int]:
-        """Column -> what the position [2] after it is worth to who made the move."""
+        """Column -> what the position [2] after it is worth to the player that made the move."""
         own, other = map(int, position)
         taken, worths = own | other, {}
         for column in range(7):

@@ -149,7 +149,7 @@ def test_they_are_searched_as_our_own(kind: str) -> None:
 def test_alphazero_learns_them(kind: str) -> None:
     model = AlphaZero(**{**AlphaZero.trial(), "env": made(kind)}).learn(120)
     assert model._n_updates > 0
-    with pytest.raises(NotImplementedError, match="does not tell positions from observations"):
+    with pytest.raises(NotImplementedError, match="cannot convert observations to positions"):
         model.predict(model.observation_space.sample())
     assert model.look_ahead(model.env.start(1), 10).moves.shape == (1,)
 
@@ -161,7 +161,7 @@ def test_games_of_another_kind_are_refused() -> None:
         OpenSpielGame(Spiel(players=3))
     alone = Petting()
     alone.possible_agents = ("player_1",)  # type: ignore[assignment]
-    with pytest.raises(ValueError, match="two who act in turn"):
+    with pytest.raises(ValueError, match="two that act in turn"):
         PettingZooGame(alone, 9)
 
 
@@ -171,7 +171,7 @@ def test_without_open_spiel_the_error_says_what_to_install(monkeypatch: pytest.M
         OpenSpielGame("tic_tac_toe")
 
 
-def test_who_moves_twice_is_refused() -> None:
+def test_two_moves_in_a_row_are_refused() -> None:
     class Greedy(State):
         def apply_action(self, move: int) -> None:
             super().apply_action(move)

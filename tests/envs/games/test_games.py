@@ -73,7 +73,7 @@ def test_planes_of_connect4_are_as_they_are_said_to_be() -> None:
 
 
 @pytest.mark.parametrize(("game", "moves", "value"), [(GAMES[0], "03142", -1), (GAMES[1], "0101010", -1)], ids=str)
-def test_who_is_to_move_after_a_line_has_lost(game: Game, moves: str, value: int) -> None:
+def test_the_player_to_move_after_a_line_has_lost(game: Game, moves: str, value: int) -> None:
     assert np.isnan(game.outcome(after(game, moves[:-1])))
     end = after(game, moves)
     assert game.outcome(end) == [value]
@@ -85,9 +85,9 @@ def test_who_is_to_move_after_a_line_has_lost(game: Game, moves: str, value: int
 def test_what_cannot_be_is_not_read() -> None:
     floating = np.zeros((2, 6, 7), np.float32)
     floating[1, 2, 3] = 1
-    with pytest.raises(ValueError, match="no such position"):
+    with pytest.raises(ValueError, match="this position is impossible"):
         Connect4().read(floating)
-    with pytest.raises(ValueError, match="no such position"):
+    with pytest.raises(ValueError, match="this position is impossible"):
         TicTacToe().read(np.ones((2, 3, 3)))
 
 
@@ -100,7 +100,7 @@ def test_games_are_found_by_name() -> None:
         find_game(3)
 
 
-def test_pictures() -> None:
+def test_images() -> None:
     lines = Connect4().text(after(Connect4(), "33")[0]).splitlines()
     assert lines[-3:] == [". . . O . . .", ". . . X . . .", "0 1 2 3 4 5 6"]
     assert TicTacToe().text(after(TicTacToe(), "4")[0]) == "0 1 2\n3 O 5\n6 7 8"
@@ -135,7 +135,7 @@ class Proud(TicTacToe):
         return -super().outcome(positions)
 
 
-class GoesOn(TicTacToe):
+class Continues(TicTacToe):
     def legal(self, positions: np.ndarray) -> np.ndarray:
         return ((positions[:, 0] | positions[:, 1])[:, None] & (1 << np.arange(9))) == 0
 
@@ -162,8 +162,8 @@ class Huge(TicTacToe):
         (Stuck(), r"no legal move, but outcome\(\) says that the game continues.*Moves: \d, \d, \d, \d\."),
         (Shared(), r"changed the position that it was played from.*Moves: \d\."),
         (Endless(), "lasts beyond longest=4 moves"),
-        (Proud(), r"who is to move has won \(1\) by the other's move"),
-        (GoesOn(), r"the game is over with -1, but move \d is legal"),
+        (Proud(), r"player to move has won \(1\) by the other's move"),
+        (Continues(), r"the game is over with -1, but move \d is legal"),
         (Twisted(), "symmetry . is none"),
         (Crowded(), "is another when they are played in a batch"),
         (Huge(), r"outcome -3.0, outside \[-1, 1\]"),
@@ -175,7 +175,7 @@ def test_a_wrong_game_is_refused_with_the_moves_that_show_it(game: Game, message
         check_game(game)
 
 
-@pytest.mark.parametrize("game", [Lenient(), Stuck(), Shared(), Endless(), Proud(), GoesOn(), Huge()], ids=repr)
+@pytest.mark.parametrize("game", [Lenient(), Stuck(), Shared(), Endless(), Proud(), Continues(), Huge()], ids=repr)
 @pytest.mark.parametrize(
     "use", [lambda game: AlphaZero("MlpPolicy", game), MCTS, SelfPlayVecEnv], ids=["az", "mcts", "env"]
 )

@@ -90,7 +90,7 @@ def test_a_snapback_is_no_ko() -> None:
     assert back[0, KO] == -1
 
 
-def test_two_passes_end_a_game_and_whoever_has_less_has_lost() -> None:
+def test_two_passes_end_a_game_and_the_smaller_area_has_lost() -> None:
     end = after("c3 pass pass")
     assert SMALL.outcome(end) == [-1]  # white, to move, has only komi
     assert not SMALL.legal(end).any()
@@ -109,10 +109,10 @@ def test_a_game_that_does_not_end_is_scored_after_its_longest() -> None:
 
 
 def test_area_is_stones_and_the_fields_that_reach_one_player_alone() -> None:
-    """Black has column b and what lies left of it, white column d and what lies right of it; c is nobody's."""
+    """Black has column b and what lies left of it, white column d and what lies right of it; c is neutral."""
     walls = after("b1 d1 b2 d2 b3 d3 b4 d4 b5 d5")
     assert SMALL.score(walls) == [10 - 10 - 0.5]
-    assert SMALL.score(after("b1 d1 b2 d2 b3 d3 b4 d4 b5 d5 c1")) == [-(11 - 10 - 0.5)]  # to white, who is to move
+    assert SMALL.score(after("b1 d1 b2 d2 b3 d3 b4 d4 b5 d5 c1")) == [-(11 - 10 - 0.5)]  # to white, to move
     assert SMALL.score(after("c3")) == [-(25 - 0.5)]
     assert Go(9).score(Go(9).start(2)).tolist() == [-7.5, -7.5]
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_is_not_read() -> None:
     for plane, value in ((0, 1.0), (4, 0.0)):
         wrong = good.copy()
         wrong[0, plane] = value  # all points own; or black to move after three moves
-        with pytest.raises(ValueError, match="no such position can be"):
+        with pytest.raises(ValueError, match="this position is impossible"):
             SMALL.read(wrong)
     choked = SMALL.observe(SMALL.start(1))
     choked[0, 0, 0, 0] = choked[0, 1, 0, 1] = choked[0, 1, 1, 0] = 1
@@ -199,7 +199,7 @@ def test_games_go_as_openspiel_plays_them(kind: tuple[int, float, int]) -> None:
     assert sum(repeated) < len(repeated) / 10
 
 
-# -- who plays it ------------------------------------------------------------------------------------------------------
+# -- players -----------------------------------------------------------------------------------------------------------
 
 
 def test_names_are_of_the_usual_board() -> None:

@@ -1,4 +1,4 @@
-"""Games against a pool of opponents: who moves when, who earns what, who is rated how."""
+"""Games against a pool of opponents: order of moves, rewards and ratings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {"device": "cpu", "seed": 0, "policy_kwargs": {"net_arch
 class Race:
     """An AEC environment of three agents: in turn each adds 1 or 2 to a sum, and who reaches 10 wins.
 
-    Who makes it 7 leaves at once with nothing, and the other two go on.
+    A player that makes it 7 leaves at once with nothing, and the other two continue.
     """
 
     metadata = {"name": "race"}
@@ -79,7 +79,7 @@ def first_legal(observations: np.ndarray, masks: np.ndarray | None) -> np.ndarra
 
 
 class Watched:
-    """Plays at random, and remembers what it was asked."""
+    """Plays at random, and records its calls."""
 
     def __init__(self) -> None:
         self.random, self.batches = RandomMoves(9, np.random.default_rng(0)), list[int]()
@@ -87,7 +87,7 @@ class Watched:
     def __call__(self, observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
         assert masks is not None
         own, other = observations[:, 0].sum((1, 2)), observations[:, 1].sum((1, 2))
-        assert ((own == other) | (own == other - 1)).all()  # seen by who is to move
+        assert ((own == other) | (own == other - 1)).all()  # seen from the player to move
         np.testing.assert_array_equal(masks, observations.sum(1).reshape(len(masks), -1) == 0)
         self.batches.append(len(observations))
         return self.random(observations, masks)

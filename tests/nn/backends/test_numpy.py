@@ -792,7 +792,7 @@ ONLY_TORCH: dict[str, Any] = {
     "own predict of td3": lambda: OwnTD3Predict(VECTOR, BOX, rate),
     "own critic": lambda: OwnCritic(VECTOR, BOX),
     "own actor": lambda: OwnSAC(VECTOR, BOX, rate),
-    "pictures": lambda: build("gaussian", OBSERVATIONS["picture"]),
+    "images": lambda: build("gaussian", OBSERVATIONS["image"]),
     "dict": lambda: build("greedy", OBSERVATIONS["dict"]),
     "double precision": lambda: build("gaussian").double(),
     "half precision": lambda: build("greedy").to(torch.bfloat16),

@@ -49,7 +49,7 @@ def test_normalised_to_the_bit() -> None:
     assert (np.abs(expected) == 1).any()
 
 
-def test_some_keys_are_normalised_and_images_turned() -> None:
+def test_some_keys_are_normalised_and_images_transposed() -> None:
     statistics = normalizer(DICT, norm_obs_keys=["vector"])
     reader = Reader(DICT, statistics, channels_last=["image"])
     assert [(port.name, port.shape, port.dtype) for port in reader.ports] == [

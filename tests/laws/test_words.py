@@ -1,0 +1,167 @@
+"""The library's words are the field's: none of those that the glossary of docs/developer.md replaces."""
+
+import fnmatch
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+BANNED = {
+    "image": r"pictures?|pictured",
+    "support, apply (masks)": r"heed(?:s|ed|ing)?",
+    "recurrent policy, recurrent state; store, keep": r"remember(?:s|ed|ing)?",
+    "evaluate": r"judg(?:e|es|ed|ing|ement|ements|ment|ments)",
+    "continue, resume": r"(?:go|goes|going|gone|went)[ _]+on",
+    "tunable hyper-parameter": r"dials?",
+    "report, show, pass; distinguish": r"told|tells?|telling",
+    "again, new": r"anew",
+    "a user, another program, none": r"(?:some|no|any|every)body|(?:some|any)one|who(?:m?ever)",
+    "that, which": r"who|whom",
+    "tables, learner state": r"minds?|minded",
+}
+"""The words to use -> a pattern of those that they replace, with their inflections."""
+
+PERSONS = re.compile(r"\b(?:players?|users?|authors?|readers?|people),? +$")
+"""After a person, "who" is right."""
+
+NOT_YET = (
+    "docs/*.md",
+    "polyak/algorithms/*.py",
+    "polyak/collecting/*",
+    "polyak/compat/ray/*",
+    "polyak/data/*",
+    "polyak/distributed/*",
+    "polyak/kinds/*",
+    "polyak/learning/*.py",
+    "polyak/*.py",
+)
+"""Files in which words are still to be replaced: ``/*.py`` and ``/*.md`` a folder's own, ``/*`` all below it."""
+
+SHARED_NAMES = {
+    "heeds_masks": "supports_masks",
+    "_heeds_masks": "_supports_masks",
+    "Dial": "Tunable",
+    "Dials": "Tunables",
+    "dials": "tunables",
+    "_dials": "_tunables",
+    "_turn_dials": "_sync_hyperparameters",
+    "declared_dials": "declared_tunables",
+    "judge": "evaluate",
+    "judged": "evaluated",
+    "Judged": "Evaluated",
+    "Judges": "Evaluates",
+    "judgement": "evaluation",
+    "_go_on": "_resume",
+    "go_on": "resume",
+}
+"""Names that several rooms share -> the names that are to replace them everywhere at once. In code, also
+within docstrings and pages."""
+
+ALLOWED = {
+    ("polyak/algorithms/tabular/learning.py", "mind"): "the name of tables in saved files",
+    ("polyak/envs/reading/npz.py", "tell"): "a method of Python's files",
+    ("polyak/envs/wrappers/monitor.py", "tell"): "a method of Python's files",
+    ("polyak/nn/networks/attention.py", "tell"): "a name of parameters in saved files",
+    ("polyak/zoo/data/show.py", "picture"): "the option's former name, which still works",
+    ("polyak/zoo/tuning/studies.py", "tell"): "a method of Optuna's studies",
+    ("polyak/zoo/tuning/workers.py", "tell"): "a method of Optuna's studies",
+}
+"""File and word -> why the word may stay there."""
+
+_STRINGS = (tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
+_WORDS = re.compile(rf"(?<![a-z])(?:{'|'.join(BANNED.values())})(?![a-z])", re.IGNORECASE)
+_CODE = re.compile(r"`[^`\n]+`")
+
+
+def is_not_yet(path: str) -> bool:
+    """Whether a file is still to be done; ``*`` crosses folders unless it stands for the files of one."""
+    return any(
+        fnmatch.fnmatch(path, pattern) and (pattern.endswith("/*") or path.count("/") == pattern.count("/"))
+        for pattern in NOT_YET
+    )
+
+
+def files() -> list[str]:
+    """The package and the pages of the documentation."""
+    found = [*(ROOT / "polyak").rglob("*.py"), *(ROOT / "docs").glob("*.md")]
+    return sorted(path.relative_to(ROOT).as_posix() for path in found)
+
+
+def found_in(text: str) -> Iterator[tuple[int, str]]:
+    """Place and word of each banned word in prose, or in a name of several words."""
+    for match in _WORDS.finditer(re.sub(r"\s", " ", text)):
+        word = re.sub("[ _]+", " ", match.group().lower())
+        if not (word in ("who", "whom") and PERSONS.search(re.sub(r"\s", " ", text[: match.start()]))):
+            yield match.start(), word
+
+
+def without_shared_names(text: str) -> str:
+    """A text with the shared names in its code blanked, at the same places."""
+    names = re.compile(rf"\b(?:{'|'.join(SHARED_NAMES)})\b")
+    return _CODE.sub(lambda code: names.sub(lambda name: "-" * len(name.group()), code.group()), text)
+
+
+def words_of_python(source: str) -> Iterator[tuple[int, str]]:
+    """Line and word of each banned word in comments, strings and names."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME and token.string not in SHARED_NAMES:
+            text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", token.string)
+        elif token.type in _STRINGS and token.string.strip("rRfFbBuU\"'") not in SHARED_NAMES:
+            text = without_shared_names(token.string)
+        else:
+            continue
+        for place, word in found_in(text):
+            yield token.start[0] + text[:place].count("\n"), word
+
+
+def words_of_page(text: str) -> Iterator[tuple[int, str]]:
+    """Line and word of each banned word of a page; rows of the glossary, which names them, are left out."""
+    lines = ["" if line.startswith("| ") and line.count("|") == 4 else line for line in text.split("\n")]
+    text = without_shared_names("\n".join(lines))
+    for place, word in found_in(text):
+        yield 1 + text[:place].count("\n"), word
+
+
+def instead_of(word: str) -> str:
+    """What to write."""
+    return next(better for better, pattern in BANNED.items() if re.fullmatch(pattern, word))
+
+
+@pytest.mark.parametrize("path", [path for path in files() if not is_not_yet(path) or path == "docs/developer.md"])
+def test_words_are_the_fields(path: str) -> None:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    words = words_of_python(text) if path.endswith(".py") else words_of_page(text)
+    wrong = [f"{path}:{line}: {word!r}: say {instead_of(word)}" for line, word in words if (path, word) not in ALLOWED]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_exceptions_are_needed() -> None:
+    """What is done leaves the lists."""
+    assert [pattern for pattern in NOT_YET if not fnmatch.filter(files(), pattern)] == []
+    for path, word in ALLOWED:
+        assert word in {found for _, found in words_of_python((ROOT / path).read_text(encoding="utf-8"))}, (path, word)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("x = 1  # the policy remembers, and goes\n", ["remembers"]),
+        ("x = 1  # a recurrent policy\n", []),
+        ('"""It goes\n    on."""\n', ["goes on"]),
+        ("def judged_anew(): pass\n", ["judged", "anew"]),
+        ("class OldPictures: pass\n", ["pictures"]),
+        ("f'{x} is told'\n", ["told"]),
+        ("# a player who moves\n# whoever moves\n", ["whoever"]),
+        ("# the process who\n", ["who"]),
+        ("# The game of Go. On a board, reminded, prejudice, whole, tellurium.\n", []),
+        ('""":meth:`judge`, ``heeds_masks``."""\nself.heeds_masks = judge\n', []),
+        ("# heeds_masks\n", ["heeds"]),
+    ],
+)
+def test_the_law_finds_what_it_should(source: str, words: list[str]) -> None:
+    assert [word for _, word in words_of_python(source)] == words
