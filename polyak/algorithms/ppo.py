@@ -138,7 +138,6 @@ class PPOLearner(OnPolicyLearner):
         if self.normalize_advantage and len(advantages) > 1:
             advantages = self.normalized(advantages)
         log_ratio = log_prob - batch.old_log_prob
-        free = values
         if self.clip_range_vf is not None:
             values = clipped_values(values, batch.old_values, self.clip_range_vf)
         loss_pi = clipped_surrogate(log_ratio, advantages, self.clip_range, self.dual_clip)
@@ -152,8 +151,6 @@ class PPOLearner(OnPolicyLearner):
             "entropy_loss": loss_s.detach(),
             "clip_fraction": clipped,
         }
-        if free is not values:
-            metrics["value_loss_unclipped"] = value_loss(free.detach(), batch.returns)
         objective = Objective(loss_pi + self.vf_coef * loss_v + self.ent_coef * loss_s, metrics)
         if self.kl_coef is None:
             return objective

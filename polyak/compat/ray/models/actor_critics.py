@@ -378,3 +378,12 @@ class DivergenceOfModule:
             found: Tensor = super().divergence(batch, log_ratio)  # type: ignore[misc]
             return found
         return self._divergence.mean()
+
+
+class UnclippedValueLoss:
+    """Before a learner of PPO whose values are clipped: their loss without it is reported, too."""
+
+    def objective(self, batch: Any, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Any:
+        found = super().objective(batch, values, log_prob, entropy)  # type: ignore[misc]
+        unclipped = (values.detach() - batch.returns).square().mean()
+        return found._replace(metrics={**found.metrics, "value_loss_unclipped": unclipped})
