@@ -129,10 +129,10 @@ class Algorithm:
         self._split = TimeSplit()
 
     def __repr__(self) -> str:
-        lines = [f"  {what:<15} {' '.join(text.split())}" for what, text in self._card().items()]
+        lines = [f"  {what:<15} {' '.join(text.split())}" for what, text in self._summary().items()]
         return "\n".join([f"{type(self).__name__}:", *lines])
 
-    def _card(self) -> dict[str, str]:
+    def _summary(self) -> dict[str, str]:
         """What ``repr`` says of the model, also of one that is not built yet: what -> in words."""
         steps = f"{getattr(self, 'num_timesteps', 0):,} steps, {getattr(self, '_n_updates', 0):,} updates"
         names = {"observations": "observation_space", "actions": "action_space"}
@@ -408,7 +408,7 @@ class Algorithm:
     def _load_extra_state(self, state: dict[str, Any]) -> None:
         """Put back what :meth:`_extra_state` returned."""
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         """Take back what was under way: with ``resume`` experience, without ``force_reset`` observations in hand."""
 
     def save(self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:

@@ -9,7 +9,7 @@ from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNega
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.ops.policy_gradient import entropy_loss
@@ -18,7 +18,7 @@ from polyak.schedules import Schedule
 __all__ = [
     "Card",
     "Count",
-    "Dial",
+    "Tunable",
     "Fraction",
     "Learner",
     "LearnerRecipe",

@@ -8,11 +8,11 @@ from dataclasses import KW_ONLY, dataclass
 
 from polyak import SAC
 from polyak.algorithms.sac import SACLearner
-from polyak.custom import Dial, NonNegative, Objective
+from polyak.custom import NonNegative, Objective, Tunable
 
 
 class SmoothLearner(SACLearner):
-    smoothness: Dial[float]  # follows the hyper-parameter of this name
+    smoothness: Tunable[float]  # follows the hyper-parameter of this name
 
     def actor_objective(self, batch, actions, log_prob, q, alpha) -> Objective:
         """SAC's, plus the distance [] between the mean actions [B, A] of a state and of the next."""

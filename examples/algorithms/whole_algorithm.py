@@ -13,7 +13,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak import custom
-from polyak.custom import Card, Count, Dial, Objective, Positive, Search, Update, tune
+from polyak.custom import Card, Count, Objective, Positive, Search, Tunable, Update, tune
 from polyak.data import RolloutSamples
 from polyak.nn import ActorCriticPolicy
 
@@ -26,13 +26,13 @@ def imitation_loss(log_prob: Tensor, advantages: Tensor, temperature: Tensor, la
 class AWRLearner(custom.OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
-    temperature: Dial[Tensor]
-    largest_weight: Dial[float]
-    normalize_advantage: Dial[bool]
-    vf_coef: Dial[Tensor]
-    ent_coef: Dial[Tensor]
-    entropy_index: Dial[float]
-    max_grad_norm: Dial[Tensor | None]
+    temperature: Tunable[Tensor]
+    largest_weight: Tunable[float]
+    normalize_advantage: Tunable[bool]
+    vf_coef: Tunable[Tensor]
+    ent_coef: Tunable[Tensor]
+    entropy_index: Tunable[float]
+    max_grad_norm: Tunable[Tensor | None]
 
     def __init__(self, recipe: custom.LearnerRecipe) -> None:
         super().__init__(recipe)

@@ -19,7 +19,7 @@ from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive
 from polyak.kinds.network_algorithm import OPTIMIZER
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
@@ -48,11 +48,11 @@ class A2CLearner(OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
     policy: ActorCriticPolicy
-    ent_coef: Dial[Tensor]
-    entropy_index: Dial[float]
-    vf_coef: Dial[Tensor]
-    max_grad_norm: Dial[Tensor | None]
-    normalize_advantage: Dial[bool]
+    ent_coef: Tunable[Tensor]
+    entropy_index: Tunable[float]
+    vf_coef: Tunable[Tensor]
+    max_grad_norm: Tunable[Tensor | None]
+    normalize_advantage: Tunable[bool]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)

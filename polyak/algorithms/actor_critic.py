@@ -26,7 +26,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
@@ -41,10 +41,10 @@ class ActorCriticLearner(OnPolicyLearner):
     """A stochastic actor and a state-value function, each with a loss and an optimizer of its own."""
 
     policy: ActorCriticPolicy
-    critic_learning_rate: Dial[Tensor | None]
-    ent_coef: Dial[Tensor]
-    entropy_index: Dial[float]
-    max_grad_norm: Dial[Tensor | None]
+    critic_learning_rate: Tunable[Tensor | None]
+    ent_coef: Tunable[Tensor]
+    entropy_index: Tunable[float]
+    max_grad_norm: Tunable[Tensor | None]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -53,7 +53,7 @@ class ActorCriticLearner(OnPolicyLearner):
 
     def set(self, **values: float) -> None:
         super().set(**values)
-        if (rate := self.dials["critic_learning_rate"]) is not None:
+        if (rate := self.tunables["critic_learning_rate"]) is not None:
             set_rate(self.optimizers["critic"], rate)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:

@@ -18,7 +18,7 @@ from torch import Tensor
 from polyak.algorithms import get
 from polyak.algorithms.gail import GAILLearner
 from polyak.algorithms.imitation.adversarial import AdversarialImitation, Comparison
-from polyak.algorithms.imitation.reward import RewardFunction, judged
+from polyak.algorithms.imitation.reward import RewardFunction, scored
 from polyak.cards import Card
 from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import Learner
@@ -112,7 +112,7 @@ class AIRL(AdversarialImitation):
 
     @torch.no_grad()
     def _rewards(self, observations: Any, actions: Any, next_observations: Any, terminated: Any) -> np.ndarray:
-        f = judged(self.learner.policy, observations, actions, next_observations, terminated)
+        f = scored(self.learner.policy, observations, actions, next_observations, terminated)
         log_probs = self._log_probs(observations, actions).to(f.device)
         return discriminator_logits(f, log_probs).numpy(force=True)
 

@@ -4,7 +4,7 @@ Silver et al. 2018, "A general reinforcement learning algorithm that masters che
 (Science 362, arXiv:1712.01815). With ``selection="gumbel"``: Danihelka et al. 2022, "Policy improvement by planning
 with Gumbel" (ICLR).
 
-A network that judges positions guides a search, and learns from what the search found and from how games ended. The
+A network that evaluates positions guides a search, and learns from what the search found and from how games ended. The
 search is in :mod:`polyak.algorithms.search.mcts`, games against itself in :mod:`polyak.algorithms.search.self_play`.
 
 Shapes: B positions, A moves. Everything is seen by the player to move.
@@ -50,7 +50,7 @@ from polyak.hyperparameters.declaration import (
     require,
 )
 from polyak.kinds.network_algorithm import NEW_MODEL, RELOAD, NetworkAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.policies.game import GamePolicy
 from polyak.schedules import Schedule
@@ -78,11 +78,11 @@ def squared_norm(parameters: Iterable[Tensor]) -> Tensor:
 
 
 class AlphaZeroLearner(Learner):
-    """Judges positions as the search did, and as games ended."""
+    """Evaluates positions as the search did, and as games ended."""
 
     policy: GamePolicy
-    value_coef: Dial[Tensor]
-    l2_coef: Dial[Tensor]
+    value_coef: Tunable[Tensor]
+    l2_coef: Tunable[Tensor]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -90,7 +90,7 @@ class AlphaZeroLearner(Learner):
 
     def gradient_step(self, batch: Positions) -> Update:
         """Towards what the search found, and how games ended."""
-        logits, values = self.policy.judge(batch.observations)
+        logits, values = self.policy.evaluate(batch.observations)
         objective = self.objective(batch, logits, values)
         self.minimise("policy", objective.loss)
         return Update({"loss": objective.loss.detach(), **objective.metrics})
@@ -186,7 +186,7 @@ class AlphaZero(NetworkAlgorithm):
         "CnnPolicy": PolicyRecipe("CnnPolicy", GamePolicy, {"tower": True}),
     }
     steps_environments: ClassVar = False
-    heeds_masks: ClassVar = True
+    supports_masks: ClassVar = True
     saves_also: ClassVar = frozenset({"replay_buffer"})
     needs: ClassVar = ("game",)
     acting_graph = Algorithm.acting_graph
@@ -210,12 +210,12 @@ class AlphaZero(NetworkAlgorithm):
 
     # -- construction --------------------------------------------------------------------------------------------------
 
-    def _take_up(self, env: Any) -> None:
+    def _attach_env(self, env: Any) -> None:
         self.env = game = find_game(env)
         self.observation_space, self.action_space = game.observation_space, game.action_space
 
-    def _card(self) -> dict[str, str]:
-        return {"game": "none" if vars(self).get("env") is None else repr(self.env), **super()._card()}
+    def _summary(self) -> dict[str, str]:
+        return {"game": "none" if vars(self).get("env") is None else repr(self.env), **super()._summary()}
 
     def _setup_model(self) -> None:
         super()._setup_model()
@@ -331,7 +331,7 @@ class AlphaZero(NetworkAlgorithm):
     def train(self, gradient_steps: int, batch_size: int) -> None:
         """Make some gradient steps on what was played."""
         self.policy.set_training_mode(True)
-        self._turn_dials()
+        self._sync_hyperparameters()
         metrics: dict[str, list[Tensor]] = {}
         for _ in range(gradient_steps):
             for name, value in self.learner.update(self.replay_buffer.sample(batch_size)).metrics.items():
@@ -398,7 +398,7 @@ class AlphaZero(NetworkAlgorithm):
         self.policy.set_training_mode(False)
         single, positions = read_observation(search.game, observation)
         if simulations == 0:
-            shares, _ = judged(self.policy, search.game, positions, search.game.legal(positions))
+            shares, _ = evaluated(self.policy, search.game, positions, search.game.legal(positions))
         else:
             shares = search.search(positions, simulations).policy
         if action_masks is not None:
@@ -424,7 +424,7 @@ class AlphaZero(NetworkAlgorithm):
         for name in ("observation_space", "action_space"):
             mine, theirs = getattr(self, name), getattr(game, name)
             require(mine == theirs, "env", game, f"its {name} is {theirs}, that of the file {mine}.")
-        self._take_up(game)
+        self._attach_env(game)
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)
@@ -453,8 +453,8 @@ class AlphaZero(NetworkAlgorithm):
         self.past = [(policy, elo) for (policy, _), elo in zip(self.past, state["past_elo"], strict=True)]
         self.elo, self._moves, self._rated_at = state["elo"], state["moves"], state["rated_at"]
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._go_on(saved, resume, force_reset)
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
         if resume and saved.replay and self.env is not None:
             self.replay_buffer.load_state_dict(beneath(saved.replay, "positions"))
             if not force_reset:
@@ -469,7 +469,7 @@ class AlphaZero(NetworkAlgorithm):
 
 def searcher(policy: Any, game: Any, **settings: Any) -> MCTS:
     """A search of a game that a network guides."""
-    return MCTS(game, partial(judged, policy, game), **settings)
+    return MCTS(game, partial(evaluated, policy, game), **settings)
 
 
 def make_player(
@@ -499,10 +499,10 @@ def make_player(
     return Player(SelfPlay(searcher(policy, game, **searching), n_games, **playing), take)
 
 
-def judged(policy: Any, game: Any, positions: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def evaluated(policy: Any, game: Any, positions: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What a network says of positions [B, ...]: probabilities of legal moves [B, A], and values [B]."""
     with torch.inference_mode():
-        logits, values = policy.judge(torch.from_numpy(game.observe(positions)).to(policy.device))
+        logits, values = policy.evaluate(torch.from_numpy(game.observe(positions)).to(policy.device))
     return softmax(np.where(legal, logits.numpy(force=True), -np.inf)), values.numpy(force=True)
 
 

@@ -20,9 +20,9 @@ from polyak.algorithms.ppo import next_kl_coef
 from polyak.cards import Card, Search, tune
 from polyak.data.circular import CircularBuffer
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
-from polyak.kinds.asynchronous import AsynchronousAlgorithm, Judged, Unroll, in_time, rows_of
+from polyak.kinds.asynchronous import AsynchronousAlgorithm, Evaluated, Unroll, in_time, rows_of
 from polyak.kinds.network_algorithm import RELOAD
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import ACTION_SPACES
@@ -56,11 +56,11 @@ class APPOLearner(IMPALALearner):
     """A stochastic actor with a value function, under one optimizer, and a target network of both."""
 
     target_policy: ActorCriticPolicy
-    clip_range: Dial[Tensor]
-    target_worker_clip: Dial[Tensor]
-    kl_coef: Dial[Tensor | None]
-    tau: Dial[Tensor]
-    target_update_interval: Dial[int]
+    clip_range: Tunable[Tensor]
+    target_worker_clip: Tunable[Tensor]
+    kl_coef: Tunable[Tensor | None]
+    tau: Tunable[Tensor]
+    target_update_interval: Tunable[int]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -87,15 +87,15 @@ class APPOLearner(IMPALALearner):
         distribution = copy.copy(policy.get_distribution(self.observations(batch), **named))
         return distribution if masks is None else distribution.masked(masks)
 
-    def objective(self, batch: Unroll, judged: Judged) -> Objective:
-        """The clipped surrogate, values and entropy together, section 3.1. Judged by the policy as it is."""
+    def objective(self, batch: Unroll, evaluated: Evaluated) -> Objective:
+        """The clipped surrogate, values and entropy together, section 3.1. Evaluated by the policy as it is."""
         acting, actions = batch.trajectory.log_probs, rows_of(batch.trajectory.actions)
         with torch.no_grad():
             before = self.distribution(self.target_policy, batch)
             target = in_time(self.target_policy.log_prob_of(actions, before), acting)
-        targets, advantages = self.vtrace(batch, judged.values, target)
-        log_ratio = log_ratios(judged.log_probs, acting, target, self.target_worker_clip)
-        objective = self.with_values(clipped_surrogate(log_ratio, advantages, self.clip_range), judged, targets)
+        targets, advantages = self.vtrace(batch, evaluated.values, target)
+        log_ratio = log_ratios(evaluated.log_probs, acting, target, self.target_worker_clip)
+        objective = self.with_values(clipped_surrogate(log_ratio, advantages, self.clip_range), evaluated, targets)
         with torch.no_grad():
             clipped = ((log_ratio.exp() - 1).abs() > self.clip_range).float().mean()
         objective = objective._replace(metrics={**objective.metrics, "clip_fraction": clipped})
@@ -170,7 +170,7 @@ class APPO(AsynchronousAlgorithm):
         """Learn from rollouts drawn from those that are kept."""
         followed = self.learner.steps // self.target_update_interval
         super().train()
-        self.logger.record("train/clip_range", self.learner.dials["clip_range"])
+        self.logger.record("train/clip_range", self.learner.tunables["clip_range"])
         if self.kl_coef is None:
             return
         self.logger.record("train/kl_coef", self.kl_coef)

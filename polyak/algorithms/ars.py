@@ -25,7 +25,7 @@ from polyak.collecting.candidates import CandidateActor
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Positive, later, require
 from polyak.kinds.network_algorithm import NETWORKS, NetworkAlgorithm
 from polyak.kinds.on_policy import on_policy_locals
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, OptimizerRecipe, Update
+from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe, Tunable, Update
 from polyak.nn.catalog import PolicyRecipe, policy_aliases
 from polyak.nn.policies.direct import DirectPolicy
 from polyak.schedules import Schedule
@@ -72,8 +72,8 @@ class ARSLearner(Learner):
     place of a gradient: plain gradient descent makes the paper's step, and other optimizers make others."""
 
     policy: DirectPolicy
-    delta_std: Dial[Tensor]
-    n_top: Dial[int | None]
+    delta_std: Tunable[Tensor]
+    n_top: Tunable[int | None]
     correction: ClassVar[int] = 0
 
     def __init__(self, recipe: LearnerRecipe) -> None:
@@ -244,7 +244,7 @@ class ARS(NetworkAlgorithm):
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         learner = self.learner
         assert isinstance(learner, ARSLearner)
-        self._turn_dials()
+        self._sync_hyperparameters()
         self._tournament = self._tournament or self._begin_tournament(learner)
         if not self._play(self._tournament, callback):
             return False
@@ -254,7 +254,7 @@ class ARS(NetworkAlgorithm):
             update = learner.update(trials)
         self._n_updates += 1
         self._record_means({name: [value] for name, value in update.metrics.items()})
-        self.logger.record("train/delta_std", learner.dials["delta_std"])
+        self.logger.record("train/delta_std", learner.tunables["delta_std"])
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         self._update_current_progress_remaining(min(self.num_timesteps, self._total_timesteps), self._total_timesteps)
         if log_interval is not None and self._iteration % log_interval == 0:
@@ -337,8 +337,8 @@ class ARS(NetworkAlgorithm):
             saved.info["tournament"], arrays = self._tournament.state()
             saved.state |= prefixed("tournament", arrays)
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._go_on(saved, resume, force_reset)
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
         if resume and self.runner is not None and "tournament" in saved.info and saved.info["n_envs"] == self.n_envs:
             arrays = saved.state_of("tournament")
             self._tournament = Tournament.from_state(saved.info["tournament"], arrays, self.device)

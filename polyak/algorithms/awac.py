@@ -21,7 +21,7 @@ from polyak.hyperparameters.declaration import Count, Fraction, Positive
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.gaussian import Gaussian
 from polyak.nn.policies.bounded import BoundedGaussianActor
@@ -61,12 +61,12 @@ class AWACLearner(Learner):
     """A Gaussian actor, and critics with targets."""
 
     policy: ContinuousPolicy
-    tau: Dial[Tensor]
-    target_update_interval: Dial[int]
-    temperature: Dial[Tensor]
-    normalize_weights: Dial[bool]
-    max_weight: Dial[Tensor]
-    n_action_samples: Dial[int]
+    tau: Tunable[Tensor]
+    target_update_interval: Tunable[int]
+    temperature: Tunable[Tensor]
+    normalize_weights: Tunable[bool]
+    max_weight: Tunable[Tensor]
+    n_action_samples: Tunable[int]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)

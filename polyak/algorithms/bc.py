@@ -18,7 +18,7 @@ from polyak.data import Transition
 from polyak.hyperparameters.declaration import NonNegative
 from polyak.kinds.network_algorithm import NETWORKS, Part
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.cloning import CloningPolicy
@@ -49,8 +49,8 @@ class BCLearner(Learner):
     """An actor that does as it was shown."""
 
     policy: CloningPolicy
-    ent_coef: Dial[Tensor]
-    l2_coef: Dial[Tensor]
+    ent_coef: Tunable[Tensor]
+    l2_coef: Tunable[Tensor]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)

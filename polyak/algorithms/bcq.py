@@ -20,7 +20,7 @@ from polyak.data import Transition
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, later, require
 from polyak.kinds.off_policy import TrainFreq
 from polyak.kinds.offline import OfflineAlgorithm
-from polyak.learning.learner import Dial, Learner, Objective
+from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.export.ports import Graph
 from polyak.nn.networks.encoders import Obs
@@ -50,7 +50,7 @@ class BCQLearner(DQNLearner):
     """Action values, their target, and an imitator."""
 
     policy: ConstrainedPolicy
-    logit_coef: Dial[Tensor]
+    logit_coef: Tunable[Tensor]
 
     def predicted(self, batch: Transition) -> Tensor:
         """Values and logits of the online network: [B, 2, A]"""
@@ -122,8 +122,8 @@ class BCQ(OfflineAlgorithm, DQN):
         policy: Any = self.policy
         policy.constrain(self.threshold)
 
-    def _turn_dials(self) -> None:
-        super()._turn_dials()
+    def _sync_hyperparameters(self) -> None:
+        super()._sync_hyperparameters()
         self._constrain()
 
     def acting_graph(

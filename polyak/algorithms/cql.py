@@ -25,7 +25,16 @@ from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNega
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update, set_rate
+from polyak.learning.learner import (
+    Learner,
+    LearnerRecipe,
+    Metrics,
+    Objective,
+    OptimizerRecipe,
+    Tunable,
+    Update,
+    set_rate,
+)
 from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
 from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
@@ -98,14 +107,14 @@ class CQLLearner(SACLearner):
     those at s serves the actor's loss, too, and the first of those at s' the target.
     """
 
-    actor_learning_rate: Dial[Tensor]
-    conservative_weight: Dial[Tensor]
-    n_action_samples: Dial[int]
-    softmax_temperature: Dial[Tensor]
-    lagrange_threshold: Dial[Tensor | None]
-    soft_q_backup: Dial[bool]
-    max_q_backup: Dial[bool]
-    bc_steps: Dial[int]
+    actor_learning_rate: Tunable[Tensor]
+    conservative_weight: Tunable[Tensor]
+    n_action_samples: Tunable[int]
+    softmax_temperature: Tunable[Tensor]
+    lagrange_threshold: Tunable[Tensor | None]
+    soft_q_backup: Tunable[bool]
+    max_q_backup: Tunable[bool]
+    bc_steps: Tunable[int]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -119,7 +128,7 @@ class CQLLearner(SACLearner):
         super().set(**values)
         for name in ("actor", "ent_coef"):
             if name in self.optimizers:
-                set_rate(self.optimizers[name], self.dials["actor_learning_rate"])
+                set_rate(self.optimizers[name], self.tunables["actor_learning_rate"])
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of critics, actor and temperature; the first ``bc_steps`` of the actor clone."""
@@ -265,8 +274,8 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     max_q_backup: bool = False
     """Take the best of ``n_action_samples`` next actions in the target, as the authors do in AntMaze."""
     bc_steps: Natural = 0
-    """Gradient steps during which the actor clones the recorded actions, while the critics learn to judge others. The
-    authors' runs of a million begin with 40,000."""
+    """Gradient steps during which the actor clones the recorded actions, while the critics learn to evaluate others.
+    The authors' runs of a million begin with 40,000."""
     learning_rates: PartRates | None = None
     """Learning rates of single parts that differ from both: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
     action_noise: ActionNoise | None = None
@@ -307,8 +316,8 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
         self.actor_learning_rate = get_schedule_fn(self.actor_learning_rate)
         super()._setup_model()
 
-    def _turn_dials(self) -> None:
-        super()._turn_dials()
+    def _sync_hyperparameters(self) -> None:
+        super()._sync_hyperparameters()
         set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     def _policy_options(self) -> dict[str, Any]:

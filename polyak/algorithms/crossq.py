@@ -24,7 +24,7 @@ from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, NonNegative, require
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, Metrics, OptimizerRecipe, Update
+from polyak.learning.learner import Learner, Metrics, OptimizerRecipe, Tunable, Update
 from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.batch_renorm import running_statistics
@@ -57,7 +57,7 @@ class CrossQLearner(SoftActorCriticLearner):
     batch where the actor learns; everywhere else the running statistics, which then stay.
     """
 
-    policy_delay: Dial[int]
+    policy_delay: Tunable[int]
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of the critics; every ``policy_delay`` steps also of the actor and the temperature."""
@@ -92,9 +92,9 @@ class CrossQLearner(SoftActorCriticLearner):
         actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
         return self.improve_actor(batch, actions, log_prob, self.temperature())
 
-    def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
+    def q_of_policy(self, batch: Transition, actions: Tensor) -> Tensor:
         with running_statistics(self.policy.critic):
-            return super().judgement(batch, actions)
+            return super().q_of_policy(batch, actions)
 
 
 def joined(first: Any, second: Any) -> Any:
@@ -160,8 +160,8 @@ class CrossQ(OffPolicyAlgorithm):
         super()._adopt(name, before)
         check_temperature(self, name, before)
 
-    def _turn_dials(self) -> None:
-        super()._turn_dials()
+    def _sync_hyperparameters(self) -> None:
+        super()._sync_hyperparameters()
         set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     def _policy_options(self) -> dict[str, Any]:

@@ -82,8 +82,8 @@ class Teacher:
             chosen = [self.expert(row) for row in _rows(observations, len(starts))]
             return as_actions(chosen, self.space, len(starts), self._named)
         observations = shown_to(self.expert, observations)
-        heeds = masks is not None and getattr(self.expert, "_heeds_masks", False)
-        more = {"action_masks": masks} if heeds else {}
+        supports = masks is not None and getattr(self.expert, "_uses_masks", False)
+        more = {"action_masks": masks} if supports else {}
         actions, self.state = self.expert.predict(observations, self.state, starts, deterministic=True, **more)
         return as_actions(actions, self.space, len(starts), self._named)
 
@@ -107,8 +107,8 @@ class Apprentice(Actor):
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
     ) -> Acted:
         """As :meth:`Actor.act`; what the teacher would have done is the extra ``expert_actions``."""
-        heeded = masks if self.policy.heeds_masks else None
-        own, actions, extras = super().act(observations, episode_starts, heeded)
+        allowed = masks if self.policy.supports_masks else None
+        own, actions, extras = super().act(observations, episode_starts, allowed)
         starts = np.zeros(len(own), bool) if episode_starts is None else episode_starts
         wanted = self.teacher(observations, starts, masks)
         teaches = torch.rand(len(own)).numpy() < self.beta
@@ -210,10 +210,10 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "stochastic": self.stochastic}
 
-    def _take_up(self, env: Any) -> None:
+    def _attach_env(self, env: Any) -> None:
         if isinstance(env, Dataset):
             raise ValueError(f"env={env!r}: DAgger acts in an environment. Give it the data as demonstrations=.")
-        super()._take_up(env)
+        super()._attach_env(env)
         self.dataset = self.demonstrations
         for what in ("observation_space", "action_space"):
             if self.dataset is not None and getattr(self.dataset, what) != getattr(self, what):

@@ -18,7 +18,7 @@ from polyak.data import Transition
 from polyak.hyperparameters.declaration import Fraction, NonNegative
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.noise import ActionNoise
@@ -45,7 +45,7 @@ class DDPGLearner(Learner):
     """Actor and critic, each with a target."""
 
     policy: ContinuousPolicy
-    tau: Dial[Tensor]
+    tau: Tunable[Tensor]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)

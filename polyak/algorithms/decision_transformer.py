@@ -26,7 +26,7 @@ from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, later
 from polyak.kinds.network_algorithm import NETWORKS, Part
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update, set_rate
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
@@ -63,8 +63,8 @@ class DecisionTransformerLearner(Learner):
     """A sequence model of actions, whose step size rises at first."""
 
     policy: DecisionTransformerPolicy
-    max_grad_norm: Dial[Tensor | None]
-    warmup_steps: Dial[int]
+    max_grad_norm: Tunable[Tensor | None]
+    warmup_steps: Tunable[int]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -75,7 +75,7 @@ class DecisionTransformerLearner(Learner):
         """One gradient step on sequences."""
         self.steps += 1
         if self.steps <= self.warmup_steps:
-            rate = self.dials.get("learning_rate", self.first_rate)
+            rate = self.tunables.get("learning_rate", self.first_rate)
             set_rate(self.optimizers["policy"], rate * self.steps / self.warmup_steps)
         update: Update = self.run(self.gradient_step, batch)
         return update
@@ -162,8 +162,8 @@ class DecisionTransformer(OfflineAlgorithm):
 
     # -- the dataset ---------------------------------------------------------------------------------------------------
 
-    def _take_up(self, env: Any) -> None:
-        super()._take_up(env)
+    def _attach_env(self, env: Any) -> None:
+        super()._attach_env(env)
         assert self.dataset is not None
         returns = self.dataset.returns_to_go(self.gamma)
         if self.target_return is None:

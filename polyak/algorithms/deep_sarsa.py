@@ -25,7 +25,7 @@ from polyak.kinds.epsilon_greedy import Epsilon
 from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.learning.states import States
 from polyak.nn.catalog import policy_aliases
@@ -52,7 +52,7 @@ class DeepSARSALearner(RolloutLearner):
     """Action values of the policy that acts."""
 
     policy: GreedyPolicy
-    max_grad_norm: Dial[Tensor | None]
+    max_grad_norm: Tunable[Tensor | None]
     exploration_rate: float = 0.0
     """Probability of a random action in the rollout that is evaluated."""
     expected: bool = False
@@ -121,7 +121,7 @@ class DeepSARSA(OnPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = DeepSARSALearner
     policies: ClassVar = policy_aliases(GreedyPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
-    heeds_masks: ClassVar[bool] = False
+    supports_masks: ClassVar[bool] = False
     q_net = Part("policy.q_net")
     predict = epsilon_greedy.predict
     exploration_rate = Held[float]("epsilon.rate")
@@ -133,7 +133,7 @@ class DeepSARSA(OnPolicyAlgorithm):
 
     def _after_setup(self) -> None:
         super()._after_setup()
-        self.epsilon = Epsilon(self._dials, self._exploration_schedule)
+        self.epsilon = Epsilon(self._progress, self._exploration_schedule)
         self._held = (self.epsilon,)
 
     def _exploration_schedule(self) -> LinearSchedule:
@@ -141,7 +141,7 @@ class DeepSARSA(OnPolicyAlgorithm):
         return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
 
     def _exploration(self) -> dict[str, Exploration]:
-        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._dials, self._random_actions())}
+        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._progress, self._random_actions())}
 
     def _prepare(self, writer: RolloutWriter) -> Tensor:
         learner = self.learner

@@ -21,7 +21,7 @@ from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNega
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import TrainFreq
 from polyak.kinds.offline import OfflineAlgorithm
-from polyak.learning.learner import Dial, Learner, Objective
+from polyak.learning.learner import Learner, Objective, Tunable
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -37,7 +37,7 @@ def conservative_gap(q: Tensor, actions: Tensor) -> Tensor:
 class DiscreteCQLLearner(DQNLearner):
     """Adds the penalty to the objective of DQN, and of what extends it by other numbers for each action."""
 
-    conservative_weight: Dial[Tensor]
+    conservative_weight: Tunable[Tensor]
 
     def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
         values = allowed(self.means(q), batch.extras.get("masks"))

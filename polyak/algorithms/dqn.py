@@ -25,7 +25,7 @@ from polyak.kinds.epsilon_greedy import Epsilon
 from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import ValuePolicy
@@ -76,13 +76,13 @@ class DQNLearner(Learner):
     """Action values and their target."""
 
     policy: ValuePolicy
-    tau: Dial[Tensor]
-    max_grad_norm: Dial[Tensor | None]
-    double: Dial[bool]  # type: ignore[assignment]  # hides the module's cast to float64, which nobody makes
-    munchausen: Dial[bool]
-    munchausen_alpha: Dial[Tensor]
-    munchausen_temperature: Dial[Tensor]
-    munchausen_clip: Dial[Tensor]
+    tau: Tunable[Tensor]
+    max_grad_norm: Tunable[Tensor | None]
+    double: Tunable[bool]  # type: ignore[assignment]  # hides the module's cast to float64, which nobody makes
+    munchausen: Tunable[bool]
+    munchausen_alpha: Tunable[Tensor]
+    munchausen_temperature: Tunable[Tensor]
+    munchausen_clip: Tunable[Tensor]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -190,7 +190,7 @@ class DQN(OffPolicyAlgorithm):
     munchausen_clip: Annotated[float, Only("a negative number", lambda x: x < 0)] = -1.0
     """Least bonus, before it is weighted."""
 
-    heeds_masks: ClassVar[bool] = True
+    supports_masks: ClassVar[bool] = True
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("dueling", "noisy", "sigma0"), NETWORKS)
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
@@ -239,13 +239,13 @@ class DQN(OffPolicyAlgorithm):
         return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
 
     def _exploration(self) -> dict[str, Exploration]:
-        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._dials, self._random_actions())}
+        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._progress, self._random_actions())}
 
     # -- the target's clock --------------------------------------------------------------------------------------------
 
     def _after_setup(self) -> None:
         super()._after_setup()
-        self.epsilon = Epsilon(self._dials, self._exploration_schedule)
+        self.epsilon = Epsilon(self._progress, self._exploration_schedule)
         self._held = (self.epsilon,)
         if self.n_envs > self.target_update_interval:
             warn_user(

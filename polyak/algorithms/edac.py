@@ -22,7 +22,7 @@ from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, req
 from polyak.kinds.network_algorithm import NETWORKS, Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
-from polyak.learning.learner import Dial, Learner, Update
+from polyak.learning.learner import Learner, Tunable, Update
 from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
 from polyak.noise import ActionNoise
 
@@ -56,7 +56,7 @@ def diversity_loss(slopes: Tensor, weights: Tensor) -> Tensor:
 class EDACLearner(SACLearner):
     """SAC's steps with an ensemble of critics that disagree where there are no data."""
 
-    eta: Dial[float]
+    eta: Tunable[float]
 
     def improve_critics(self, batch: Transition, alpha: Tensor) -> Update:
         """Algorithm 1; without ``eta`` it is SAC's, and so SAC-N."""
@@ -133,8 +133,8 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
         super()._adopt(name, before)
         check_temperature(self, name, before)
 
-    def _turn_dials(self) -> None:
-        super()._turn_dials()
+    def _sync_hyperparameters(self) -> None:
+        super()._sync_hyperparameters()
         set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     @classmethod

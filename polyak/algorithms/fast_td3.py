@@ -23,7 +23,7 @@ from polyak.data import Transition
 from polyak.hyperparameters.declaration import AtLeastTwo, Count, Fraction, Natural, NonNegative, require
 from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
 from polyak.learning.clamped_returns import warn_of_clamping
-from polyak.learning.learner import Dial, Learner, Objective, OptimizerRecipe
+from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.categorical_critic import CategoricalCritic
 from polyak.nn.policies.continuous import ContinuousPolicy
@@ -50,7 +50,7 @@ def critic_loss(log_probs: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 class FastTD3Learner(TD3Learner):
     """TD3's steps on distributions."""
 
-    clipped_double_q: Dial[bool]
+    clipped_double_q: Tunable[bool]
 
     def estimates(self, batch: Transition) -> Tensor:
         """Logits of the batch's actions. -> [K, B, N]"""
@@ -76,7 +76,7 @@ class FastTD3Learner(TD3Learner):
         clamped = clamped_share(target, batch.rewards, batch.discounts, critic.support)
         return Objective(critic_loss(q.log_softmax(2), target, batch.weights), {"clamped_share": clamped}, td_error)
 
-    def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
+    def q_of_policy(self, batch: Transition, actions: Tensor) -> Tensor:
         """The smallest of the critics' values, or their mean. -> [B]"""
         q = self.policy.critic.q_values(batch.observations, actions)
         return q.amin(0) if self.clipped_double_q else q.mean(0)

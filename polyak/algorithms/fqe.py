@@ -31,7 +31,7 @@ from polyak.experience.arrays import mapped
 from polyak.hyperparameters.declaration import Count, Fraction, Only, require
 from polyak.kinds.network_algorithm import NETWORKS, Part
 from polyak.kinds.offline import OfflineAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.evaluation import EvaluationPolicy
 from polyak.ops.updates import polyak_update
@@ -63,8 +63,8 @@ class FQELearner(Learner):
     """Critics and lagging copies of them."""
 
     policy: EvaluationPolicy
-    tau: Dial[Tensor]
-    target_update_interval: Dial[int]
+    tau: Tunable[Tensor]
+    target_update_interval: Tunable[int]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)

@@ -19,7 +19,7 @@ from polyak.algorithms import get
 from polyak.algorithms.imitation.adversarial import AdversarialImitation, Comparison, Penalty
 from polyak.algorithms.imitation.reward import RewardForm, RewardFunction
 from polyak.cards import Card
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.networks.rewards import RewardNet, ShapedRewardNet
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -33,11 +33,11 @@ def discriminator_loss(logits: Tensor, expert: Tensor) -> Tensor:
     return softplus(torch.where(expert > 0, -logits, logits)).mean()
 
 
-def gradient_at(judge: Callable[..., Tensor], inputs: tuple[Tensor, ...], terminated: Tensor) -> Tensor:
+def gradient_at(score: Callable[..., Tensor], inputs: tuple[Tensor, ...], terminated: Tensor) -> Tensor:
     """|grad|^2 of a network by its inputs, differentiable: section 4 of arXiv:1704.00028. inputs [B, F] each -> [B]"""
     free = tuple(x.detach().requires_grad_() for x in inputs)
     with torch.enable_grad():
-        found = torch.autograd.grad(judge(free, terminated).sum(), free, create_graph=True)
+        found = torch.autograd.grad(score(free, terminated).sum(), free, create_graph=True)
     return torch.stack([gradient.square().sum(1) for gradient in found]).sum(0)
 
 
@@ -57,8 +57,8 @@ def expert_penalty(squares: Tensor) -> Tensor:
 class GAILLearner(Learner):
     """A discriminator, whose logits are a network's outputs."""
 
-    gradient_penalty: Dial[float]
-    penalty: Dial[str]
+    gradient_penalty: Tunable[float]
+    penalty: Tunable[str]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -81,7 +81,7 @@ class GAILLearner(Learner):
     def gradient_step(self, batch: Comparison) -> Update:
         """Descend the objective, and the penalty."""
         inputs = self.network.inputs(batch.observations, batch.actions, batch.next_observations, batch.terminated)
-        logits = self.logits(self.network.judge(inputs, batch.terminated), batch)
+        logits = self.logits(self.network.score(inputs, batch.terminated), batch)
         objective = self.objective(batch, logits)
         if self.gradient_penalty > 0:
             penalty = self.penalty_of(tuple(x.detach() for x in inputs), batch.terminated)
@@ -107,10 +107,10 @@ class GAILLearner(Learner):
         """Of the network's gradients, at demonstrated inputs or between those and the generator's."""
         pairs, ends = [x.chunk(2) for x in inputs], terminated.chunk(2)
         if self.penalty == "expert":
-            return expert_penalty(gradient_at(self.network.judge, tuple(shown for shown, _ in pairs), ends[0]))
+            return expert_penalty(gradient_at(self.network.score, tuple(shown for shown, _ in pairs), ends[0]))
         share = torch.rand_like(ends[0])
         between = tuple(torch.lerp(made, shown, share[:, None]) for shown, made in pairs)
-        return interpolated_penalty(gradient_at(self.network.judge, between, torch.lerp(ends[1], ends[0], share)))
+        return interpolated_penalty(gradient_at(self.network.score, between, torch.lerp(ends[1], ends[0], share)))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------

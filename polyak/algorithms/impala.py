@@ -16,9 +16,9 @@ from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Fraction, Positive
-from polyak.kinds.asynchronous import AsynchronousAlgorithm, Judged, Unroll, VTraceLearner
+from polyak.kinds.asynchronous import AsynchronousAlgorithm, Evaluated, Unroll, VTraceLearner
 from polyak.kinds.network_algorithm import OPTIMIZER
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -52,9 +52,9 @@ def unexplained_variance(values: Tensor, targets: Tensor) -> Tensor:
 class IMPALALearner(VTraceLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
-    ent_coef: Dial[Tensor]
-    vf_coef: Dial[Tensor]
-    max_grad_norm: Dial[Tensor | None]
+    ent_coef: Tunable[Tensor]
+    vf_coef: Tunable[Tensor]
+    max_grad_norm: Tunable[Tensor | None]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -62,21 +62,21 @@ class IMPALALearner(VTraceLearner):
 
     def gradient_step(self, batch: Unroll) -> Update:
         """Descend the objective."""
-        objective = self.objective(batch, self.judged(self.policy, batch))
+        objective = self.objective(batch, self.evaluate_unroll(self.policy, batch))
         self.minimise("policy", objective.loss, self.max_grad_norm)
         return Update({"loss": objective.loss.detach(), **objective.metrics})
 
-    def objective(self, batch: Unroll, judged: Judged) -> Objective:
-        """Policy gradient, values and entropy together, section 4.2. Judged by the policy as it is."""
-        targets, advantages = self.vtrace(batch, judged.values, judged.log_probs)
-        loss_pi = policy_gradient_loss(judged.log_probs, advantages)
-        return self.with_values(loss_pi, judged, targets)
+    def objective(self, batch: Unroll, evaluated: Evaluated) -> Objective:
+        """Policy gradient, values and entropy together, section 4.2. Evaluated by the policy as it is."""
+        targets, advantages = self.vtrace(batch, evaluated.values, evaluated.log_probs)
+        loss_pi = policy_gradient_loss(evaluated.log_probs, advantages)
+        return self.with_values(loss_pi, evaluated, targets)
 
-    def with_values(self, loss_pi: Tensor, judged: Judged, targets: Tensor) -> Objective:
+    def with_values(self, loss_pi: Tensor, evaluated: Evaluated, targets: Tensor) -> Objective:
         """The policy's loss [] and those of values and entropy."""
-        values = judged.values[:-1]
+        values = evaluated.values[:-1]
         loss_v = value_loss(values, targets)
-        loss_s = entropy_loss(judged.entropy, judged.log_probs)
+        loss_s = entropy_loss(evaluated.entropy, evaluated.log_probs)
         with torch.no_grad():
             explained = 1 - unexplained_variance(values, targets)
         metrics = {

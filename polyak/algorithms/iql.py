@@ -20,7 +20,7 @@ from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update, set_rate
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.bounded import BoundedGaussianActor
 from polyak.nn.policies.valued import ValuedPolicy
@@ -56,11 +56,11 @@ class IQLLearner(Learner):
     """A critic of states, an actor, and critics of actions with targets."""
 
     policy: ValuedPolicy
-    tau: Dial[Tensor]
-    actor_learning_rate: Dial[Tensor]
-    expectile: Dial[Tensor]
-    beta: Dial[Tensor]
-    max_weight: Dial[Tensor]
+    tau: Tunable[Tensor]
+    actor_learning_rate: Tunable[Tensor]
+    expectile: Tunable[Tensor]
+    beta: Tunable[Tensor]
+    max_weight: Tunable[Tensor]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -72,7 +72,7 @@ class IQLLearner(Learner):
 
     def set(self, **values: float) -> None:
         super().set(**values)
-        set_rate(self.optimizers["actor"], self.dials["actor_learning_rate"])
+        set_rate(self.optimizers["actor"], self.tunables["actor_learning_rate"])
 
     def gradient_step(self, batch: Transition) -> Update:
         """Algorithm 1 in the order of the authors' program: actor and critics see the value function as it is after its

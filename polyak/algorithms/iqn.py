@@ -16,7 +16,7 @@ from polyak.algorithms.dqn import DQN, DQNLearner, taken
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count
-from polyak.learning.learner import Dial, Learner, Objective, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import ImplicitQuantileNetwork, ValuePolicy
 from polyak.ops.distributional import quantile_huber_loss
@@ -27,8 +27,8 @@ from polyak.ops.distributional import quantile_huber_loss
 class IQNLearner(DQNLearner):
     """Quantiles of returns at levels that are drawn."""
 
-    n_levels: Dial[int]
-    n_target_levels: Dial[int]
+    n_levels: Tunable[int]
+    n_target_levels: Tunable[int]
 
     def gradient_step(self, batch: Transition) -> Update:
         """Regress quantiles of the actions taken on those of their targets, at levels of their own: eq. 3."""

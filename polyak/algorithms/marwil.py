@@ -30,7 +30,7 @@ from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, Fraction, NonNegative, Positive, later
 from polyak.kinds.network_algorithm import NETWORKS, Part
 from polyak.kinds.offline import RewardScaling
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import Activation
 from polyak.nn.networks.recall import RecurrentExtractor
@@ -84,10 +84,10 @@ class MARWILLearner(BCLearner):
     """Behaviour cloning by weighted rows, and the values that weights are made of."""
 
     policy: ValuedCloningPolicy
-    beta: Dial[Tensor]
-    vf_coef: Dial[Tensor]
-    advantage_norm_rate: Dial[Tensor]
-    advantage_norm_start: Dial[float]
+    beta: Tunable[Tensor]
+    vf_coef: Tunable[Tensor]
+    advantage_norm_rate: Tunable[Tensor]
+    advantage_norm_start: Tunable[float]
     mean_square: Tensor
     """[] c^2, the moving average of squared advantages."""
 

@@ -19,7 +19,7 @@ from polyak.nn.policies.maskable import MaskableActorCriticPolicy
 class MaskablePPO(PPO):
     """PPO for environments that say which choices they allow (arXiv:2006.14171).
 
-    :class:`polyak.PPO` heeds masks, too; this one refuses to learn without."""
+    :class:`polyak.PPO` supports masks, too; this one refuses to learn without."""
 
     policies: ClassVar = policy_aliases(MaskableActorCriticPolicy)
     action_spaces: ClassVar = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)

@@ -17,7 +17,7 @@ from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, require
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, OptimizerRecipe, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
@@ -82,16 +82,16 @@ class PPOLearner(OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
     policy: ActorCriticPolicy
-    clip_range: Dial[Tensor]
-    clip_range_vf: Dial[Tensor | None]
-    dual_clip: Dial[Tensor | None]
-    ent_coef: Dial[Tensor]
-    entropy_index: Dial[float]
-    vf_coef: Dial[Tensor]
-    max_grad_norm: Dial[Tensor | None]
-    normalize_advantage: Dial[bool]
-    target_kl: Dial[float | None]
-    kl_coef: Dial[Tensor | None]
+    clip_range: Tunable[Tensor]
+    clip_range_vf: Tunable[Tensor | None]
+    dual_clip: Tunable[Tensor | None]
+    ent_coef: Tunable[Tensor]
+    entropy_index: Tunable[float]
+    vf_coef: Tunable[Tensor]
+    max_grad_norm: Tunable[Tensor | None]
+    normalize_advantage: Tunable[bool]
+    target_kl: Tunable[float | None]
+    kl_coef: Tunable[Tensor | None]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -219,7 +219,7 @@ class PPO(OnPolicyAlgorithm):
         learner = self.learner
         assert isinstance(learner, PPOLearner)
         self.policy.set_training_mode(True)
-        self._turn_dials()
+        self._sync_hyperparameters()
         sampling, minibatches = self._split.sample, self._minibatches
         lesson = learner.learn_from(sampling.timing(minibatches(self.batch_size)) for _ in range(self.n_epochs))
         self._n_updates += lesson.passes
@@ -231,9 +231,9 @@ class PPO(OnPolicyAlgorithm):
             if self.kl_target is not None:
                 kl = float(torch.stack(lesson.metrics["approx_kl"]).mean())
                 self._put(kl_coef=next_kl_coef(self.kl_coef, kl, self.kl_target))
-        self.logger.record("train/clip_range", learner.dials["clip_range"])
+        self.logger.record("train/clip_range", learner.tunables["clip_range"])
         if self.clip_range_vf is not None:
-            self.logger.record("train/clip_range_vf", learner.dials["clip_range_vf"])
+            self.logger.record("train/clip_range_vf", learner.tunables["clip_range_vf"])
 
     card: ClassVar[Card] = Card(
         idea="many small clipped steps on each rollout",

@@ -87,7 +87,7 @@ class PQN(OnPolicyAlgorithm):
     max_grad_norm: NonNegative | None = 10.0
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
-    heeds_masks: ClassVar[bool] = True
+    supports_masks: ClassVar[bool] = True
     use_sde: ClassVar[bool] = False  # type: ignore[misc]
     sde_sample_freq: ClassVar[int] = -1  # type: ignore[misc]
     ent_coef: ClassVar[float] = 0.0  # type: ignore[misc]
@@ -120,7 +120,7 @@ class PQN(OnPolicyAlgorithm):
 
     def _after_setup(self) -> None:
         super()._after_setup()
-        self.epsilon = Epsilon(self._dials, self._exploration_schedule)
+        self.epsilon = Epsilon(self._progress, self._exploration_schedule)
         self._held = (self.epsilon,)
 
     def _exploration_schedule(self) -> LinearSchedule:
@@ -128,14 +128,14 @@ class PQN(OnPolicyAlgorithm):
         return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
 
     def _exploration(self) -> dict[str, Exploration]:
-        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedyEach(self._dials, self._random_actions())}
+        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedyEach(self._progress, self._random_actions())}
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
     def train(self) -> None:
         """Make ``n_epochs`` shuffled passes over the rollout."""
         self.policy.set_training_mode(True)
-        self._turn_dials()
+        self._sync_hyperparameters()
         sampling, minibatches = self._split.sample, self._minibatches
         metrics: dict[str, list[Tensor]] = {}
         for _ in range(self.n_epochs):

@@ -27,7 +27,7 @@ from polyak.algorithms.dqn import taken
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count
-from polyak.learning.learner import Dial, Learner, Update
+from polyak.learning.learner import Learner, Tunable, Update
 from polyak.learning.states import States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
@@ -93,7 +93,7 @@ class QACLearner(ActorCriticLearner):
     """
 
     policy: ActionValuePolicy
-    baseline: Dial[bool]
+    baseline: Tunable[bool]
 
     def next_values(self, successors: States, acting: Any) -> Tensor:
         """Expected values [S] of states in which no action was taken."""

@@ -27,7 +27,7 @@ from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, req
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
-from polyak.learning.learner import Dial, Learner, Objective
+from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
@@ -101,9 +101,9 @@ def with_next_actions(dataset: Dataset, encode: Callable[[np.ndarray], np.ndarra
 class ReBRACLearner(TD3Learner):
     """TD3's steps, in which both actor and critics mind how far the actor is from the recorded actions."""
 
-    actor_bc_coef: Dial[Tensor]
-    critic_bc_coef: Dial[Tensor]
-    normalize_q: Dial[bool]
+    actor_bc_coef: Tunable[Tensor]
+    critic_bc_coef: Tunable[Tensor]
+    normalize_q: Tunable[bool]
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
@@ -115,7 +115,7 @@ class ReBRACLearner(TD3Learner):
         value = penalised_value(next_q, distance, batch.extras[CONTINUES], self.critic_bc_coef)
         return batch.rewards + batch.discounts * value
 
-    def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
+    def q_of_policy(self, batch: Transition, actions: Tensor) -> Tensor:
         """What the actor's actions [B, A] are worth, by all critics. -> [K, B]"""
         return self.policy.critic.q_values(batch.observations, actions)
 

@@ -20,7 +20,7 @@ from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, require
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import GradientSteps
-from polyak.learning.learner import Dial, Learner, Metrics, Objective, Update
+from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
 from polyak.ops.updates import polyak_update
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -42,8 +42,8 @@ def actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
 class REDQLearner(SACLearner):
     """Actor, an ensemble of critics with targets, and the temperature."""
 
-    subset: Dial[int]
-    policy_delay: Dial[int]
+    subset: Tunable[int]
+    policy_delay: Tunable[int]
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of the critics, whose targets follow; every ``policy_delay`` steps also of the actor."""

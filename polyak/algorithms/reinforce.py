@@ -24,7 +24,7 @@ from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
 from polyak.hyperparameters.declaration import Count, NonNegative, require
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective
+from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -51,8 +51,8 @@ def standardised(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 class REINFORCELearner(ActorCriticLearner):
     """The policy gradient theorem by samples, eq. 13.8 and 13.11: a sum over each episode, a mean over episodes."""
 
-    baseline: Dial[bool]
-    episodes_per_update: Dial[int]
+    baseline: Tunable[bool]
+    episodes_per_update: Tunable[int]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)

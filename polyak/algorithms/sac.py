@@ -19,7 +19,7 @@ from polyak.hyperparameters.changing import FixedHyperparameterError
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm, minus_action_dim
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
@@ -59,9 +59,9 @@ class SoftActorCriticLearner(Learner):
     """What CrossQ shares with SAC: actor, critics and temperature, their optimizers and objectives."""
 
     policy: ContinuousPolicy
-    ent_coef: Dial[Tensor]
-    target_entropy: Dial[float]
-    use_sde: Dial[bool]
+    ent_coef: Tunable[Tensor]
+    target_entropy: Tunable[float]
+    use_sde: Tunable[bool]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -81,7 +81,7 @@ class SoftActorCriticLearner(Learner):
 
     def improve_actor(self, batch: Transition, actions: Tensor, log_prob: Tensor, alpha: Tensor) -> Metrics:
         """One step of the actor by its own actions [B, A] with log_prob [B], eq. 9 and 10; one of the temperature."""
-        actor = self.actor_objective(batch, actions, log_prob, self.judgement(batch, actions), alpha)
+        actor = self.actor_objective(batch, actions, log_prob, self.q_of_policy(batch, actions), alpha)
         self.minimise("actor", actor.loss)
         temperature = self.improve_temperature(log_prob, alpha)
         return {"actor_loss": actor.loss.detach(), **temperature, **actor.metrics}
@@ -98,7 +98,7 @@ class SoftActorCriticLearner(Learner):
         """What the critics say of the batch's actions, to be compared with the target. -> [K, B]"""
         return self.policy.critic.q_values(batch.observations, batch.actions)
 
-    def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
+    def q_of_policy(self, batch: Transition, actions: Tensor) -> Tensor:
         """What the critics say of the actor's actions [B, A]. -> [K, B]"""
         return self.policy.critic.q_values(batch.observations, actions)
 
@@ -120,8 +120,8 @@ class SoftActorCriticLearner(Learner):
 class SACLearner(SoftActorCriticLearner):
     """Soft actor-critic with lagging copies of the critics."""
 
-    tau: Dial[Tensor]
-    target_update_interval: Dial[int]
+    tau: Tunable[Tensor]
+    target_update_interval: Tunable[int]
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of critics, actor and temperature; then the targets follow."""
@@ -204,8 +204,8 @@ class SAC(OffPolicyAlgorithm):
         super()._adopt(name, before)
         check_temperature(self, name, before)
 
-    def _turn_dials(self) -> None:
-        super()._turn_dials()
+    def _sync_hyperparameters(self) -> None:
+        super()._sync_hyperparameters()
         set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     def _policy_options(self) -> dict[str, Any]:

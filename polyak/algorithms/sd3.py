@@ -19,7 +19,7 @@ from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.pairs import PairedPolicy
 from polyak.noise import ActionNoise
@@ -58,12 +58,12 @@ class SD3Learner(Learner):
     """
 
     policy: PairedPolicy
-    tau: Dial[Tensor]
-    beta: Dial[Tensor]
-    target_policy_noise: Dial[Tensor]
-    target_noise_clip: Dial[Tensor]
-    n_noise_samples: Dial[int]
-    importance_sampling: Dial[bool]
+    tau: Tunable[Tensor]
+    beta: Tunable[Tensor]
+    target_policy_noise: Tunable[Tensor]
+    target_noise_clip: Tunable[Tensor]
+    n_noise_samples: Tunable[int]
+    importance_sampling: Tunable[bool]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)

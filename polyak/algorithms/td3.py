@@ -18,7 +18,7 @@ from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, Objective, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.noise import ActionNoise
@@ -51,10 +51,10 @@ class TD3Learner(Learner):
     """Actor and twin critics, each with a target."""
 
     policy: ContinuousPolicy
-    tau: Dial[Tensor]
-    target_policy_noise: Dial[Tensor]
-    target_noise_clip: Dial[Tensor]
-    policy_delay: Dial[int]
+    tau: Tunable[Tensor]
+    target_policy_noise: Tunable[Tensor]
+    target_noise_clip: Tunable[Tensor]
+    policy_delay: Tunable[int]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -79,7 +79,7 @@ class TD3Learner(Learner):
     def delayed_step(self, batch: Transition) -> Metrics:
         """The deterministic policy gradient through the first critic; then the targets follow."""
         actions = self.policy.actor(batch.observations)
-        actor = self.actor_objective(batch, actions, self.judgement(batch, actions))
+        actor = self.actor_objective(batch, actions, self.q_of_policy(batch, actions))
         self.minimise("actor", actor.loss)
         polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
         polyak_update(self.policy.actor, self.policy.actor_target, self.tau)
@@ -97,7 +97,7 @@ class TD3Learner(Learner):
         """What the critics say of the batch's actions. -> [K, B]"""
         return self.policy.critic.q_values(batch.observations, batch.actions)
 
-    def judgement(self, batch: Transition, actions: Tensor) -> Tensor:
+    def q_of_policy(self, batch: Transition, actions: Tensor) -> Tensor:
         """What the actor's actions [B, A] are worth, by the first critic. -> [B]"""
         return self.policy.critic.q1_forward(batch.observations, actions).flatten()
 

@@ -19,7 +19,7 @@ from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
-from polyak.learning.learner import Dial, Learner, Objective
+from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.noise import ActionNoise
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def actor_loss(q: Tensor, actions: Tensor, recorded: Tensor, alpha: Tensor) -> T
 class TD3BCLearner(TD3Learner):
     """TD3's steps, whose actor stays near the recorded actions."""
 
-    alpha: Dial[Tensor]
+    alpha: Tunable[Tensor]
 
     def actor_objective(self, batch: Transition, actions: Tensor, q: Tensor) -> Objective:
         """Of the actor. Its own actions [B, A] and q [B] of those"""

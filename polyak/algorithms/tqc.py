@@ -17,7 +17,7 @@ from polyak.algorithms.sac import SAC, SACLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Natural, require
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Objective
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.errors import PolicyError
 from polyak.nn.policies.continuous import ContinuousPolicy
@@ -59,7 +59,7 @@ def actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
 class TQCLearner(SACLearner):
     """SAC's gradient step on quantiles."""
 
-    top_quantiles_to_drop_per_net: Dial[int]
+    top_quantiles_to_drop_per_net: Tunable[int]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)

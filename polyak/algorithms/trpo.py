@@ -19,7 +19,7 @@ from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows, gathered
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Metrics, OptimizerRecipe, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Metrics, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
@@ -96,13 +96,13 @@ class TRPOLearner(OnPolicyLearner):
     """A stochastic actor, moved within a trust region, and a value function with an optimizer."""
 
     policy: ActorCriticPolicy
-    target_kl: Dial[Tensor]
-    cg_max_steps: Dial[int]
-    cg_damping: Dial[Tensor]
-    line_search_shrinking_factor: Dial[Tensor]
-    line_search_max_iter: Dial[int]
-    sub_sampling_factor: Dial[int]
-    normalize_advantage: Dial[bool]
+    target_kl: Tunable[Tensor]
+    cg_max_steps: Tunable[int]
+    cg_damping: Tunable[Tensor]
+    line_search_shrinking_factor: Tunable[Tensor]
+    line_search_max_iter: Tunable[int]
+    sub_sampling_factor: Tunable[int]
+    normalize_advantage: Tunable[bool]
 
     steps_are_shared = False
 
@@ -338,7 +338,7 @@ class TRPO(OnPolicyAlgorithm):
         learner = self.learner
         assert isinstance(learner, TRPOLearner)
         self.policy.set_training_mode(True)
-        self._turn_dials()
+        self._sync_hyperparameters()
         sampling, minibatches = self._split.sample, self._minibatches
         with sampling:
             rollout = next(minibatches(None))

@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 
 @dataclass
-class Dials:
+class ActingProgress:
     """Numbers that exploration goes by. The training loop moves them, here or in another process."""
 
     steps: int = 0
@@ -91,31 +91,31 @@ class WarmUp(Exploration):
     """Random actions before the first update.
 
     Args:
-        dials: how many steps were made.
+        progress: how many steps were made.
         until: steps at which it is over.
         random: the actions.
     """
 
-    def __init__(self, dials: Dials, until: int, random: RandomActions) -> None:
-        self.dials, self.until, self.random = dials, until, random
+    def __init__(self, progress: ActingProgress, until: int, random: RandomActions) -> None:
+        self.progress, self.until, self.random = progress, until, random
 
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
-        return self.random(len(starts), masks) if self.dials.steps < self.until else None
+        return self.random(len(starts), masks) if self.progress.steps < self.until else None
 
 
 class EpsilonGreedy(Exploration):
     """Random actions now and then, decided once a step for all environments.
 
     Args:
-        dials: how often.
+        progress: how often.
         random: the actions.
     """
 
-    def __init__(self, dials: Dials, random: RandomActions) -> None:
-        self.dials, self.random = dials, random
+    def __init__(self, progress: ActingProgress, random: RandomActions) -> None:
+        self.progress, self.random = progress, random
 
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
-        return self.random(len(starts), masks) if np.random.rand() < self.dials.epsilon else None
+        return self.random(len(starts), masks) if np.random.rand() < self.progress.epsilon else None
 
 
 class EpsilonGreedyEach(EpsilonGreedy):
@@ -124,7 +124,7 @@ class EpsilonGreedyEach(EpsilonGreedy):
     _instead: tuple[np.ndarray, np.ndarray] | None = None
 
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
-        explores, self._instead = np.random.rand(len(starts)) < self.dials.epsilon, None
+        explores, self._instead = np.random.rand(len(starts)) < self.progress.epsilon, None
         if not explores.any():
             return None
         random = self.random(len(starts), masks)

@@ -555,7 +555,7 @@ class BaseAlgorithm(NetworkAlgorithm):
 class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
     """See :class:`polyak.kinds.on_policy.OnPolicyAlgorithm` and :class:`BaseAlgorithm`."""
 
-    heeds_masks: ClassVar[bool] = False  # as in the peer
+    supports_masks: ClassVar[bool] = False  # as in the peer
 
     policy_aliases = ON_POLICY_ALIASES
 
@@ -967,7 +967,7 @@ class PPO(ppo.PPO, OnPolicyAlgorithm):
 class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     """See :class:`polyak.MaskablePPO`. Its policies and buffers call masks ``action_masks``."""
 
-    heeds_masks: ClassVar[bool] = True
+    supports_masks: ClassVar[bool] = True
     stores_masks: ClassVar[tuple[str, ...]] = ()  # its buffers always do
     policy_aliases = MASKABLE_ALIASES
     _check_batch_size = PPO._check_batch_size
@@ -1278,7 +1278,7 @@ _GREEDY = (
 class DQN(dqn.DQN, _Aliased):
     """See :class:`polyak.DQN`."""
 
-    heeds_masks: ClassVar[bool] = False  # as in the peer
+    supports_masks: ClassVar[bool] = False  # as in the peer
 
     policy_aliases = DQN_ALIASES
     learn = with_defaults(dqn.DQN.learn, tb_log_name="DQN")
@@ -1300,7 +1300,7 @@ class QRDQNLearner(qrdqn.QRDQNLearner):
 class QRDQN(_Renaming, qrdqn.QRDQN, _Aliased):
     """See :class:`polyak.QRDQN`. Its networks have other names, which occur in no file of polyak."""
 
-    heeds_masks: ClassVar[bool] = False  # as in the peer
+    supports_masks: ClassVar[bool] = False  # as in the peer
 
     policy_aliases = QRDQN_ALIASES
     learner_class = QRDQNLearner

@@ -89,12 +89,12 @@ def said(update: Update) -> Said:
 
 def texts_of(learner: Learner) -> list[str]:
     """Names of a learner's hyper-parameters that are texts."""
-    return [name for name in learner.declared_dials() if isinstance(getattr(learner, name, None), str)]
+    return [name for name in learner.declared_tunables() if isinstance(getattr(learner, name, None), str)]
 
 
 def hyperparameters(learner: Learner, texts: Iterable[str]) -> dict[str, Any]:
     """The values by which a learner makes its next step; ``texts``: see :func:`texts_of`."""
-    return {**learner.dials, **{name: getattr(learner, name) for name in texts}}
+    return {**learner.tunables, **{name: getattr(learner, name) for name in texts}}
 
 
 def brought(learner: Learner, values: Mapping[str, Any]) -> None:

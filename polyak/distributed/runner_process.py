@@ -180,7 +180,7 @@ class RunnerProcess:
             pickled: policy, exploration by name, and the numbers that it goes by.
             uses_masks: whether the policy is to know which choices are allowed.
         """
-        policy, exploration, self.dials = cloudpickle.loads(pickled)
+        policy, exploration, self.progress = cloudpickle.loads(pickled)
         self.uses_masks = uses_masks
         with self._own_streams():
             if self.runner is None:
@@ -212,11 +212,11 @@ class RunnerProcess:
         actor: Any = runner.actor
         put_back(actor.policy, weights)
         with self._own_streams():
-            self.dials.epsilon = order.epsilon
+            self.progress.epsilon = order.epsilon
             actor.begin(self.rows.num_envs, order.begins)
             chunk = _Chunk(order.steps, is_composed(self.rows.action_space))
             for number in range(order.steps):
-                self.dials.steps = order.made + number * order.stride
+                self.progress.steps = order.made + number * order.stride
                 chunk.add(runner.step(), actor.memory)
         return chunk.done(runner, actor.memory)
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from polyak.collecting.actor import Actor, copy_of
-from polyak.collecting.exploration import Dials, Exploration
+from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.runner import flat, unflat
 from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import NO_EXTRAS, Observations, Step
@@ -259,7 +259,7 @@ class RunnerGroup:
     """
 
     def __init__(
-        self, env: RemoteEnvs, actor: RemoteActor, numbers: Dials, split: TimeSplit, uses_masks: bool = False
+        self, env: RemoteEnvs, actor: RemoteActor, numbers: ActingProgress, split: TimeSplit, uses_masks: bool = False
     ) -> None:
         self.env, self.actor, self.numbers, self.split = env, actor, numbers, split
         self.uses_masks, self.steps, self.original_obs = uses_masks, 0, None

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import nn
 
-from polyak.collecting.exploration import Dials
+from polyak.collecting.exploration import ActingProgress
 from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import Observations, Step
 from polyak.distributed.ray_workers import Failure
@@ -68,7 +68,7 @@ class SeparateRunners(RunnerGroup):
         self,
         env: RemoteEnvs,
         actor: RemoteActor,
-        numbers: Dials,
+        numbers: ActingProgress,
         split: TimeSplit,
         uses_masks: bool,
         in_turn: bool,

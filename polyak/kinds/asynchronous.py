@@ -39,7 +39,7 @@ from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Pos
 from polyak.kinds.network_algorithm import RELOAD
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.data_parallel import each, share_of
-from polyak.learning.learner import Dial
+from polyak.learning.learner import Tunable
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Policy
@@ -56,7 +56,7 @@ class Unroll(NamedTuple):
     """Name -> [N, ...]: what the policy that acted remembered after the last step; empty of one that does not."""
 
 
-class Judged(NamedTuple):
+class Evaluated(NamedTuple):
     """What a policy has to say of an unroll."""
 
     values: Tensor  # [T + 1, N]; the last ones, of what followed the last step, without gradients
@@ -68,11 +68,11 @@ class VTraceLearner(RolloutLearner):
     """A stochastic actor and a value function that learn from what an older policy did."""
 
     policy: ActorCriticPolicy
-    gae_lambda: Dial[Tensor]
-    rho_bar: Dial[float]
-    pg_rho_bar: Dial[float]
-    c_bar: Dial[float]
-    entropy_index: Dial[float]
+    gae_lambda: Tunable[Tensor]
+    rho_bar: Tunable[float]
+    pg_rho_bar: Tunable[float]
+    c_bar: Tunable[float]
+    entropy_index: Tunable[float]
 
     def share(self, batch: Unroll, rank: int, size: int) -> Unroll:
         """Some of the environments."""
@@ -83,7 +83,7 @@ class VTraceLearner(RolloutLearner):
 
         return Unroll(each(batch.trajectory, some(1)), each(batch.memory, some(0)))
 
-    def judged(self, policy: ActorCriticPolicy, unroll: Unroll) -> Judged:
+    def evaluate_unroll(self, policy: ActorCriticPolicy, unroll: Unroll) -> Evaluated:
         """Values, log-probabilities and entropies by a policy as it is now."""
         named: dict[str, Any] = self.columns(unroll)
         if self.entropy_index != 1:
@@ -95,7 +95,7 @@ class VTraceLearner(RolloutLearner):
             last = policy.predict_values(followed, **unroll.memory)
         like = unroll.trajectory.rewards
         values = torch.cat([in_time(values, like), last.reshape(1, -1)])
-        return Judged(values, in_time(log_probs, like), None if entropy is None else in_time(entropy, like))
+        return Evaluated(values, in_time(log_probs, like), None if entropy is None else in_time(entropy, like))
 
     def observations(self, unroll: Unroll) -> Any:
         """What was acted on [N * T, ...]."""
@@ -280,7 +280,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     def _make_group(self, env: RemoteEnvs, actor: Any) -> RunnerGroup:
         self._given = None
         in_turn = not self.asynchronous
-        return SeparateRunners(env, actor, self._dials, self._split, self._heeds_masks, in_turn, self.queue_size)
+        return SeparateRunners(env, actor, self._progress, self._split, self._uses_masks, in_turn, self.queue_size)
 
     @property
     def _envs_of_a_rollout(self) -> int:
@@ -351,7 +351,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     def train(self) -> None:
         """Learn from the rollouts that were taken."""
         self.policy.set_training_mode(True)
-        self._turn_dials()
+        self._sync_hyperparameters()
         self.metrics = metrics = cast("dict[str, list[Tensor]]", {})
         for unroll in self._lessons(self._unrolls):
             for name, value in self.learner.learn(unroll).metrics.items():
@@ -548,8 +548,8 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             tensors = zip(names, self._weights.tensors, strict=True)
             saved.state |= prefixed("broadcast", {name: tensor.numpy(force=True) for name, tensor in tensors})
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._go_on(saved, resume, force_reset)
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
         if resume and "broadcast" in saved.info:
             arrays = saved.state_of("broadcast")
             like = self.policy.state_dict()
@@ -560,8 +560,8 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
 
 def _judged(step: Step, rollout: Rollout, row: int) -> Step:
     """A step with what the policy that acted says of it."""
-    judgement = {"values": rollout.buffer.values[row], "log_probs": rollout.buffer.log_probs[row]}
-    return step._replace(extras={**step.extras, **judgement})
+    q_of_policy = {"values": rollout.buffer.values[row], "log_probs": rollout.buffer.log_probs[row]}
+    return step._replace(extras={**step.extras, **q_of_policy})
 
 
 def _kept(step: Step, whole: bool) -> Step:

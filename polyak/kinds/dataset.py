@@ -57,9 +57,9 @@ class LearnsFromData(NetworkAlgorithm):
 
     # -- construction --------------------------------------------------------------------------------------------------
 
-    def _take_up(self, env: Any) -> None:
+    def _attach_env(self, env: Any) -> None:
         if not isinstance(env, Dataset):
-            return super()._take_up(env)
+            return super()._attach_env(env)
         self._check_action_space(env.action_space)
         self.dataset = env
         self.observation_space, self.action_space = env.observation_space, env.action_space
@@ -76,9 +76,9 @@ class LearnsFromData(NetworkAlgorithm):
         require(isinstance(self.n_steps, int), "n_steps", self.n_steps, "sequences take one number of steps.")
         return cast(int, self.n_steps)
 
-    def _card(self) -> dict[str, str]:
+    def _summary(self) -> dict[str, str]:
         dataset = getattr(self, "dataset", None)  # of a model that is not built yet there is none
-        return {**super()._card(), **({} if dataset is None else {"dataset": repr(dataset)})}
+        return {**super()._summary(), **({} if dataset is None else {"dataset": repr(dataset)})}
 
     @property
     def _acts(self) -> bool:
@@ -227,7 +227,7 @@ class LearnsFromData(NetworkAlgorithm):
             batch_size: transitions in each.
         """
         self.policy.set_training_mode(True)
-        self._turn_dials()
+        self._sync_hyperparameters()
         memory, normalizer, late = self.memory, self._vec_normalize_env, self.host.gathers_late
         memory.prioritized.anneal(1 - self._current_progress_remaining)
         metrics: dict[str, list[Tensor]] = {}
@@ -257,8 +257,8 @@ class LearnsFromData(NetworkAlgorithm):
             assert self.data_buffer is not None
             saved.info["replay"], saved.replay = split_state(self.data_buffer.drawing_state())
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._go_on(saved, resume, force_reset)
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
         if resume and "replay" in saved.info and self.learns_offline:
             assert self.data_buffer is not None
             self.data_buffer.load_drawing_state(join_state(saved.info["replay"], saved.replay))
@@ -287,7 +287,7 @@ def check_spaces(dataset: Dataset, model: Any) -> None:
 def learn_from_data(model: Any, callback: BaseCallback, log_interval: int | None) -> bool:
     """Some gradient steps on the dataset alone, where nothing is collected. False: a callback asked to stop."""
     begun, idle = model.num_timesteps, callback.is_idle
-    steady = all(is_constant(getattr(model, name, None)) for name in ("learning_rate", *model.learner.dials))
+    steady = all(is_constant(getattr(model, name, None)) for name in ("learning_rate", *model.learner.tunables))
     steps = min(CHUNK - begun % CHUNK, model._total_timesteps - begun) if idle and steady else 1
     with model._split.update:
         model.train(steps, model.batch_size)

@@ -62,7 +62,7 @@ class EnvAlgorithm(Algorithm):
     """Whether experience is stored as it was before normalisation."""
     steps_environments: ClassVar[bool] = True
     """Whether it learns by stepping ``env`` itself; games are searched, and a generator acts for what imitates."""
-    heeds_masks: ClassVar[bool] = False
+    supports_masks: ClassVar[bool] = False
     """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
     predicts_raw: ClassVar[bool] = True
     """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
@@ -86,7 +86,7 @@ class EnvAlgorithm(Algorithm):
         super().__post_init__(_init_setup_model)
         self._read_arguments()
         if env is not None:
-            self._take_up(env)
+            self._attach_env(env)
             if _init_setup_model:
                 self._setup_model()
                 self._check_built()
@@ -101,13 +101,13 @@ class EnvAlgorithm(Algorithm):
             fix = f"the policy comes first: {name}({env!r}, env)" if takes_one else f"{name} takes none: {name}(env)"
             raise ValueError(f"env={env!r} is a policy, not an environment; {fix}.")
 
-    def _card(self) -> dict[str, str]:
+    def _summary(self) -> dict[str, str]:
         env = vars(self).get("env")
         if not self.steps_environments:
-            return super()._card()
+            return super()._summary()
         if env is None:
-            return {"environment": "none", **super()._card()}
-        return {"environment": f"{env.num_envs} x {_name_of(env.unwrapped)} in {_layers(env)}", **super()._card()}
+            return {"environment": "none", **super()._summary()}
+        return {"environment": f"{env.num_envs} x {_name_of(env.unwrapped)} in {_layers(env)}", **super()._summary()}
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class EnvAlgorithm(Algorithm):
 
     # -- environments --------------------------------------------------------------------------------------------------
 
-    def _take_up(self, env: Any) -> None:
+    def _attach_env(self, env: Any) -> None:
         """Use what a constructor got as ``env``."""
         if isinstance(env, Dataset):
             raise ValueError(
@@ -164,18 +164,18 @@ class EnvAlgorithm(Algorithm):
         """Which choices the environments allow; ``None``: all, always."""
         assert self.env is not None
         masks = find_masks(self.env)
-        if masks is None or self._heeds_masks:
+        if masks is None or self._uses_masks:
             return masks
         advise(
             "forbidden actions",
-            f"the environment says which actions it allows, but {type(self).__name__} does not heed masks and will "
+            f"the environment says which actions it allows, but {type(self).__name__} does not support masks and will "
             "take others, too. Use an algorithm that does: PPO, A2C, TRPO, PQN, DQN and its family.",
         )
         return None
 
     @property
-    def _heeds_masks(self) -> bool:
-        return self.heeds_masks
+    def _uses_masks(self) -> bool:
+        return self.supports_masks
 
     def _masks_found(self) -> None:
         """The first reset has shown that environments say which choices they allow."""
@@ -449,8 +449,8 @@ class EnvAlgorithm(Algorithm):
             check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
             self._use_env(vec_env)
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._go_on(saved, resume, force_reset)
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
         if self.runner is None:
             return
         self._would_replay = self.num_timesteps > 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from polyak.collecting.exploration import Dials
+from polyak.collecting.exploration import ActingProgress
 from polyak.kinds.held import HeldPart
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.logging.logger import Logger
@@ -22,22 +22,22 @@ class Epsilon(HeldPart):
     """The probability of a random action.
 
     Args:
-        dials: hold it, for the parts of exploration to read.
+        progress: hold it, for the parts of exploration to read.
         schedule: makes the probability by remaining progress, which is 1 at the start of training and 0 at the end.
     """
 
-    def __init__(self, dials: Dials, schedule: Callable[[], Schedule]) -> None:
-        self._dials, self._make_schedule, self.schedule = dials, schedule, schedule()
+    def __init__(self, progress: ActingProgress, schedule: Callable[[], Schedule]) -> None:
+        self._progress, self._make_schedule, self.schedule = progress, schedule, schedule()
         self.follow(1.0)
 
     @property
     def rate(self) -> float:
         """The present probability."""
-        return self._dials.epsilon
+        return self._progress.epsilon
 
     @rate.setter
     def rate(self, value: float) -> None:
-        self._dials.epsilon = value
+        self._progress.epsilon = value
 
     def follow(self, progress: float) -> None:
         """Take the value of the schedule at this remaining progress."""

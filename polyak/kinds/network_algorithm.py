@@ -22,7 +22,7 @@ from polyak.checkpoint.parameters import parameters, restore, saved_parameters, 
 from polyak.checkpoint.saved import Saved, prefixed
 from polyak.checkpoint.serialise import encode
 from polyak.collecting.actor import Actor
-from polyak.collecting.exploration import Dials, Exploration, RandomActions
+from polyak.collecting.exploration import ActingProgress, Exploration, RandomActions
 from polyak.collecting.runner import Acting, Runner
 from polyak.collecting.tensors.actor import TensorActor
 from polyak.collecting.tensors.exploration import exploring_in_tensors
@@ -125,12 +125,12 @@ class NetworkAlgorithm(EnvAlgorithm):
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
-    :data:`~polyak.learning.learner.Dial`."""
+    :data:`~polyak.learning.learner.Tunable`."""
     engine = Held[Engine | None]("host.engine")
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
 
     def __post_init__(self, _init_setup_model: bool) -> None:
-        self._dials = Dials()
+        self._progress = ActingProgress()
         self._rows_have_masks = False
         """Whether a file has brought experience with masks, which environments need not have shown yet."""
         self._explored: list[Any] | None = None
@@ -151,9 +151,9 @@ class NetworkAlgorithm(EnvAlgorithm):
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
         self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
 
-    def _card(self) -> dict[str, str]:
+    def _summary(self) -> dict[str, str]:
         engine = self.engine if "host" in vars(self) else None
-        policy, card = vars(self).get("_policy_name"), super()._card()
+        policy, card = vars(self).get("_policy_name"), super()._summary()
         name = policy if isinstance(policy, str) else getattr(policy, "__name__", str(policy))
         steps = "not built yet" if engine is None else engine.status
         where = {"environment": card.pop("environment")} if "environment" in card else {}
@@ -199,12 +199,12 @@ class NetworkAlgorithm(EnvAlgorithm):
             self._setup_lr_schedule()
         if value is not None and (isinstance(before, FloatSchedule) or name in self.kept_as_schedules):
             self._put(**{name: get_schedule_fn(value)})
-        if learner is None or name in learner.dials or name not in learner.declared_dials():
-            return  # dials move at the next update
+        if learner is None or name in learner.tunables or name not in learner.declared_tunables():
+            return  # these move at the next update
         if isinstance(value, str):
             setattr(learner, name, value)
         else:
-            learner.dial(**{name: value})
+            learner.add_tunables(**{name: value})
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if nobody knows."""
@@ -253,7 +253,7 @@ class NetworkAlgorithm(EnvAlgorithm):
 
     def learner_factory(self) -> Callable[[], Learner]:
         """A picklable recipe for the learner, so that it can be built here or in another process."""
-        values = {name: self._value_of(name) for name in self.learner_class.declared_dials()}
+        values = {name: self._value_of(name) for name in self.learner_class.declared_tunables()}
         return LearnerRecipe(self.learner_class, self.make_policy(), self.make_optimizer(), self.lr_schedule(1), values)
 
     def _value_of(self, name: str) -> Any:
@@ -399,12 +399,12 @@ class NetworkAlgorithm(EnvAlgorithm):
             super()._make_runner()
             return
         assert isinstance(self.env, BatchedVecEnv)
-        batch = Counted(self.env.batch, self.stats_window_size, masks=self._heeds_masks)
+        batch = Counted(self.env.batch, self.stats_window_size, masks=self._uses_masks)
         self.runner = Runner(batch, self.make_actor(), self._split)
 
     def _make_group(self, env: RemoteEnvs, actor: Any) -> RunnerGroup:
         """What collects with runners elsewhere."""
-        return RunnerGroup(env, actor, self._dials, self._split, self._heeds_masks)
+        return RunnerGroup(env, actor, self._progress, self._split, self._uses_masks)
 
     def _read_episodes(self) -> None:
         """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
@@ -448,8 +448,8 @@ class NetworkAlgorithm(EnvAlgorithm):
         return RandomActions(self.action_space, self.policy.codec)
 
     @property
-    def _heeds_masks(self) -> bool:
-        return super()._heeds_masks and self.policy.heeds_masks
+    def _uses_masks(self) -> bool:
+        return super()._uses_masks and self.policy.supports_masks
 
     def _columns(self) -> tuple[Column, ...]:
         """What is stored with each step besides the usual: what the policy remembered before it, and what was allowed
@@ -507,10 +507,10 @@ class NetworkAlgorithm(EnvAlgorithm):
 
     # -- learning and predicting ---------------------------------------------------------------------------------------
 
-    def _turn_dials(self) -> None:
+    def _sync_hyperparameters(self) -> None:
         """Bring schedules and changed attributes (``model.ent_coef = 0.01``) to the learner."""
         self.learner.adopt_optimizers()
-        values = {name: self._value_of(name) for name in self.learner.dials if name != "learning_rate"}
+        values = {name: self._value_of(name) for name in self.learner.tunables if name != "learning_rate"}
         self.learner.set(**self._present_rate(), **values)
 
     def _present_rate(self) -> dict[str, float]:
@@ -561,7 +561,9 @@ class NetworkAlgorithm(EnvAlgorithm):
 
     def _allowed(self, observation: Any, masks: Any) -> Any:
         """Masks as they are given, or those that a Dict observation holds; ``None``: everything is allowed."""
-        if masks is not None or not (self.heeds_masks and self.policy.heeds_masks and isinstance(observation, Mapping)):
+        if masks is not None or not (
+            self.supports_masks and self.policy.supports_masks and isinstance(observation, Mapping)
+        ):
             return masks
         return observation.get(KEY) if holds_masks(self.observation_space, self.action_space) else None
 
@@ -570,7 +572,7 @@ class NetworkAlgorithm(EnvAlgorithm):
     def acting_graph(
         self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
     ) -> Graph:
-        supported = self.heeds_masks and self.policy.heeds_masks and mask_size(self.action_space) is not None
+        supported = self.supports_masks and self.policy.supports_masks and mask_size(self.action_space) is not None
         held = supported and holds_masks(self.observation_space, self.action_space)
         if masks is None:
             masks = supported and not held and not self._allows_everything
@@ -661,8 +663,8 @@ class NetworkAlgorithm(EnvAlgorithm):
         for part in self._held:
             part.load_state(state)
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._go_on(saved, resume, force_reset)
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
         if not resume or self.runner is None or saved.info["n_envs"] != self.n_envs:
             return
         self.runner.actor.load_state(saved.state_of("actor"))

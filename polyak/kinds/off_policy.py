@@ -285,7 +285,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         before which some do not say that they have any."""
         assert self.replay_buffer is not None
         masked = any(name.endswith(f"{EXTRAS}{self.stores_masks[0]}") for name in state)
-        if masked and self._heeds_masks and (self.runner is None or not self.runner.env.masked):
+        if masked and self._uses_masks and (self.runner is None or not self.runner.env.masked):
             self._rows_have_masks = True
             self._renew_replay_buffer()
         return self.replay_buffer
@@ -400,7 +400,7 @@ class OffPolicyAlgorithm(LearnsFromData):
             return
         assert self.runner is not None
         self._begin_acting()
-        self._dials.steps = self.num_timesteps
+        self._progress.steps = self.num_timesteps
         self._plan(self.train_freq.frequency if self.train_freq.unit == "step" else 1)
         normalizer = self._vec_normalize_env
         self._vec_normalize_env = frozen(normalizer)
@@ -413,7 +413,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     def _exploration(self) -> dict[str, Exploration]:
         parts = {**gsde(self.use_sde, self.sde_sample_freq), **self._additive_noise()}
         if self.dataset is None and not (self.use_sde and self.use_sde_at_warmup):
-            parts["warm_up"] = WarmUp(self._dials, self.learning_starts, self._random_actions())
+            parts["warm_up"] = WarmUp(self._progress, self.learning_starts, self._random_actions())
         return parts
 
     def _additive_noise(self) -> dict[str, Exploration]:
@@ -447,7 +447,7 @@ class OffPolicyAlgorithm(LearnsFromData):
                 f"environment, got n_envs={self.n_envs}. Use train_freq=(n, 'step')."
             )
         collection = self._begin_collection()
-        self._dials.steps = self.num_timesteps
+        self._progress.steps = self.num_timesteps
         self._plan(train_freq.frequency - collection.steps if train_freq.unit == "step" else 1)
         try:
             callback.on_rollout_start()
@@ -455,7 +455,7 @@ class OffPolicyAlgorithm(LearnsFromData):
             if collection.pending is not None:
                 self._take(collection.pending, collection, replay_buffer, log_interval)
             while not self._is_collected(collection, train_freq):
-                self._dials.steps = self.num_timesteps
+                self._progress.steps = self.num_timesteps
                 step = self._make_step(collection)
                 if not ask(step):
                     return RolloutReturn(collection.steps * self.n_envs, collection.episodes, continue_training=False)
@@ -553,8 +553,8 @@ class OffPolicyAlgorithm(LearnsFromData):
             assert self.replay_buffer is not None
             saved.info["replay"], saved.replay = split_state(self.replay_buffer.state_dict())
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._go_on(saved, resume, force_reset)
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
         if resume and saved.replay and not self.learns_offline:
             state = join_state(saved.info["replay"], saved.replay)
             self._make_room(state).load_state_dict(state)

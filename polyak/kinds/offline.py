@@ -86,10 +86,10 @@ class OfflineAlgorithm(LearnsFromData):
         super()._check_hyperparameters()
         self._sampler_options()
 
-    def _take_up(self, env: Any) -> None:
+    def _attach_env(self, env: Any) -> None:
         if self._never_acts and not isinstance(env, Dataset):
             self._refuse(env)
-        super()._take_up(env)
+        super()._attach_env(env)
 
     def _check_ready(self) -> None:
         if self._never_acts and self.env is not None:

@@ -78,7 +78,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     normalize_advantage: bool = True
     """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
 
-    heeds_masks: ClassVar[bool] = True
+    supports_masks: ClassVar[bool] = True
     built_with: ClassVar[Mapping[str, str]] = {
         "use_sde": NETWORKS,
         **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "transport")},
@@ -400,8 +400,8 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
             saved.state |= prefixed("rollout", arrays)
             saved.state |= prefixed("successors", self._successors.state())
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._go_on(saved, resume, force_reset)
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
         if self._collection is None:
             return
         if "rollout" in saved.info and self.rollout_buffer.resumable:
@@ -423,7 +423,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     def train(self) -> None:
         """Learn from the rollout buffer: here one gradient step on the whole rollout."""
         self.policy.set_training_mode(True)
-        self._turn_dials()
+        self._sync_hyperparameters()
         with self._split.sample:
             batch = next(self._minibatches(None))
         update = self.learner.learn(batch)

@@ -27,10 +27,10 @@ Metrics = Mapping[str, Tensor]
 """Detached 0-d tensors by log name. They stay on the device until they are logged."""
 
 T = TypeVar("T")
-Dial = Annotated[T, "dial"]
-"""``tau: Dial[Tensor]`` in a learner: it reads the algorithm's hyper-parameter of that name, which may move during
-training, by schedule, callback or hand. ``Dial[Tensor]`` is a 0-d buffer, so that it moves without recompiling a graph
-that reads it; ``Dial[int]`` and others are plain attributes, which Python control flow may read."""
+Tunable = Annotated[T, "tunable"]
+"""``tau: Tunable[Tensor]`` in a learner: it reads the algorithm's hyper-parameter of that name, which may move during
+training, by schedule, callback or hand. ``Tunable[Tensor]`` is a 0-d buffer, so that it moves without recompiling a graph
+that reads it; ``Tunable[int]`` and others are plain attributes, which Python control flow may read."""
 
 
 class Objective(NamedTuple):
@@ -113,7 +113,7 @@ class LearnerRecipe:
 class Learner(nn.Module):
     """Networks, their optimizers, and one rule to improve them.
 
-    A subclass declares the hyper-parameters that it reads (:data:`Dial`), gives its networks optimizers in ``__init__``
+    A subclass declares the hyper-parameters that it reads (:data:`Tunable`), gives its networks optimizers in ``__init__``
     and writes ``gradient_step(batch) -> Update``; one that does more than that step writes :meth:`update`, which hands
     it a batch by :meth:`run`. A gradient step computes what its losses need once and hands it to methods that state
     them, ``..._objective(batch, ...) -> Objective``. To add a term, a subclass extends one of those::
@@ -125,7 +125,7 @@ class Learner(nn.Module):
                 return super().critic_objective(batch, q, target).plus(gap.sum(), gap=gap.detach().mean())
 
     Args:
-        recipe: of the policy and the dials; without one, a subclass makes them itself.
+        recipe: of the policy and its tunable hyper-parameters; without one, a subclass makes them itself.
     """
 
     policy: Policy
@@ -155,12 +155,12 @@ class Learner(nn.Module):
         self.steps = 0
         self.optimizers: dict[str, Optimizer] = {}
         self._owners: dict[str, nn.Module] = {}
-        self.dials: dict[str, Any] = {}
+        self.tunables: dict[str, Any] = {}
         self._rates: list[Any] = []
         self.engine = self.group = self.rows_of = self.fellows = None
         if recipe is not None:
             self.policy = recipe.make_policy()
-            self.dial(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
+            self.add_tunables(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
 
     def learn(self, batch: Any) -> Update:
         """:meth:`update` on a batch, of which fellows take their shares: what loops call."""
@@ -260,7 +260,7 @@ class Learner(nn.Module):
         for name, owner in self._owners.items():
             if (assigned := getattr(owner, "optimizer", None)) is not None and assigned is not self.optimizers[name]:
                 self.optimizers[name] = assigned
-                self.dials.pop("learning_rate", None)
+                self.tunables.pop("learning_rate", None)
 
     def minimise(
         self,
@@ -320,7 +320,7 @@ class Learner(nn.Module):
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             if isinstance(rate, Tensor):
                 group["lr"] = rate.fill_(float(group["lr"]))
-        self.dials.pop("learning_rate", None)
+        self.tunables.pop("learning_rate", None)
 
     # -- several learners ----------------------------------------------------------------------------------------------
 
@@ -347,63 +347,63 @@ class Learner(nn.Module):
         means = (total / self.group.size).split([tensor.numel() for tensor in tensors])
         return [mean.view_as(tensor) for mean, tensor in zip(means, tensors, strict=True)]
 
-    # -- dials ---------------------------------------------------------------------------------------------------------
+    # -- tunables ------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def declared_dials(cls) -> dict[str, Any]:
-        """Name -> type of the hyper-parameters that the class declares as :data:`Dial`."""
+    def declared_tunables(cls) -> dict[str, Any]:
+        """Name -> type of the hyper-parameters that the class declares as :data:`Tunable`."""
         learners = [base for base in reversed(cls.__mro__) if issubclass(base, Learner)]
         hints = {name: hint for base in learners for name, hint in _annotations(base).items()}
         return {name: get_args(hint)[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
-    def dial(self, **values: Any) -> None:
-        """Set up hyper-parameters that may move during training, as :data:`Dial` says.
+    def add_tunables(self, **values: Any) -> None:
+        """Set up hyper-parameters that may move during training, as :data:`Tunable` says.
 
         One that the class does not declare becomes a 0-d buffer if it is a float, else a plain attribute.
         """
-        declared = self.declared_dials()
+        declared = self.declared_tunables()
         for name, value in values.items():
             kind = declared.get(name, Tensor if isinstance(value, float) else Any)
             if Tensor in (kind, *get_args(kind)) and value is not None:
                 self.register_buffer(name, torch.tensor(float(value)))
             else:
                 setattr(self, name, kind(value) if kind in (bool, int, float) else value)
-            self.dials[name] = value
+            self.tunables[name] = value
 
     def set(self, **values: float) -> None:
-        """Move dials; ``learning_rate`` reaches every optimizer. A value that has not changed costs one comparison.
+        """Set tunable hyper-parameters; ``learning_rate`` reaches every optimizer. A value that has not changed costs one comparison.
 
         Raises:
-            KeyError: a name that is not a dial of this learner.
+            KeyError: a name that is not one of this learner.
         """
         for name, value in values.items():
             if name == "learning_rate":
                 self._set_learning_rate(value)
                 continue
-            if self.dials[name] == value:
+            if self.tunables[name] == value:
                 continue
-            if (value is None) != (self.dials[name] is None):
-                self._replace_dial(name, value)
+            if (value is None) != (self.tunables[name] is None):
+                self._replace_tunable(name, value)
             elif name in self._buffers:
                 self.get_buffer(name).fill_(value)
             else:
                 setattr(self, name, value)
-            self.dials[name] = value
+            self.tunables[name] = value
 
-    def _replace_dial(self, name: str, value: Any) -> None:
-        """Set up a dial that becomes None, or was."""
+    def _replace_tunable(self, name: str, value: Any) -> None:
+        """Set up one that becomes None, or was."""
         delattr(self, name)
-        self.dial(**{name: value})
+        self.add_tunables(**{name: value})
         if name in self._buffers and (parameter := next(self.parameters(), None)) is not None:
             setattr(self, name, self.get_buffer(name).to(parameter.device))
 
     def _set_learning_rate(self, value: float) -> None:
         """Also where an optimizer's rate was set since."""
-        if self.dials.get("learning_rate") == value and self._rates == self._present_rates():
+        if self.tunables.get("learning_rate") == value and self._rates == self._present_rates():
             return
         for optimizer in self.optimizers.values():
             set_rate(optimizer, value)
-        self.dials["learning_rate"] = value
+        self.tunables["learning_rate"] = value
         self._rates[:] = self._present_rates()
 
     def _present_rates(self) -> list[Any]:
@@ -418,8 +418,8 @@ class Learner(nn.Module):
         return {**super().__getstate__(), "group": None, "fellows": None}
 
     def networks(self) -> dict[str, Tensor]:
-        """Every tensor that was learned or follows what was learned: policy, targets, temperature; no dials."""
-        return {name: tensor for name, tensor in self.state_dict().items() if name not in self.dials}
+        """Every tensor that was learned or follows what was learned: policy, targets, temperature; no tunables."""
+        return {name: tensor for name, tensor in self.state_dict().items() if name not in self.tunables}
 
     def load_networks(self, tensors: Mapping[str, Tensor]) -> None:
         """Put back what :meth:`networks` returned.

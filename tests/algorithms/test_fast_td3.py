@@ -84,7 +84,7 @@ def test_the_actor_is_judged_by_the_smaller_or_the_mean_value(clipped: bool) -> 
     torch.testing.assert_close(both, q)
     torch.testing.assert_close(model.policy.critic.q1_forward(batch.observations, batch.actions)[:, 0], q[0])
     expected = torch.minimum(q[0], q[1]) if clipped else (q[0] + q[1]) / 2
-    torch.testing.assert_close(model.learner.judgement(batch, batch.actions), expected)
+    torch.testing.assert_close(model.learner.q_of_policy(batch, batch.actions), expected)
 
 
 def test_each_environment_draws_the_size_of_its_noise_for_each_episode() -> None:

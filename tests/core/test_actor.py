@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from polyak import DQN, PPO, SAC, TD3
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import (
+    ActingProgress,
     AdditiveNoise,
-    Dials,
     EpsilonGreedy,
     RandomActions,
     StateDependentExploration,
@@ -109,12 +109,12 @@ def test_memory_is_saved_and_restored() -> None:
 
 
 def test_a_memory_moves_on_while_actions_are_random() -> None:
-    policy, dials = Counts(), Dials(epsilon=1.0)
-    actor = Actor(policy, {"e": EpsilonGreedy(dials, RandomActions(policy.action_space, policy.codec))})
+    policy, progress = Counts(), ActingProgress(epsilon=1.0)
+    actor = Actor(policy, {"e": EpsilonGreedy(progress, RandomActions(policy.action_space, policy.codec))})
     obs = np.zeros((2, 2), np.float32)
     for _ in range(3):
         actor.act(obs)
-    dials.epsilon = 0.0
+    progress.epsilon = 0.0
     assert actor.act(obs).actions.tolist() == [4, 4]
 
 
@@ -154,14 +154,14 @@ def test_a_deterministic_actor_takes_the_likeliest_actions() -> None:
 
 def test_warm_up_ends_when_the_loop_says_so() -> None:
     space = spaces.Box(-3, 5, (1,), np.float32, seed=0)
-    dials, codec = Dials(), ActionCodec(space, squash=True)
-    part = WarmUp(dials, 100, RandomActions(space, codec))
+    progress, codec = ActingProgress(), ActionCodec(space, squash=True)
+    part = WarmUp(progress, 100, RandomActions(space, codec))
     policy, starts = Counts(), np.zeros(2000, bool)
     actions = part.before(policy, starts)
     assert actions is not None
     assert actions.shape == (2000, 1)
     assert -1 <= actions.min() < -0.99 < 0.99 < actions.max() <= 1
-    dials.steps = 100
+    progress.steps = 100
     assert part.before(policy, starts) is None
 
 

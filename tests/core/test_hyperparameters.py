@@ -26,7 +26,7 @@ from polyak.hyperparameters.declaration import (
     described,
     fitted,
 )
-from polyak.learning.learner import Dial, Learner
+from polyak.learning.learner import Learner, Tunable
 from polyak.schedules import LinearSchedule, Schedule
 
 EVEN = Annotated[int, Only("an even integer", lambda n: n % 2 == 0)]
@@ -86,8 +86,8 @@ def test_the_way_out_of_strings() -> None:
 class ColdLearner(SACLearner):
     """SAC's, with one more hyper-parameter."""
 
-    warmth: Dial[Tensor]
-    every: Dial[int]
+    warmth: Tunable[Tensor]
+    every: Tunable[int]
 
 
 @dataclass(eq=False, repr=False)

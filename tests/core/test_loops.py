@@ -236,7 +236,7 @@ def test_attributes_changed_by_hand_reach_the_learner() -> None:
 def test_learning_rate_schedule_reaches_the_optimizer() -> None:
     model = PPO("MlpPolicy", vec(), learning_rate=lambda left: 1e-3 * left, n_steps=16, batch_size=8).learn(160)
     assert float(model.policy.optimizer.param_groups[0]["lr"]) == pytest.approx(0.0, abs=1e-9)
-    assert model.learner.dials["learning_rate"] == pytest.approx(0.0)
+    assert model.learner.tunables["learning_rate"] == pytest.approx(0.0)
 
 
 class Echo(gym.Env):

@@ -69,7 +69,7 @@ def test_a_whole_algorithm_learns_and_is_loaded(example: Any, tmp_path: Path) ->
     model = cls("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2, seed=0), seed=0, device="cpu").learn(64)
     assert model._n_updates == 2
     of_its_kind = {"normalize_advantage", "vf_coef", "ent_coef", "entropy_index", "max_grad_norm"}
-    assert model.learner.dials.keys() == of_its_kind | {"learning_rate", "temperature", "largest_weight"}, (
+    assert model.learner.tunables.keys() == of_its_kind | {"learning_rate", "temperature", "largest_weight"}, (
         "nothing reads some of them"
     )
     model.save(tmp_path / "model")

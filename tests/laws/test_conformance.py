@@ -272,21 +272,21 @@ def test_every_hyperparameter_refuses_what_it_cannot_be(name: str) -> None:
 @pytest.mark.parametrize("name", DEEP)
 def test_its_learner_follows_the_hyperparameters_that_it_declares(name: str) -> None:
     model = small(name, compile=False)
-    assert model.learner.dials.keys() <= fields_of(name)
-    moved = {dial: 0.25 for dial, value in model.learner.dials.items() if type(value) is float}
-    moved |= {dial: 2 for dial, value in model.learner.dials.items() if type(value) is int}
+    assert model.learner.tunables.keys() <= fields_of(name)
+    moved = {tunable: 0.25 for tunable, value in model.learner.tunables.items() if type(value) is float}
+    moved |= {tunable: 2 for tunable, value in model.learner.tunables.items() if type(value) is int}
     waiting, before = dict(moved), len(moved) + 1
     while len(waiting) < before:  # some may only be so large as another; what is refused in the end stays as it is
         before = len(waiting)
-        for dial, value in list(waiting.items()):
+        for tunable, value in list(waiting.items()):
             with contextlib.suppress(HyperparameterError):
-                setattr(model, dial, value)
-                del waiting[dial]
-    moved = {dial: value for dial, value in moved.items() if dial not in waiting}
+                setattr(model, tunable, value)
+                del waiting[tunable]
+    moved = {tunable: value for tunable, value in moved.items() if tunable not in waiting}
     assert moved or name in TOYS
     model.learn(66)
-    for dial, value in moved.items():
-        assert float(getattr(model.learner, dial)) == value, f"{name}: the learner does not follow {dial}"
+    for tunable, value in moved.items():
+        assert float(getattr(model.learner, tunable)) == value, f"{name}: the learner does not follow {tunable}"
     recipe = pickle.loads(pickle.dumps(model.learner_factory()))
     assert recipe().networks().keys() == model.learner.networks().keys()
 

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from polyak.algorithms import get
 from polyak.envs.composed import parts
 from tests.exported import AS_CLOSE, assert_same_actions, exported_policy, margins
-from tests.laws.test_matrix import CELLS, HEEDLESS, NAMES, TABULAR, build, choices, is_refused
+from tests.laws.test_matrix import CELLS, IGNORING_MASKS, NAMES, TABULAR, build, choices, is_refused
 
 ROWS, STEPS = 20, 50
 OBSERVATIONS = ROWS * STEPS
@@ -86,7 +86,7 @@ def test_a_file_acts_as_predict_does(name: str, cell: str, tmp_path: Path) -> No
     assert policy.about == described
     roles = {port["role"] for port in described["inputs"]}
     if cell == "mask":
-        assert ("action_masks" in roles) == (name not in HEEDLESS | IMITATING)
+        assert ("action_masks" in roles) == (name not in IGNORING_MASKS | IMITATING)
     rows, steps = (ROWS, STEPS) if "state" in roles else (OBSERVATIONS, 1)
     graph.observation_space.seed(2)
     state, tied = None, np.zeros(rows, bool)

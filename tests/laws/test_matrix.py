@@ -43,13 +43,13 @@ REASONS = {
     "dict action": "(?i)action",
 }
 
-#: Take discrete actions, and warn at construction that they do not heed masks.
-HEEDLESS = {"ars", "deep_sarsa", "discrete_sac"}
+#: Take discrete actions, and warn at construction that they do not support masks.
+IGNORING_MASKS = {"ars", "deep_sarsa", "discrete_sac"}
 #: Have a row for each observation, so that they take none of these, and say so.
 TABULAR = {name for name in NAMES if issubclass(get(name), TableAlgorithm)}
 TABULAR_REASON = "cannot be numbered: a table has a row for each value|no table P|does not support the action space"
 COMPOSED = {"ppo", "a2c", "impala", "appo", "trpo", "reinforce", "recurrent_ppo"}
-REMEMBERING = {
+RECURRENT = {
     "bc",
     "marwil",
     "ppo",
@@ -130,7 +130,7 @@ def build(name: str, cell: str) -> Any:
     acted = {"mask": "discrete", "multi-discrete": "multi-discrete", "dict action": "dict"}.get(cell, native)
     recorded = isinstance(cls.trial()["env"], Dataset)
     masked = is_masked(name, cell) and not recorded  # a dataset knows no masks
-    maker = partial(Anything, OBSERVATIONS[seen], ACTIONS[acted], masked, masked and name not in HEEDLESS)
+    maker = partial(Anything, OBSERVATIONS[seen], ACTIONS[acted], masked, masked and name not in IGNORING_MASKS)
     env = collect(maker(), None, 100, seed=3) if recorded else make_vec_env(maker, n_envs=1, seed=3)
     options = {**cls.trial(), "policy": POLICIES[seen], "env": env}
     if name in TABULAR:
@@ -158,7 +158,7 @@ def is_refused(name: str, cell: str) -> bool:
         "mask": spaces.Discrete not in acts or name == "airl",
         "multi-discrete": spaces.MultiDiscrete not in acts,
         "dict action": name not in COMPOSED,
-        "memory": name not in REMEMBERING,
+        "memory": name not in RECURRENT,
         "picture": not issubclass(get(name), NetworkAlgorithm),
         "dict": not issubclass(get(name), NetworkAlgorithm),
     }.get(cell, False)
@@ -171,9 +171,9 @@ def test_it_is_built_or_refused_with_the_reason(name: str, cell: str) -> None:
         reason = TABULAR_REASON if name in TABULAR else REASONS[cell]
         with pytest.raises((ValueError, HyperparameterError, NotImplementedError), match=reason):
             build(name, cell)
-    elif cell == "mask" and name in HEEDLESS:
+    elif cell == "mask" and name in IGNORING_MASKS:
         advice.forget()
-        with pytest.warns(UserWarning, match="does not heed masks"):
+        with pytest.warns(UserWarning, match="does not support masks"):
             build(name, cell)
     else:
         build(name, cell)
@@ -194,7 +194,7 @@ def test_it_trains_is_saved_and_goes_on(name: str, cell: str, tmp_path: Path) ->
     loaded = type(model).load(tmp_path / "model", env=model.dataset if env is None else env, **callers)
     start, state = np.ones(1, dtype=bool), None
     observation = mapped(lambda array: array[:1], model.dataset.observations) if env is None else env.reset()
-    masked = is_masked(name, cell) and name not in HEEDLESS and env is not None
+    masked = is_masked(name, cell) and name not in IGNORING_MASKS and env is not None
     masks = {"action_masks": np.stack(env.env_method("action_masks"))} if masked else {}
     for _ in range(3):
         ours, after = model.predict(observation, state, start, deterministic=True, **masks)

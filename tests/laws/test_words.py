@@ -43,20 +43,20 @@ NOT_YET = (
 """Files in which words are still to be replaced: ``/*.py`` and ``/*.md`` a folder's own, ``/*`` all below it."""
 
 SHARED_NAMES = {
-    "heeds_masks": "supports_masks",
-    "_heeds_masks": "_supports_masks",
-    "Dial": "Tunable",
-    "Dials": "Tunables",
+    "supports_masks": "supports_masks",
+    "_uses_masks": "_supports_masks",
+    "Tunable": "Tunable",
+    "ActingProgress": "Tunables",
     "dials": "tunables",
-    "_dials": "_tunables",
-    "_turn_dials": "_sync_hyperparameters",
-    "declared_dials": "declared_tunables",
+    "_progress": "_tunables",
+    "_sync_hyperparameters": "_sync_hyperparameters",
+    "declared_tunables": "declared_tunables",
     "judge": "evaluate",
     "judged": "evaluated",
     "Judged": "Evaluated",
     "Judges": "Evaluates",
-    "judgement": "evaluation",
-    "_go_on": "_resume",
+    "q_of_policy": "evaluation",
+    "_resume": "_resume",
     "go_on": "resume",
 }
 """Names that several rooms share -> the names that are to replace them everywhere at once. In code, also
@@ -159,8 +159,8 @@ def test_exceptions_are_needed() -> None:
         ("# a player who moves\n# whoever moves\n", ["whoever"]),
         ("# the process who\n", ["who"]),
         ("# The game of Go. On a board, reminded, prejudice, whole, tellurium.\n", []),
-        ('""":meth:`judge`, ``heeds_masks``."""\nself.heeds_masks = judge\n', []),
-        ("# heeds_masks\n", ["heeds"]),
+        ('""":meth:`judge`, ``supports_masks``."""\nself.supports_masks = judge\n', []),
+        ("# supports_masks\n", ["heeds"]),
     ],
 )
 def test_the_law_finds_what_it_should(source: str, words: list[str]) -> None:

@@ -74,7 +74,7 @@ def made(name: str, batch: int) -> tuple[Policy, Any, Any]:
 def masks_of(policy: Policy, batch: int) -> list[Tensor | None]:
     """None, and masks where the policy supports them: of each choice, the last class but one is forbidden."""
     size = mask_size(policy.action_space)
-    if size is None or not policy.heeds_masks:
+    if size is None or not policy.supports_masks:
         return [None]
     masks = torch.ones(batch, size, dtype=torch.bool)
     masks[:, 1] = False
@@ -132,7 +132,7 @@ def test_a_generator_leaves_the_global_one_alone(name: str) -> None:
 @torch.no_grad()
 def test_moves_are_drawn_as_torchs_categorical_draws_them() -> None:
     policy, obs, _ = made("game", 3)
-    logits = policy.judge(obs)[0]  # type: ignore[operator]
+    logits = policy.evaluate(obs)[0]  # type: ignore[operator]
     for seed in range(20):
         torch.manual_seed(seed)
         theirs = torch.distributions.Categorical(logits=logits).sample()

@@ -196,7 +196,7 @@ class AdversarialImitation(NetworkAlgorithm):
         options = {name: getattr(self, name) for name in shared}
         return {**options, "device": self._device_name, **(self.generator_kwargs or {})}
 
-    def _take_up(self, env: Any) -> None:
+    def _attach_env(self, env: Any) -> None:
         """Make the generator that acts in ``env``."""
         vec_env = as_vec_env(env, verbose=self.verbose)
         self._check_spaces(vec_env)
@@ -422,16 +422,16 @@ class AdversarialImitation(NetworkAlgorithm):
             collection.pending = collection.pending._replace(rewards=rewards[-1])
         buffer.rewards[buffer.pos - stored : buffer.pos] = rewards[:stored]
 
-    def _turn_dials(self) -> float:  # type: ignore[override]
+    def _sync_hyperparameters(self) -> float:  # type: ignore[override]
         """As all do; the rate is logged by the round, under a name that the generator does not use."""
         rate = self.lr_schedule(self._current_progress_remaining)
-        values = {name: self._value_of(name) for name in self.learner.dials if name != "learning_rate"}
+        values = {name: self._value_of(name) for name in self.learner.tunables if name != "learning_rate"}
         self.learner.set(learning_rate=rate, **values)
         return rate
 
     def _improve_reward(self) -> None:
         """A round: some gradient steps of the reward network, and new rewards of stored steps."""
-        rate = self._turn_dials()
+        rate = self._sync_hyperparameters()
         metrics: dict[str, list[Tensor]] = {}
         for _ in range(self.n_disc_updates_per_round):
             with self._split.sample:
@@ -603,9 +603,9 @@ class AdversarialImitation(NetworkAlgorithm):
         self.ep_success_buffer.clear()
         super()._load_state(saved.without("generator"))
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._go_on(saved, resume, force_reset)
-        self.generator._go_on(saved.part("generator"), resume, force_reset)
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
+        self.generator._resume(saved.part("generator"), resume, force_reset)
         last = saved.state_of("runner/rewarding")
         if self._rewarding is not None and last and not force_reset:
             self._rewarding.returns = last["returns"].copy()

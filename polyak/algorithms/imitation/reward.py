@@ -69,7 +69,7 @@ class RewardFunction:
             next_observations: [B, ...] the true successors.
             terminated: [B] whether those are terminal.
         """
-        return FORMS[self.form](judged(self.network, observations, actions, next_observations, terminated)).numpy(
+        return FORMS[self.form](scored(self.network, observations, actions, next_observations, terminated)).numpy(
             force=True
         )
 
@@ -120,7 +120,7 @@ class RewardFunction:
         return f"RewardFunction({self.form}, {self.observation_space} -> {self.action_space})"
 
 
-def judged(network: Any, observations: Any, actions: Any, next_observations: Any, terminated: Any) -> Tensor:
+def scored(network: Any, observations: Any, actions: Any, next_observations: Any, terminated: Any) -> Tensor:
     """The output of a reward network for steps given as arrays: [B]."""
     device = network.device
     obs, _ = network.obs_to_tensor(observations)

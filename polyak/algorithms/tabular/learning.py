@@ -421,8 +421,8 @@ class TabularLearning(TableAlgorithm):
         """Load arrays of a file, of any length, into the tables."""
         self.tables = self.tables._replace(**{name: arrays[name].copy() for name in names})
 
-    def _go_on(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._go_on(saved, resume, force_reset)
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
         if resume:
             self._stream.bit_generator.state = self._stream_of_file
         if self.runner is None or self.runner.obs is None or saved.info["n_envs"] != self.n_envs:

@@ -36,7 +36,7 @@ class TableAlgorithm(EnvAlgorithm):
     """Discount factor, in [0, 1]; 1 is for tasks whose episodes end."""
 
     action_spaces: ClassVar = (spaces.Discrete,)
-    heeds_masks: ClassVar[bool] = True
+    supports_masks: ClassVar[bool] = True
     n_tables: ClassVar[int] = 1
     """K tables, which are summed."""
 

@@ -73,7 +73,7 @@ class EachExplores(EpsilonGreedyEach):
     _explores: Tensor
 
     def before(self, policy: Policy, starts: Any, masks: Any = None) -> Any:
-        self._explores = torch.rand(len(starts), device=starts.device) < self.dials.epsilon
+        self._explores = torch.rand(len(starts), device=starts.device) < self.progress.epsilon
         self._random: Any = self.random(len(starts), masks)
         return None
 
@@ -142,9 +142,9 @@ def exploring_in_tensors(part: Exploration, policy: Policy) -> Exploration | Non
         numbers = (torch.as_tensor(x, dtype=torch.float32, device=device) for x in (noise._mu, noise._sigma))
         return NormalNoise(*numbers)
     if isinstance(part, WarmUp):
-        return WarmUp(part.dials, part.until, random())
+        return WarmUp(part.progress, part.until, random())
     if isinstance(part, EpsilonGreedy):
-        return (EachExplores if isinstance(part, EpsilonGreedyEach) else EpsilonGreedy)(part.dials, random())
+        return (EachExplores if isinstance(part, EpsilonGreedyEach) else EpsilonGreedy)(part.progress, random())
     if isinstance(part, MixedNoise):
         return MixedNormalNoise(part.least, part.most)
     return part if isinstance(part, StateDependentExploration) else None

@@ -284,7 +284,7 @@ class Algorithm:
         parameters = sum(p.numel() for p in self.model.learner.parameters() if p.requires_grad)
         found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"], seconds)
         if "entropy_coeff" in self.config.to_dict():
-            found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.dials["ent_coef"])
+            found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.tunables["ent_coef"])
         if self.config.name == "PPO" and "vf_loss" in found[DEFAULT_MODULE_ID]:
             found[DEFAULT_MODULE_ID].setdefault("vf_loss_unclipped", found[DEFAULT_MODULE_ID]["vf_loss"])
         if isinstance(self.model.learner, TorchLearner):

@@ -13,14 +13,14 @@ from polyak.algorithms.marwil import MARWIL, MARWILLearner
 from polyak.compat.ray.models.cloning import CloningModulePolicy, ValuedCloningModulePolicy
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import NonNegative
-from polyak.learning.learner import Dial, Learner, LearnerRecipe, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Tunable, Update
 
 
 class BCModuleLearner(BCLearner):
     """Behaviour cloning of a module."""
 
     policy: CloningModulePolicy  # type: ignore[assignment]
-    max_grad_norm: Dial[Tensor | None]
+    max_grad_norm: Tunable[Tensor | None]
 
     def gradient_step(self, batch: Transition) -> Update:
         """Towards the recorded actions."""
@@ -37,7 +37,7 @@ class MARWILModuleLearner(MARWILLearner):
     """MARWIL of a module: the sum of both losses is minimised."""
 
     policy: ValuedCloningModulePolicy  # type: ignore[assignment]
-    max_grad_norm: Dial[Tensor | None]
+    max_grad_norm: Tunable[Tensor | None]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         Learner.__init__(self, recipe)

@@ -147,8 +147,8 @@ def _tensors(model: NetworkAlgorithm, algorithm: str) -> dict[str, Any]:
     own = dict(model.learner.named_parameters(recurse=False))
     if "log_ent_coef" in own:
         variables["log_ent_coef"] = own["log_ent_coef"].detach()
-    elif "ent_coef" in model.learner.dials and isinstance(model, OffPolicyAlgorithm):
-        variables["ent_coef_tensor"] = torch.tensor(float(model.learner.dials["ent_coef"]))
+    elif "ent_coef" in model.learner.tunables and isinstance(model, OffPolicyAlgorithm):
+        variables["ent_coef_tensor"] = torch.tensor(float(model.learner.tunables["ent_coef"]))
     optimizers = {key: _portable(state) for key, state in parts.items() if key != "policy"}
     if algorithm == "ARS":  # whose policy has no optimizer there
         optimizers = {}

@@ -46,7 +46,7 @@ class PolicyGraph(Graph):
         stochastic: bool = False,
     ) -> None:
         super().__init__()
-        size = mask_size(policy.action_space) if policy.heeds_masks else None
+        size = mask_size(policy.action_space) if policy.supports_masks else None
         if masks and size is None:
             raise PolicyError(f"masks=True: {type(policy).__name__} does not support action masks. Leave masks out.")
         self.policy, self.reader, self.stochastic = _standing_alone(policy), reader, stochastic

@@ -93,7 +93,7 @@ class RewardNet(Network):
         return found if self.norm is None else self.norm(found).clamp(-FARTHEST, FARTHEST)
 
     def inputs(self, obs: Obs, actions: Tensor, next_obs: Obs | None, terminated: Tensor) -> tuple[Tensor, ...]:
-        """What :meth:`judge` reads: [B, F], or several of such.
+        """What :meth:`score` reads: [B, F], or several of such.
 
         Args:
             obs: [B, ...] raw.
@@ -111,13 +111,13 @@ class RewardNet(Network):
             parts.append(terminated[:, None])
         return (torch.cat(parts, 1),)
 
-    def judge(self, inputs: tuple[Tensor, ...], terminated: Tensor) -> Tensor:
+    def score(self, inputs: tuple[Tensor, ...], terminated: Tensor) -> Tensor:
         """:meth:`inputs` and terminated [B] -> [B]"""
         return self.network(inputs[0]).squeeze(1)
 
     def forward(self, obs: Obs, actions: Tensor, next_obs: Obs | None, terminated: Tensor) -> Tensor:
         """The number of each step [B]; arguments as of :meth:`inputs`."""
-        return self.judge(self.inputs(obs, actions, next_obs, terminated), terminated)
+        return self.score(self.inputs(obs, actions, next_obs, terminated), terminated)
 
     @torch.no_grad()
     def observe(self, obs: Obs) -> None:
@@ -159,12 +159,12 @@ class ShapedRewardNet(Network):
     needs_next = True
 
     def inputs(self, obs: Obs, actions: Tensor, next_obs: Obs | None, terminated: Tensor) -> tuple[Tensor, ...]:
-        """What :meth:`judge` reads: the inputs of g(s, a, s'), h(s) and h(s')."""
+        """What :meth:`score` reads: the inputs of g(s, a, s'), h(s) and h(s')."""
         assert next_obs is not None
         (reward,) = self.reward.inputs(obs, actions, next_obs, terminated)
         return reward, self.potential.features(obs), self.potential.features(next_obs)
 
-    def judge(self, inputs: tuple[Tensor, ...], terminated: Tensor) -> Tensor:
+    def score(self, inputs: tuple[Tensor, ...], terminated: Tensor) -> Tensor:
         """:meth:`inputs` and terminated [B] -> f [B]"""
         reward, now, then = inputs
         alive = 1 - terminated
@@ -173,7 +173,7 @@ class ShapedRewardNet(Network):
 
     def forward(self, obs: Obs, actions: Tensor, next_obs: Obs | None, terminated: Tensor) -> Tensor:
         """f of each step [B]; arguments as of :meth:`RewardNet.inputs`."""
-        return self.judge(self.inputs(obs, actions, next_obs, terminated), terminated)
+        return self.score(self.inputs(obs, actions, next_obs, terminated), terminated)
 
     def observe(self, obs: Obs) -> None:
         """As :meth:`RewardNet.observe`, for reward and potential."""

@@ -113,7 +113,7 @@ class ActorCriticPolicy(Policy):
         else:
             warn_without_sde(full_std=(full_std, True), use_expln=(use_expln, False))
         self.action_family = make_family(action_space, use_sde, sparse, **options)
-        self.heeds_masks = mask_size(action_space) is not None
+        self.supports_masks = mask_size(action_space) is not None
         # a subclass that changes how actions are drawn in forward() must act that way too
         self.acts_by_forward = not is_plain(self, "forward")
         self._build_networks()

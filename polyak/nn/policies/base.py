@@ -170,7 +170,7 @@ class Policy(Network, ABC):
     """How :meth:`decide` is run while experience is collected, from the next rollout on: ``"eager"`` line by line, so
     that a debugger can step through it; ``"numpy"`` by its recorded operations, and eagerly where that is impossible;
     ``"compiled"`` by ``torch.compile``. The actions are equal up to rounding. See :mod:`polyak.nn.backends`."""
-    heeds_masks: bool = False
+    supports_masks: bool = False
     """Whether :meth:`decide` supports action masks."""
     stores: Mapping[str, tuple[int, ...]] = {}
     """Columns of :meth:`decide` besides values and log-densities, to be stored: name -> shape of a row of float32."""
@@ -465,7 +465,7 @@ class Policy(Network, ABC):
             ValueError: they are of another shape, have other entries than 0 and 1, or forbid everything.
         """
         size = mask_size(self.action_space)
-        if size is None or not self.heeds_masks:
+        if size is None or not self.supports_masks:
             raise PolicyError(f"{type(self).__name__} does not support action masks. Leave action_masks out.")
         return masks_for_rows(masks, rows, size, self.action_space)
 

@@ -113,7 +113,7 @@ class GamePolicy(Policy):
             ``features_extractor_kwargs``.
     """
 
-    heeds_masks = True
+    supports_masks = True
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class GamePolicy(Policy):
         self.action_net = nn.Linear(width, int(action_space.n))
         self.value_net = nn.Linear(width, 1)
 
-    def judge(self, obs: Obs) -> tuple[Tensor, Tensor]:
+    def evaluate(self, obs: Obs) -> tuple[Tensor, Tensor]:
         """Observations [B, ...] -> logits of all moves [B, A], legal or not, and values [B] in (-1, 1)."""
         latent = self.trunk(self.extract_features(obs, self.features_extractor))
         return self.action_net(latent), self.value_net(latent).squeeze(1).tanh()
@@ -157,7 +157,7 @@ class GamePolicy(Policy):
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
     ) -> Outcome:
         """Moves by the network alone, without a search."""
-        logits, _ = self.judge(obs)
+        logits, _ = self.evaluate(obs)
         if masks is not None:
             logits = logits.masked_fill(~masks, -torch.inf)
         if noise is None:

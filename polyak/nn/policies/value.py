@@ -246,7 +246,7 @@ class GreedyPolicy(Policy):
         TypeError: an option that the networks do not have.
     """
 
-    heeds_masks = True
+    supports_masks = True
     q_net: Any
     """The networks, of the class ``network``."""
 

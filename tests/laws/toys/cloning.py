@@ -109,7 +109,7 @@ class Cloning(NetworkAlgorithm):
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         assert self.dataset is not None
-        self._turn_dials()
+        self._sync_hyperparameters()
         rows = torch.randint(len(self.dataset.actions), (self.batch_size,)).numpy()
         observations, actions = (torch.from_numpy(column[rows]) for column in self.dataset[:2])
         with self._split.update:

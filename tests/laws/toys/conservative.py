@@ -13,7 +13,7 @@ from torch import Tensor
 from polyak.algorithms.sac import SAC, SACLearner
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import NonNegative
-from polyak.learning.learner import Dial, Learner, Objective
+from polyak.learning.learner import Learner, Objective, Tunable
 
 ACTIONS = 4
 
@@ -26,7 +26,7 @@ def conservative_gap(random_q: Tensor, q: Tensor) -> Tensor:
 class ConservativeLearner(SACLearner):
     """Adds the gap, and nothing else."""
 
-    conservative_weight: Dial[Tensor]
+    conservative_weight: Tunable[Tensor]
 
     def critic_objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
         """SAC's, plus the gap between random actions and those of the batch."""

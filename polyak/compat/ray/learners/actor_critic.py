@@ -16,7 +16,7 @@ from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import Lesson, PPOLearner
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID, Columns
 from polyak.compat.ray.learners.base import Batch, TorchLearner
-from polyak.kinds.asynchronous import Judged, Unroll, in_time, rows_of
+from polyak.kinds.asynchronous import Evaluated, Unroll, in_time, rows_of
 from polyak.learning.learner import Objective, Update
 
 
@@ -136,7 +136,7 @@ class _OfUnrolls(ActorCriticTorchLearner):
         _, values, log_probs, entropy = self._judged(module_id, batch, fwd_out)
         with torch.no_grad():
             last = self.policy.predict_values(_last(unroll.trajectory.observations)).reshape(1, -1)
-        found = Judged(
+        found = Evaluated(
             torch.cat([in_time(values, like), last]),
             in_time(log_probs, like),
             None if entropy is None else in_time(entropy, like),

@@ -124,7 +124,7 @@ class LearnerWorker:
             set_rng_state(*streams)
         model._current_progress_remaining = progress
         model.policy.set_training_mode(True)
-        model._turn_dials()
+        model._sync_hyperparameters()
         update = model.learner.update(batch_of(columns, model.device))
         errors = None if update.td_error is None else update.td_error.numpy(force=True)
         metrics = {name: float(value) for name, value in update.metrics.items()}

@@ -30,7 +30,7 @@ class RolloutLearners(RemoteLearners):
     def train(self) -> None:
         """Learn from the rollouts that the model has; in place of its own ``train()``."""
         model, size = self.model, len(self._workers)
-        model._turn_dials()
+        model._sync_hyperparameters()
         parts = [split(fragment, size) for fragment in self._fragments()]
         dealt = [[part[rank] for part in parts] for rank in range(size)]
         whole = [rank == 0 for rank in range(size)]
