@@ -29,8 +29,8 @@ Metrics = Mapping[str, Tensor]
 T = TypeVar("T")
 Tunable = Annotated[T, "tunable"]
 """``tau: Tunable[Tensor]`` in a learner: it reads the algorithm's hyper-parameter of that name, which may move during
-training, by schedule, callback or hand. ``Tunable[Tensor]`` is a 0-d buffer, so that it moves without recompiling a graph
-that reads it; ``Tunable[int]`` and others are plain attributes, which Python control flow may read."""
+training, by schedule, callback or hand. ``Tunable[Tensor]`` is a 0-d buffer, so that it moves without recompiling a
+graph that reads it; ``Tunable[int]`` and others are plain attributes, which Python control flow may read."""
 
 
 class Objective(NamedTuple):
@@ -113,8 +113,8 @@ class LearnerRecipe:
 class Learner(nn.Module):
     """Networks, their optimizers, and one rule to improve them.
 
-    A subclass declares the hyper-parameters that it reads (:data:`Tunable`), gives its networks optimizers in ``__init__``
-    and writes ``gradient_step(batch) -> Update``; one that does more than that step writes :meth:`update`, which hands
+    A subclass declares the hyper-parameters that it reads (:data:`Tunable`), gives its networks optimizers in
+    ``__init__`` and writes ``gradient_step(batch) -> Update``; one that does more than that step writes :meth:`update`, which hands
     it a batch by :meth:`run`. A gradient step computes what its losses need once and hands it to methods that state
     them, ``..._objective(batch, ...) -> Objective``. To add a term, a subclass extends one of those::
 
@@ -371,7 +371,8 @@ class Learner(nn.Module):
             self.tunables[name] = value
 
     def set(self, **values: float) -> None:
-        """Set tunable hyper-parameters; ``learning_rate`` reaches every optimizer. A value that has not changed costs one comparison.
+        """Set tunable hyper-parameters; ``learning_rate`` reaches every optimizer. A value that has not changed costs
+        one comparison.
 
         Raises:
             KeyError: a name that is not one of this learner.
