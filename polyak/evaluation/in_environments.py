@@ -369,9 +369,8 @@ def _normalisation_of(model: Any) -> VecEnv | None:
 
 def masks_for(model: Any, env: VecEnv) -> Masks | None:
     """The reader of the masks of ``env``, after its reset, if the model supports masks; else None."""
-    supported = getattr(model, "supports_masks", False) and getattr(
-        getattr(model, "policy", model), "supports_masks", False
-    )
+    policy = getattr(model, "policy", model)
+    supported = getattr(model, "supports_masks", False) and getattr(policy, "supports_masks", False)
     return find_masks(env) if supported else None
 
 

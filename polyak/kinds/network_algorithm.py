@@ -561,9 +561,8 @@ class NetworkAlgorithm(EnvAlgorithm):
 
     def _allowed(self, observation: Any, masks: Any) -> Any:
         """Masks as they are given, or those that a Dict observation holds; ``None``: everything is allowed."""
-        if masks is not None or not (
-            self.supports_masks and self.policy.supports_masks and isinstance(observation, Mapping)
-        ):
+        supported = self.supports_masks and self.policy.supports_masks
+        if masks is not None or not (supported and isinstance(observation, Mapping)):
             return masks
         return observation.get(KEY) if holds_masks(self.observation_space, self.action_space) else None
 
