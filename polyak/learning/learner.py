@@ -115,8 +115,9 @@ class Learner(nn.Module):
 
     A subclass declares the hyper-parameters that it reads (:data:`Tunable`), gives its networks optimizers in
     ``__init__`` and writes ``gradient_step(batch) -> Update``; one that does more than that step writes
-    :meth:`update`, which hands it a batch by :meth:`run`. A gradient step computes what its losses need once and hands it to methods that state
-    them, ``..._objective(batch, ...) -> Objective``. To add a term, a subclass extends one of those::
+    :meth:`update`, which hands it a batch by :meth:`run`. A gradient step computes what its losses need once and hands
+    it to methods that state them, ``..._objective(batch, ...) -> Objective``. To add a term, a subclass extends one of
+    those::
 
         class Conservative(SACLearner):
             def critic_objective(self, batch, q, target):
