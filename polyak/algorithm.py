@@ -167,7 +167,7 @@ class Algorithm:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """The action for one observation or a batch of them, and the next state of what remembers."""
+        """The action for one observation or a batch of them, and the next recurrent state."""
         raise NotImplementedError
 
     def _check_hyperparameters(self) -> None:
@@ -206,7 +206,7 @@ class Algorithm:
         """Before anything of ``learn`` happens: refuse what cannot be learned with."""
 
     def _prepare_to_learn(self, reset: bool) -> None:
-        """Before the first iteration, when the counters stand; ``reset``: they began anew."""
+        """Before the first iteration, when the counters stand; ``reset``: they began at zero."""
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
@@ -214,7 +214,7 @@ class Algorithm:
         yield
 
     def _check_iteration(self) -> None:
-        """After each iteration that goes on."""
+        """After each iteration but one that a callback has stopped."""
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class Algorithm:
             callback: called at every step; a function, a callback object, or a list of them.
             log_interval: iterations (on-policy) or episodes (off-policy) between two log tables; ``None`` for none.
             tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
-            reset_num_timesteps: start counting at zero; ``False`` goes on with the counters and logs.
+            reset_num_timesteps: start counting at zero; ``False`` continues the counters and logs.
             progress_bar: show one; needs ``polyak[extra]``.
 
         Returns:
@@ -377,10 +377,10 @@ class Algorithm:
         return {}
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
-        """Put into a file what was learned, what training needs to go on, and what ``include`` asks for."""
+        """Put into a file what was learned, what training needs to resume, and what ``include`` asks for."""
 
     def _extra_state(self) -> dict[str, Any]:
-        """Small values that a file must hold for training to go on unchanged."""
+        """Small values that a file must hold for training to resume unchanged."""
         return {}
 
     @classmethod
@@ -394,7 +394,7 @@ class Algorithm:
         return cls(**hyperparameters, _init_setup_model=False)
 
     def _enter(self, saved: Saved, env: Any) -> None:
-        """Take up what a file says of environments, and the environment to go on with.
+        """Take up what a file says of environments, and the environment to continue in.
 
         Raises:
             ValueError: it does not fit the file, or there is no use for one.
@@ -485,7 +485,7 @@ class Algorithm:
 
         Args:
             path: a path or a file opened for reading.
-            env: the environment to go on with; its spaces must be those of the file. One that is not normalised is
+            env: the environment to continue in; its spaces must be those of the file. One that is not normalised is
                 wrapped with the statistics that the file holds, if it holds any; a ``VecNormalize`` that has seen no
                 data takes them, and one with statistics of its own keeps these, with a warning. Without an
                 environment, :meth:`predict` normalises with them by itself.
@@ -493,7 +493,8 @@ class Algorithm:
             custom_objects: hyper-parameters to use instead of the file's, which are then not read; also
                 ``observation_space``, ``action_space`` and ``policy_class``.
             print_system_info: print the versions that wrote the file, and the present ones.
-            force_reset: start new episodes at the next ``learn``; ``False`` goes on from the file's last observations.
+            force_reset: start new episodes at the next ``learn``; ``False`` continues from the file's last
+                observations.
             trust: also load pickled values, such as a lambda given as ``learning_rate``. They can run any code: set
                 this only for files that you trust.
             resume: also take the file's random states, the state of the environments and, if the file has one, its

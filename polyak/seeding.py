@@ -32,7 +32,7 @@ def derived_seed(*numbers: int) -> int:
 
 @contextmanager
 def random_states_kept(*gpus: torch.device) -> Iterator[None]:
-    """Whatever is drawn inside the block, on the CPU or these GPUs, nobody sees a difference after it."""
+    """Random numbers drawn inside the block, on the CPU or these GPUs, change nothing after it."""
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=gpus):
         try:

@@ -7,7 +7,7 @@ import sys
 import warnings
 from types import FrameType
 
-#: Packages that stand between a program and the line that warns; nobody wrote a line of theirs to call us.
+#: Packages that stand between a program and the line that warns; no line of theirs was written to call this library.
 _BETWEEN = {"polyak", "torch", "gymnasium", "click", "typer"} | sys.stdlib_module_names
 
 

@@ -68,7 +68,7 @@ class AIRL(AdversarialImitation):
 
     _: KW_ONLY
     use_action: bool = False
-    """Whether the reward g depends on the action. One of the state alone can be told apart from the potential, and
+    """Whether the reward g depends on the action. One of the state alone can be separated from the potential, and
     holds where the environment responds in another way (section 5)."""
 
     learner_class: ClassVar[type[Learner]] = AIRLLearner
@@ -83,8 +83,9 @@ class AIRL(AdversarialImitation):
         name = type(self.policy).__name__
         others = "a generator with a stochastic actor, such as 'ppo' or 'sac'"
         require(stochastic, "generator", self._generator_choice, fix.format(name, others))
-        remembers = isinstance(self.policy, RecurrentActorCriticPolicy) or self.policy.recurrence is not None
-        require(not remembers, "policy_kwargs", self.policy_kwargs, fix.format("a memory", "a policy without memory"))
+        is_recurrent = isinstance(self.policy, RecurrentActorCriticPolicy) or self.policy.recurrence is not None
+        fix = fix.format("a memory", "a policy without memory")
+        require(not is_recurrent, "policy_kwargs", self.policy_kwargs, fix)
 
         self._check_masks()
 

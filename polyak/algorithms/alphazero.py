@@ -161,7 +161,7 @@ class AlphaZero(NetworkAlgorithm):
     """The most moves that chance makes before a game is played and learned from; how many is drawn for each game, from
     0 up. None of them ends a game."""
     keeps_trees: bool = True
-    """Whether a search goes on with what the one before it found out."""
+    """Whether a search continues from the tree of the one before it."""
     symmetric: bool = True
     """Whether positions are learned from in all the ways to look at them that the game knows."""
     rate_freq: Natural = 0
@@ -493,7 +493,7 @@ def make_player(
     policy.set_training_mode(False)
 
     def take(weights: Sequence[np.ndarray]) -> None:
-        copies = map(torch.tensor, weights)  # which may lie in memory that nobody may write to
+        copies = map(torch.tensor, weights)  # which may lie in read-only memory
         policy.load_state_dict(dict(zip(policy.state_dict(), copies, strict=True)))
 
     return Player(SelfPlay(searcher(policy, game, **searching), n_games, **playing), take)

@@ -107,13 +107,13 @@ class Tournament:
         deltas: [K, P] directions.
         candidates: [C, P]
         episodes: of each candidate.
-        n_envs: N; environments that find nobody left to play make steps that do not count.
+        n_envs: N; environments without an episode left to play make steps that do not count.
     """
 
     def __init__(self, deltas: Tensor, candidates: Tensor, episodes: int, n_envs: int) -> None:
         self.deltas, self.candidates, self.episodes = deltas, candidates, episodes
         self.returns = np.zeros(len(candidates))
-        self.seats = np.minimum(np.arange(n_envs), self.total)  # numbers of episodes; ``total`` where nobody plays
+        self.seats = np.minimum(np.arange(n_envs), self.total)  # numbers of episodes; ``total`` where none is played
         self.running = np.zeros(n_envs)
         self.begun, self.ended = min(n_envs, self.total), 0
 
@@ -128,12 +128,12 @@ class Tournament:
         return self.ended == self.total
 
     def players(self, rows: Any = slice(None)) -> Tensor:
-        """Parameters of who plays in these environments [rows, P]; where nobody does, those of the last."""
+        """Parameters of the candidates that play in these environments [rows, P]; of the last, where none does."""
         who = np.minimum(self.seats[rows], self.total - 1) // self.episodes
         return self.candidates[torch.from_numpy(who).to(self.candidates.device)]
 
     def take(self, rewards: np.ndarray, dones: np.ndarray) -> np.ndarray:
-        """Count a step of the environments: rewards [N], dones [N]. Returns those where an episode of somebody has
+        """Count a step of the environments: rewards [N], dones [N]. Returns those where an episode of a candidate has
         ended, so that another plays."""
         self.running += rewards
         over = np.flatnonzero(dones)
@@ -211,7 +211,7 @@ class ARS(NetworkAlgorithm):
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
     policies_squash: ClassVar[bool] = True
     raw_experience: ClassVar[bool] = True  # so that returns are measured in one unit throughout
-    _tournament = cast("Tournament | None", None)  # the one that is going on, or that a file has brought
+    _tournament = cast("Tournament | None", None)  # the one under way, or that a file has brought
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -276,7 +276,7 @@ class ARS(NetworkAlgorithm):
 
     def _play(self, tournament: Tournament, callback: BaseCallback) -> bool:
         """Let all candidates play their episodes, in as many environments as there are. False: a callback asked to
-        stop; the tournament can go on later."""
+        stop; the tournament can be continued later."""
         runner: Any = self.runner
         actor: CandidateActor = runner.actor
         actor.begin(self.policy, tournament.players())

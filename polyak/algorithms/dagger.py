@@ -225,7 +225,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     def _check_ready(self) -> None:
         super()._check_ready()
         if self.expert is None:
-            raise ValueError("expert=None: there is nobody to ask. Pass one: `DAgger.load(path, env=..., expert=...)`.")
+            raise ValueError("expert=None: there is none to ask. Pass one: `DAgger.load(path, env=..., expert=...)`.")
 
     def make_actor(self) -> Actor:
         """Acts with the present policy or the expert, and asks the expert."""

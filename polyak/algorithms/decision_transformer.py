@@ -82,8 +82,8 @@ class DecisionTransformerLearner(Learner):
 
     def gradient_step(self, batch: Transition) -> Update:
         """Towards the recorded actions, algorithm 1."""
-        told, actions = batch.extras, batch.actions
-        outputs = self.policy(batch.observations, actions, told["returns_to_go"], told["timesteps"])
+        columns, actions = batch.extras, batch.actions
+        outputs = self.policy(batch.observations, actions, columns["returns_to_go"], columns["timesteps"])
         objective = self.objective(batch, outputs)
         self.minimise("policy", objective.loss, self.max_grad_norm)
         return Update({"loss": objective.loss.detach(), **objective.metrics})
@@ -113,7 +113,7 @@ class DecisionTransformer(OfflineAlgorithm):
 
     :meth:`predict` keeps the last steps as its ``state``, as a policy with memory does. What is asked for should fall
     by each reward, which :meth:`predict` does not see; ``state = model.with_rewards(state, rewards)`` tells it after a
-    step. ``evaluate_policy``, its callback and ``polyak enjoy`` do so; without it, the model goes on asking for the
+    step. ``evaluate_policy``, its callback and ``polyak enjoy`` do so; without it, the model keeps asking for the
     whole return.
 
     ``policy_kwargs`` say how large the network is: ``width``, ``n_layers``, ``n_heads``, ``dropout``,
@@ -136,7 +136,7 @@ class DecisionTransformer(OfflineAlgorithm):
     """Returns are divided by this number before the network reads them; ``None``: the largest magnitude of a
     return-to-go in the dataset."""
     max_episode_steps: Becomes[Count | None, int] = later(None)
-    """Times of an episode that are told apart, later ones counting as the last; ``None``: the steps of the longest
+    """Times of an episode that are distinguished, later ones counting as the last; ``None``: the steps of the longest
     episode in the dataset, beyond which nothing was learned."""
     warmup_steps: Natural = 10_000
     """Gradient steps over which the step size rises from 0."""

@@ -78,7 +78,7 @@ class DQNLearner(Learner):
     policy: ValuePolicy
     tau: Tunable[Tensor]
     max_grad_norm: Tunable[Tensor | None]
-    double: Tunable[bool]  # type: ignore[assignment]  # hides the module's cast to float64, which nobody makes
+    double: Tunable[bool]  # type: ignore[assignment]  # hides the module's cast to float64, which is not used
     munchausen: Tunable[bool]
     munchausen_alpha: Tunable[Tensor]
     munchausen_temperature: Tunable[Tensor]
@@ -93,7 +93,7 @@ class DQNLearner(Learner):
         polyak_update(self.policy.q_net, self.policy.q_net_target, self.tau)
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Regress what is predicted of the actions taken on their targets; noisy layers draw anew for each of both."""
+        """Regress what is predicted of the actions taken on their targets; noisy layers draw again for each of both."""
         with self.policy.drawing():
             target = self.td_target(batch)
             objective = self.objective(batch, self.predicted(batch), target)

@@ -72,7 +72,7 @@ class DroQ(SAC):
     n_critics: Count = 2
     """Critics."""
     subset: Count = 2
-    """Target critics of which the smallest value is taken; fewer than ``n_critics`` are drawn anew for each gradient
+    """Target critics of which the smallest value is taken; fewer than ``n_critics`` are redrawn for each gradient
     step."""
     policy_delay: Count = 20
     """Gradient steps of the critics per step of the actor and the temperature."""

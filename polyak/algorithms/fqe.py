@@ -199,9 +199,9 @@ class FQE(OfflineAlgorithm):
         self._initial = initial_observations(data), self._choices[is_first]
         columns = {**data.columns, CHOICES: self._choices[~is_first]}
         parts = Parts(data.observations, data.actions, data.rewards, data.ends, data.terminated, columns)
-        told = Dataset.from_parts(parts, data.observation_space, data.action_space, data.env_id)
+        extended = Dataset.from_parts(parts, data.observation_space, data.action_space, data.env_id)
         self.data_buffer = self._make_buffer(len(data), n_envs=1)
-        self.data_buffer.fill(told, self.policy.codec.from_env, self._reward_of_data)
+        self.data_buffer.fill(extended, self.policy.codec.from_env, self._reward_of_data)
         del self._choices
 
     def _choices_in(self, observations: ArrayObs) -> np.ndarray:
@@ -266,8 +266,8 @@ class FQE(OfflineAlgorithm):
         answers = []
         for at in slices(len(about), BATCH):
             seen = policy.obs_to_tensor(mapped(lambda array, at=at: array[at], observations))[0]
-            told = torch.as_tensor(about[at], dtype=torch.float32, device=self.device)
-            answers.append(getattr(policy, question)(policy.critic, seen, told).double().numpy(force=True))
+            chosen = torch.as_tensor(about[at], dtype=torch.float32, device=self.device)
+            answers.append(getattr(policy, question)(policy.critic, seen, chosen).double().numpy(force=True))
         return np.concatenate(answers, 1) / self.reward_affine[0]
 
     def estimate(

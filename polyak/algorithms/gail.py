@@ -128,7 +128,7 @@ class GAIL(AdversarialImitation):
     equally long (:class:`~polyak.envs.FixedHorizon`) each will do."""
     penalty: Penalty = "expert"
     """Where the gradient of the discriminator is penalised: at demonstrated steps, for its squared norm (R1,
-    arXiv:1801.04406), with which it comes to rest once the two cannot be told apart; ``"interpolated"``: between
+    arXiv:1801.04406), with which it comes to rest once the two cannot be distinguished; ``"interpolated"``: between
     demonstrated and generated steps, for its norm's distance from 1 (WGAN-GP, arXiv:1704.00028)."""
 
     learner_class: ClassVar[type[Learner]] = GAILLearner

@@ -1,5 +1,5 @@
-"""Importance-weighted actor-learner architecture (IMPALA): actors go on while the learner learns, and V-trace corrects
-for their older policy.
+"""Importance-weighted actor-learner architecture (IMPALA): actors continue while the learner learns, and V-trace
+corrects for their older policy.
 
 Espeholt et al. 2018, "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures",
 arXiv:1802.01561. Equation numbers and sections are theirs. V-trace itself is :func:`polyak.ops.returns.vtrace`.
@@ -101,7 +101,7 @@ class IMPALA(AsynchronousAlgorithm):
     rms_prop_eps: Positive = 0.1
     """RMSprop's epsilon."""
     rms_prop_decay: Fraction = 0.99
-    """RMSprop's rate at which it remembers squared gradients."""
+    """RMSprop's rate at which it averages squared gradients."""
     rms_prop_momentum: Fraction = 0.0
     """RMSprop's momentum."""
 

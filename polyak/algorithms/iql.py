@@ -128,7 +128,7 @@ _FALLING = CosineSchedule(3e-4)
 
 @dataclass(eq=False, repr=False)
 class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
-    """Implicit Q-Learning: offline learning that never asks about actions nobody took (arXiv:2110.06169).
+    """Implicit Q-Learning: offline learning that never evaluates actions that are not in the data (arXiv:2110.06169).
 
     The actor is a Gaussian around tanh of its network, with deviations that do not depend on the state, as the authors
     have it. In locomotion they scale rewards: ``reward_scaling="returns"``.

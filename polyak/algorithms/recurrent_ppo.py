@@ -1,4 +1,4 @@
-"""PPO with a policy that remembers, under the name that it has in sb3-contrib.
+"""PPO with a recurrent policy, under the name that it has in sb3-contrib.
 
 Schulman et al. 2017, arXiv:1707.06347; Pleines et al. 2022, "Generalization, Mayhems and Limits in Recurrent Proximal
 Policy Optimization", arXiv:2205.11104.
@@ -18,7 +18,7 @@ _RECIPES = policy_aliases(RecurrentActorCriticPolicy, RecurrentActorCriticPolicy
 
 @dataclass(eq=False, repr=False)
 class RecurrentPPO(PPO):
-    """PPO that remembers, by an LSTM or by a GRU with ``policy_kwargs={"memory": "gru"}`` (arXiv:1707.06347).
+    """PPO with recurrent state, by an LSTM or by a GRU with ``policy_kwargs={"memory": "gru"}`` (arXiv:1707.06347).
 
     :class:`polyak.PPO` with ``policy_kwargs={"memory": "lstm"}`` is the same under other defaults: here gradients go
     back through sequences as long as a minibatch, there through 32 steps, which is quicker.

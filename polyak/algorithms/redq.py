@@ -95,7 +95,7 @@ class REDQ(SAC):
     n_critics: Count = 10
     """Critics in the ensemble, N."""
     subset: Count = 2
-    """Target critics of which the smallest value is taken, M: as many as this, drawn anew for each gradient step. At
+    """Target critics of which the smallest value is taken, M: as many as this, redrawn for each gradient step. At
     most ``n_critics``, of which it takes all."""
     policy_delay: Count = 20
     """Gradient steps of the critics per step of the actor and the temperature."""

@@ -153,7 +153,7 @@ class REINFORCE(OnPolicyAlgorithm):
         self._check_episodes()  # a loaded model may have another number of environments
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        return 0, 1  # nobody knows how long episodes will be
+        return 0, 1  # the length of episodes is not known
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
         super()._update_current_progress_remaining(min(num_timesteps, total_timesteps), total_timesteps)

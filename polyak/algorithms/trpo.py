@@ -109,7 +109,7 @@ class TRPOLearner(OnPolicyLearner):
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
         self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
-        self.remembers = isinstance(self.policy, RecurrentActorCriticPolicy)
+        self.is_recurrent = isinstance(self.policy, RecurrentActorCriticPolicy)
         if isinstance(self.policy, RecurrentActorCriticPolicy):
             self.policy.actor_memory.in_operations = True  # the Fisher product is a derivative of a derivative
 
@@ -173,13 +173,13 @@ class TRPOLearner(OnPolicyLearner):
         """v [P] -> (H + damping I) v [P]: as a program, or by a graph that is made once for all products."""
         some = batch if self.sub_sampling_factor == 1 else self.sub_sample(batch)
         # Of a memory's steps, written out one by one, a program would take minutes to build.
-        if self.engine is not None and self.engine.compiles and not self.remembers:
+        if self.engine is not None and self.engine.compiles and not self.is_recurrent:
             return lambda vector: _flat(self.run(self.fisher_product, (some, _parts(vector, gradient))))
         slope = self.eagerly(self.divergence_slope, (some, gradient))
         return lambda vector: _flat(self.eagerly(self.change_along, (slope, _parts(vector, gradient))))
 
     def sub_sample(self, batch: RolloutSamples) -> RolloutSamples:
-        """One row in so many; of a policy that remembers, one sequence in so many."""
+        """One row in so many; of a recurrent policy, one sequence in so many."""
         rows = torch.arange(len(batch.advantages), device=batch.advantages.device)
         sequences = rows.view(-1, getattr(self.policy, "sequence_length", 1))
         return RolloutRows(batch, sequences[:: self.sub_sampling_factor].reshape(-1)).gathered()

@@ -65,18 +65,18 @@ class Actor:
         self.policy.set_training_mode(False)
         self._decide.prepare(observations)
 
-    def begin(self, rows: int, anew: bool = True) -> None:
+    def begin(self, rows: int, restart: bool = True) -> None:
         """Make policy and exploration ready for a series of steps in N environments.
 
         Args:
             rows: N.
-            anew: ``False`` continues with a series that was interrupted.
+            restart: ``False`` continues with a series that was interrupted.
         """
         self.policy.set_training_mode(False)
         if type(self._decide) is not BACKENDS.get(self.policy.backend):
             self._decide = backend_of(self.policy)
         self._decide.begin()
-        if anew:
+        if restart:
             for begin in self._begin:
                 begin(self.policy, rows)
 

@@ -182,12 +182,12 @@ class MixedNoise(Exploration):
         """[N] standard deviations of the running episodes."""
 
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
-        anew = starts if len(self.sizes) == len(starts) else np.ones(len(starts), bool)
-        if anew.any():
-            drawn = np.random.uniform(self.least, self.most, int(np.count_nonzero(anew)))
+        redrawn = starts if len(self.sizes) == len(starts) else np.ones(len(starts), bool)
+        if redrawn.any():
+            drawn = np.random.uniform(self.least, self.most, int(np.count_nonzero(redrawn)))
             if len(self.sizes) != len(starts):
                 self.sizes = np.empty(len(starts))
-            self.sizes[anew] = drawn
+            self.sizes[redrawn] = drawn
         return None
 
     def after(self, actions: np.ndarray) -> np.ndarray:

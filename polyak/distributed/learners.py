@@ -167,7 +167,7 @@ class OnRay:
         return _checked([found[worker] for worker in range(len(self.workers))])
 
     def renew(self) -> None:
-        """Make all anew: those that live wait for one that does not."""
+        """Make all again: those that live wait for one that does not."""
         for worker in range(len(self.workers)):
             self.workers.renew(worker)
 

@@ -235,9 +235,9 @@ class RemoteActor(Actor):
         super().explore(exploration)
         self.is_new = True
 
-    def begin(self, rows: int, anew: bool = True) -> None:
+    def begin(self, rows: int, restart: bool = True) -> None:
         self.policy.set_training_mode(False)
-        self.begins = anew
+        self.begins = restart
 
     def prepare(self, observations: Observations) -> None:
         """Nothing: it does not act here."""

@@ -77,7 +77,7 @@ class SeparateRunners(RunnerGroup):
         self.in_turn, self.most_waiting = in_turn, most_waiting
         self.in_hand: Finished | None = None
         """What was taken and is not finished yet."""
-        self.row, self.told = 0, False
+        self.row, self.shown = 0, False
         """The row of it that callbacks are asked about next, and whether they have been asked already."""
         self._turn = 0
         self._idle: deque[int] = deque(range(env.n_runners))
@@ -102,7 +102,7 @@ class SeparateRunners(RunnerGroup):
             self._ask_idle()
             while (found := self._next()) is None:
                 self._receive()
-            self.in_hand, self.row, self.told = found, 0, False
+            self.in_hand, self.row, self.shown = found, 0, False
             if not self.in_turn:
                 self._ask_idle()
         return self.in_hand
@@ -207,7 +207,7 @@ class SeparateRunners(RunnerGroup):
             columns |= {f"finished/{number}/chunk/{name}": part for name, part in chunk_state(chunk).items()}
             columns[f"finished/{number}/source"] = np.array([worker, version])
             columns[f"finished/{number}/weights"] = weights
-        columns["in_hand"] = np.array([len(held), self.row, self.told, self._turn])
+        columns["in_hand"] = np.array([len(held), self.row, self.shown, self._turn])
         columns["idle"] = np.array(self._idle, np.int64)
         return columns
 
@@ -221,7 +221,7 @@ class SeparateRunners(RunnerGroup):
             worker, version = found["source"].tolist()
             chunk = chunk_from(under("chunk", found), self.actor.codec, composed)
             self._waiting.append(Finished(worker, chunk, version, found["weights"]))
-        held, self.row, self.told, self._turn = state["in_hand"].tolist()
-        self.told = bool(self.told)
+        held, self.row, self.shown, self._turn = state["in_hand"].tolist()
+        self.shown = bool(self.shown)
         self.in_hand = self._waiting.popleft() if held else None
         self._idle = deque(state["idle"].tolist())

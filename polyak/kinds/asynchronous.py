@@ -1,4 +1,4 @@
-"""Asynchronous learning: who acts goes on with older weights while the learner learns, and V-trace makes up for it.
+"""Asynchronous learning: actors continue with older weights while the learner learns, and V-trace corrects for that.
 
 A rollout is ``n_steps`` of each environment, all with the weights that were broadcast last before it began. In a thread
 of its own the actor makes one rollout after another, and the learner takes them as they come. With
@@ -53,7 +53,7 @@ class Unroll(NamedTuple):
     trajectory: Trajectory
     """Of T steps of N environments; ``log_probs`` are those of the policy that acted."""
     memory: dict[str, Tensor]
-    """Name -> [N, ...]: what the policy that acted remembered after the last step; empty of one that does not."""
+    """Name -> [N, ...]: recurrent state of the policy that acted, after the last step; empty if it has none."""
 
 
 class Evaluated(NamedTuple):
@@ -160,7 +160,7 @@ class Rollout(NamedTuple):
     version: int
     """The learner's updates when the weights were broadcast."""
     steps: list[Step | None]
-    """``None`` where nobody wants to know."""
+    """``None`` where no callback reads it."""
 
     def unrolled(self) -> Unroll:
         """As learners see it."""
@@ -421,7 +421,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         return Rollout(buffer, last.obs, last.episode_starts, memory, finished.version, [])
 
     def _tell(self, runner: SeparateRunners, rollout: Rollout, callback: BaseCallback) -> bool:
-        """Tell callbacks of a rollout's steps that they have not been told of. False: one of them asked to stop."""
+        """Show callbacks the steps of a rollout that they have not seen. False: one of them asked to stop."""
         assert runner.in_hand is not None
         self.rollout_buffer = rollout.buffer
         callback.on_rollout_start()
@@ -431,9 +431,9 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         while runner.row < self.n_steps:
             number = runner.row
             step = runner.step_in_hand(number) if publish or number in ends else None
-            if not runner.told:
+            if not runner.shown:
                 self.num_timesteps += rollout.buffer.n_envs
-                runner.told = True
+                runner.shown = True
                 if publish and step is not None:
                     callback.update_locals(
                         self._published(_judged(step, rollout, number), {**names, "n_steps": number})
@@ -442,7 +442,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
                     return False
             if step is not None:
                 self._note_episodes(step)
-            runner.row, runner.told = number + 1, False
+            runner.row, runner.shown = number + 1, False
         callback.on_rollout_end()
         return True
 
@@ -457,7 +457,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         return True
 
     def take(self, rollouts: list[Rollout]) -> None:
-        """Let these be what :meth:`train` learns from, whoever has made them."""
+        """Let these be what :meth:`train` learns from."""
         self.rollouts = rollouts
         self._unrolls = [rollout.unrolled() for rollout in rollouts]
         self._lags = [self.learner.steps - rollout.version for rollout in rollouts]

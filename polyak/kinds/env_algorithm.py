@@ -197,7 +197,7 @@ class EnvAlgorithm(Algorithm):
 
         Args:
             env: the new environment; ``n_envs`` must not change once the model has learned with the old one.
-            force_reset: start new episodes at the next ``learn``; ``False`` goes on from the last observations.
+            force_reset: start new episodes at the next ``learn``; ``False`` continues from the last observations.
 
         Raises:
             ValueError: the spaces or the number of environments differ.
@@ -283,7 +283,7 @@ class EnvAlgorithm(Algorithm):
         return False
 
     def _seed_further_episodes(self) -> None:
-        """Let a training that goes on from a file begin with other episodes than it once began with: those that follow
+        """Let a training that continues from a file begin with other episodes than at its start: those that follow
         from the seed and the number of steps. Seeds that the environments have been given since then stay."""
         assert self.runner is not None
         assert self.env is not None

@@ -78,7 +78,7 @@ def predict(
     if deterministic or np.random.rand() >= self.exploration_rate:
         return greedy()
     policy = self.policy
-    if state is not None or policy.acting_memory(1) is not None:  # a recurrent state moves on, whoever acts
+    if state is not None or policy.acting_memory(1) is not None:  # a recurrent state advances with each action
         state = greedy()[1]
     masks, vectorized = self._allowed(observation, action_masks), policy.is_vectorized_observation(observation)
     rows = n_rows(observation) if vectorized else 1

@@ -14,14 +14,14 @@ class Lessons:
 
     Args:
         model: what learns.
-        horizon: environment steps that schedules take for the whole of training; they go on past it.
+        horizon: environment steps that schedules take for the whole of training; training may last longer.
         callback: as for :meth:`~polyak.algorithm.Algorithm.learn`.
-        anew: begin to count at zero; ``False`` goes on where a loaded model was.
+        restart: begin to count at zero; ``False`` continues from where a loaded model was.
     """
 
-    def __init__(self, model: Algorithm, horizon: int, callback: MaybeCallback = None, anew: bool = True) -> None:
+    def __init__(self, model: Algorithm, horizon: int, callback: MaybeCallback = None, restart: bool = True) -> None:
         self.model, self.horizon = model, horizon
-        _, self.callback = model._setup_learn(1, callback, anew, type(model).__name__)
+        _, self.callback = model._setup_learn(1, callback, restart, type(model).__name__)
         model._total_timesteps, model._num_timesteps_at_start = horizon, 0
         self.callback.on_training_start(model._callback_locals(callback=self.callback), globals())
         self._began = model.num_timesteps

@@ -207,7 +207,7 @@ class NetworkAlgorithm(EnvAlgorithm):
             learner.add_tunables(**{name: value})
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if nobody knows."""
+        """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if not known."""
         return 0, 1
 
     # -- construction --------------------------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ class NetworkAlgorithm(EnvAlgorithm):
         return super()._uses_masks and self.policy.supports_masks
 
     def _columns(self) -> tuple[Column, ...]:
-        """What is stored with each step besides the usual: what the policy remembered before it, and what was allowed
+        """What is stored with each step besides the usual: the recurrent state before it, and what was allowed
         where environments say so."""
         memory = self._acting_policy.initial_memory(1) or {}
         columns = [
@@ -473,21 +473,21 @@ class NetworkAlgorithm(EnvAlgorithm):
     def _begin_collection(self) -> Collection:
         """Go on with the collection that a file has brought, or begin a new one."""
         assert self.runner is not None
-        self._begin_acting(anew=self._collection is None and not self.runner.is_ahead)
+        self._begin_acting(restart=self._collection is None and not self.runner.is_ahead)
         if self._collection is None:
             self._collection = Collection()
         return self._collection
 
-    def _begin_acting(self, anew: bool = True) -> None:
-        """Before the first step of a collection; not ``anew``: exploration goes on from where it stands."""
+    def _begin_acting(self, restart: bool = True) -> None:
+        """Before the first step of a collection; with ``restart=False`` exploration continues from where it stands."""
         assert self.runner is not None
         actor: Any = self.runner.actor
         if actor.policy is not self._acting_policy:
             actor.adopt(self._acting_policy)
-        if anew and self._explored != self._exploration_options():
+        if restart and self._explored != self._exploration_options():
             actor.explore(self._exploration())
             self._explored = self._exploration_options()
-        actor.begin(self.n_envs, anew)
+        actor.begin(self.n_envs, restart)
 
     def _make_step(self, collection: Collection) -> Step:
         """One more step of the environments, yet to be stored."""

@@ -121,7 +121,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     use_sde, use_sde_at_warmup, sde_sample_freq = False, False, -1
     raw_experience: ClassVar[bool] = True
     few_updates: ClassVar[bool] = False
-    """Whether fewer updates than transitions are meant, so that nobody must be told."""
+    """Whether fewer updates than transitions are meant, so that there is no advice about it."""
     _empty_at = 0
     """Environment steps at which the buffer that is being filled was empty."""
 
@@ -349,15 +349,15 @@ class OffPolicyAlgorithm(LearnsFromData):
             self._fill_empty_buffer()
 
     def _fill_empty_buffer(self) -> None:
-        """A training that goes on without its experience collects some first: one row is nothing to learn from."""
+        """A training that continues without its experience collects some first: one row is too little to learn from."""
         if self.replay_buffer is None or self.replay_buffer.size() > 0:
             return
         self._empty_at = self.num_timesteps
         advise(
-            "training that goes on without its replay buffer",
+            "training that continues without its replay buffer",
             f"the model has made {self.num_timesteps} steps, but its replay buffer is empty: it is not in the file. "
-            f"Training goes on once learning_starts={self.learning_starts} further steps of the policy are collected. "
-            "To keep the old experience, save(path, include=['replay_buffer']) and load(path, resume=True), or use "
+            f"Training continues once learning_starts={self.learning_starts} further steps of the policy are "
+            "collected. To keep the old experience, save(path, include=['replay_buffer']) and load(path, resume=True), or use "
             "save_replay_buffer() and load_replay_buffer().",
         )
 
@@ -433,13 +433,13 @@ class OffPolicyAlgorithm(LearnsFromData):
         """Step the environments and store what happens.
 
         Args:
-            callback: asked after every step whether to go on.
+            callback: asked after every step whether to continue.
             train_freq: for how long.
             replay_buffer: where to.
             log_interval: episodes between log tables.
 
         Returns:
-            how much was collected, and whether to go on.
+            how much was collected, and whether to continue.
         """
         if train_freq.unit == "episode" and self.n_envs > 1:
             raise ValueError(
@@ -477,7 +477,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         replay_buffer: ReplayBuffer,
         log_interval: int | None,
     ) -> Callable[[Step], bool]:
-        """Shows callbacks a step before it is stored, and asks them whether to go on."""
+        """Shows callbacks a step before it is stored, and asks them whether to continue."""
         if callback.is_idle:
             return lambda step: True
         if not callback.needs_locals:
@@ -578,7 +578,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         Args:
             path: a path or a file opened for reading.
             truncate_last_traj: for hindsight experience: take the last, unfinished episode as cut off there, since the
-                environment will start anew.
+                environment starts new episodes.
             trust: also read a pickle that holds other things than Stable-Baselines3 puts there. It can run any code:
                 set this only for files that you trust.
 

@@ -216,7 +216,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         return self.n_envs
 
     def _sequence_length(self, longest: int | None) -> int:
-        """Steps of the sequences of which a rollout is made for a policy that remembers, ``longest`` at most.
+        """Steps of the sequences of which a rollout is made for a recurrent policy, ``longest`` at most.
 
         Raises:
             ValueError: it cannot be cut into equal ones of about the length that the policy wants.

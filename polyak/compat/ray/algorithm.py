@@ -120,7 +120,7 @@ class Algorithm:
             self._begin_with(path)
         self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
 
-    def _adopt(self, model: Any, anew: bool = True) -> None:
+    def _adopt(self, model: Any, restart: bool = True) -> None:
         """Continue with a model."""
         self._end_replay()
         self.model = model
@@ -141,7 +141,7 @@ class Algorithm:
         if self._learners is not None:
             self._learners.stop()
         self._learners = self.learner_group = make_learners(self.config, model, self.get_module(), self._seen)
-        self.env_runner_group = make_runners(self._remote, model, shown, anew, self.env_runner)
+        self.env_runner_group = make_runners(self._remote, model, shown, restart, self.env_runner)
 
     def _end_replay(self) -> None:
         """End the processes that hold the replay buffer, if there are any."""

@@ -25,14 +25,14 @@ class LocalRunner:
     Args:
         model: polyak's algorithm, with its environments.
         callback: called at each step; ``None``: nothing is.
-        anew: begin to count at zero.
+        restart: begin to count at zero.
         local_env_runner: as programs are shown it.
     """
 
-    def __init__(self, model: Any, callback: Any, anew: bool, local_env_runner: Any) -> None:
+    def __init__(self, model: Any, callback: Any, restart: bool, local_env_runner: Any) -> None:
         self.model, self.local_env_runner = model, local_env_runner
         self._lessons: Lessons | None = None
-        self._callback, self._anew = callback, anew
+        self._callback, self._restart = callback, restart
 
     @property
     def env(self) -> Any:
@@ -45,7 +45,7 @@ class LocalRunner:
     def under_way(self) -> Iterator[None]:
         """Around the training steps of one iteration."""
         if self._lessons is None:
-            self._lessons = Lessons(self.model, HORIZON, self._callback, self._anew)
+            self._lessons = Lessons(self.model, HORIZON, self._callback, self._restart)
         with self._lessons.under_way():
             yield
 
@@ -64,7 +64,7 @@ class LocalRunner:
 
     def follow(self) -> None:
         """Count on from where the model has been brought."""
-        self._anew = False
+        self._restart = False
 
     def stop(self) -> None:
         """Close the environments."""

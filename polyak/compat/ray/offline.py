@@ -209,9 +209,9 @@ class Recorded:
     def __init__(self, steps: int, moves: bool) -> None:
         self.steps, self.moves = steps, moves
 
-    def serve(self, model: Any, told: Any, anew: bool) -> OfflineRunner:
+    def serve(self, model: Any, callback: Any, restart: bool) -> OfflineRunner:
         """What lets a model learn."""
-        return OfflineRunner(model, self, anew)
+        return OfflineRunner(model, self, restart)
 
 
 class OfflineRunner:
@@ -220,21 +220,21 @@ class OfflineRunner:
     Args:
         model: polyak's algorithm, which has it.
         how: how long a training step is.
-        anew: begin to count at zero.
+        restart: begin to count at zero.
     """
 
     env = None
     num_healthy_env_runners = num_restarts = 0
 
-    def __init__(self, model: Any, how: Recorded, anew: bool) -> None:
-        self.model, self._how, self._anew = model, how, anew
+    def __init__(self, model: Any, how: Recorded, restart: bool) -> None:
+        self.model, self._how, self._restart = model, how, restart
         self._lessons: Lessons | None = None
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
         """Around the training steps of one iteration."""
         if self._lessons is None:
-            self._lessons = Lessons(self.model, HORIZON, None, self._anew)
+            self._lessons = Lessons(self.model, HORIZON, None, self._restart)
         with self._lessons.under_way():
             yield
 

@@ -113,10 +113,10 @@ def made(config: AlgorithmConfig, plain: Plain, env: Any) -> Any:
 
 
 def make_runners(
-    remote: RemoteRunners | None, model: Any, told: Any, anew: bool, own: Any
+    remote: RemoteRunners | None, model: Any, callback: Any, restart: bool, own: Any
 ) -> LocalRunner | RemoteRunners:
     """Who collects experience for a model: those in other processes, or this one, shown to programs as ``own``."""
-    return LocalRunner(model, told, anew, own) if remote is None else remote.serve(model, told, anew)
+    return LocalRunner(model, callback, restart, own) if remote is None else remote.serve(model, callback, restart)
 
 
 def make_learners(config: AlgorithmConfig, model: Any, module: Any, spaces: Spaces) -> LocalLearner:

@@ -80,20 +80,20 @@ class RemoteRunners:
 
     # -- one iteration -------------------------------------------------------------------------------------------------
 
-    def serve(self, model: Any, told: Any, anew: bool = True) -> RemoteRunners:
+    def serve(self, model: Any, callback: Any, restart: bool = True) -> RemoteRunners:
         """Collect for a model from now on.
 
         Args:
             model: its environments are elsewhere.
-            told: called with episodes that end; ``None``: nothing is.
-            anew: begin to count at zero.
+            callback: called with episodes that end; ``None``: nothing is.
+            restart: begin to count at zero.
         """
-        self.model, self._told = model, told
+        self.model, self._callback = model, callback
         self._learning = learning_of(model, len(self._workers))
         own = filter_around(model.get_env())
         alone = len(self._workers) == 1 and not self._learning.ahead
         self._statistics = None if own is None else SharedStatistics(self.config, own, alone)
-        self._lessons = Lessons(model, HORIZON, anew=anew)
+        self._lessons = Lessons(model, HORIZON, restart=restart)
         self._weights = None
         return self
 
@@ -204,8 +204,8 @@ class RemoteRunners:
                 if not ahead and asked + len(self._fragments) >= need:
                     return
                 statistics = None if self._statistics is None else self._statistics.request()
-                told = self._learning.request()
-                self._workers.ask(worker, "sample", self._weights, self._version, statistics, *told)
+                request = self._learning.request()
+                self._workers.ask(worker, "sample", self._weights, self._version, statistics, *request)
 
     def _tell(self, fragment: Fragment) -> None:
         """Note the episodes that ended."""
@@ -213,8 +213,8 @@ class RemoteRunners:
         for _, infos in fragment.infos:
             dones = np.array(["episode" in info for info in infos])
             model._update_info_buffer(infos, dones)
-            if self._told is not None:
-                self._told.tell(infos)
+            if self._callback is not None:
+                self._callback.tell(infos)
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
