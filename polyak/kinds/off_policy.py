@@ -357,8 +357,8 @@ class OffPolicyAlgorithm(LearnsFromData):
             "training that continues without its replay buffer",
             f"the model has made {self.num_timesteps} steps, but its replay buffer is empty: it is not in the file. "
             f"Training continues once learning_starts={self.learning_starts} further steps of the policy are "
-            "collected. To keep the old experience, save(path, include=['replay_buffer']) and load(path, resume=True), or use "
-            "save_replay_buffer() and load_replay_buffer().",
+            "collected. To keep the old experience, save(path, include=['replay_buffer']) and load(path, resume=True), "
+            "or use save_replay_buffer() and load_replay_buffer().",
         )
 
     def _start_episodes(self) -> None:
