@@ -11,7 +11,7 @@ from polyak.algorithms import class_names, get
 
 __version__ = "0.2.0"
 
-if TYPE_CHECKING:  # the same names for those who read types without running anything; a test compares them
+if TYPE_CHECKING:  # the same names for programs that read types without running anything; a test compares them
     from polyak import (
         callbacks as callbacks,
         custom as custom,

@@ -5,7 +5,7 @@ file is met.
 """
 
 MODELS = {"policy.pth": "polyak.compat.sb3_files.model_zip:read"}
-"""Zips of models, by a member that tells them apart -> what reads them as a file of polyak's own would be read."""
+"""Zips of models, by a member that marks them -> what reads them as a file of polyak's own would be read."""
 BUFFERS = {b"\x80": "polyak.compat.sb3_files.replay:read"}
 """Replay buffers, by their first byte -> what reads them as a buffer's state dict."""
 EXPERIENCE = {b"\x80": "polyak.compat.sb3_files.replay:recorded"}
@@ -13,7 +13,7 @@ EXPERIENCE = {b"\x80": "polyak.compat.sb3_files.replay:recorded"}
 PICKLES = "polyak.compat.sb3_files.unpickle:loads"
 """What reads a pickle without running it."""
 EXPERIENCE_IN_ZIPS = {"polyak.json": "polyak.checkpoint.recorded_experience:read"}
-"""Zips with a replay buffer inside, by a member that tells them apart -> what reads them as a dataset's recording."""
+"""Zips with a replay buffer inside, by a member that marks them -> what reads them as a dataset's recording."""
 STATISTICS = {b"\x80": "polyak.compat.sb3_files.statistics:read"}
 """Statistics of ``VecNormalize``, by their first byte -> what reads them as its state dict."""
 

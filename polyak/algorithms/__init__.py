@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
 
-if TYPE_CHECKING:  # the same names for those who read types without running anything
+if TYPE_CHECKING:  # the same names for programs that read types without running anything
     from importlib.metadata import EntryPoint
 
     from polyak.algorithm import Algorithm

@@ -78,7 +78,7 @@ class AIRL(AdversarialImitation):
 
     def _check_built(self) -> None:
         super()._check_built()
-        fix = "AIRL needs the density of demonstrated actions, which {} does not tell. Use {}."
+        fix = "AIRL needs the density of demonstrated actions, which {} does not give. Use {}."
         stochastic = _actor(self.policy) is not None
         name = type(self.policy).__name__
         others = "a generator with a stochastic actor, such as 'ppo' or 'sac'"

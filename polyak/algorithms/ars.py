@@ -129,8 +129,8 @@ class Tournament:
 
     def players(self, rows: Any = slice(None)) -> Tensor:
         """Parameters of the candidates that play in these environments [rows, P]; of the last, where none does."""
-        who = np.minimum(self.seats[rows], self.total - 1) // self.episodes
-        return self.candidates[torch.from_numpy(who).to(self.candidates.device)]
+        playing = np.minimum(self.seats[rows], self.total - 1) // self.episodes
+        return self.candidates[torch.from_numpy(playing).to(self.candidates.device)]
 
     def take(self, rewards: np.ndarray, dones: np.ndarray) -> np.ndarray:
         """Count a step of the environments: rewards [N], dones [N]. Returns those where an episode of a candidate has

@@ -39,7 +39,7 @@ from polyak.schedules import Schedule
 _ROWS = 8192
 _ONE_STEP = TrainFreq(1, TrainFrequencyUnit.STEP)
 
-# -- who acts ----------------------------------------------------------------------------------------------------------
+# -- the actor ---------------------------------------------------------------------------------------------------------
 
 
 def share_of_expert(kind: str, round_number: int, rounds: int, decay: float) -> float:
@@ -54,7 +54,7 @@ def share_of_expert(kind: str, round_number: int, rounds: int, decay: float) -> 
 
 
 class Teacher:
-    """An expert, as one who says what to do in N environments.
+    """An expert, as an actor in N environments.
 
     Args:
         expert: a model, or a function of one observation.
@@ -92,7 +92,7 @@ class Apprentice(Actor):
     """A policy that lets its teacher act now and then, and asks him each time what he would have done.
 
     Args:
-        teacher: the one whom it asks.
+        teacher: the expert that it asks.
         kwargs: as of :class:`~polyak.collecting.actor.Actor`.
 
     Attributes:
@@ -141,7 +141,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     l2_coef: NonNegative = 0.0
     """Penalty on half the sum of squares of all weights."""
     expert: Any = None
-    """Whom to ask: a model, or a function of one observation. Models get observations as they were before
+    """The expert: a model, or a function of one observation. Models get observations as they were before
     ``VecNormalize``. A model that only predicts needs none, and files hold none."""
     demonstrations: Dataset | None = None
     """What the expert has shown before, to be learned from in all rounds; files hold none."""

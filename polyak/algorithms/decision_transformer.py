@@ -112,8 +112,8 @@ class DecisionTransformer(OfflineAlgorithm):
     """Decision Transformer: a sequence model of actions that is asked for a return (arXiv:2106.01345).
 
     :meth:`predict` keeps the last steps as its ``state``, as a policy with memory does. What is asked for should fall
-    by each reward, which :meth:`predict` does not see; ``state = model.with_rewards(state, rewards)`` tells it after a
-    step. ``evaluate_policy``, its callback and ``polyak enjoy`` do so; without it, the model keeps asking for the
+    by each reward, which :meth:`predict` does not see; ``state = model.with_rewards(state, rewards)`` passes it on.
+    ``evaluate_policy``, its callback and ``polyak enjoy`` do so; without it, the model keeps asking for the
     whole return.
 
     ``policy_kwargs`` say how large the network is: ``width``, ``n_layers``, ``n_heads``, ``dropout``,

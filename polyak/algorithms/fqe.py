@@ -125,7 +125,7 @@ class FQE(OfflineAlgorithm):
     """The policy to evaluate: a model, anything else with ``predict``, or a function of one observation."""
     deterministic: bool = False
     """Evaluate its likeliest actions, as ``evaluate_policy`` plays, instead of its distribution. Of discrete actions,
-    a policy that tells no probabilities is taken at its deterministic choice in either case."""
+    a policy that gives no probabilities is taken at its deterministic choice in either case."""
     n_samples: Count = 4
     """Continuous actions of a stochastic policy that are drawn in each state, for the mean of their values."""
     n_critics: Count = 1
@@ -175,7 +175,7 @@ class FQE(OfflineAlgorithm):
     # -- the dataset, and what the policy does in it -------------------------------------------------------------------
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:
-        """Refused: an environment would tell what a policy earns, without an estimate."""
+        """Refused: an environment would show what a policy earns, without an estimate."""
         require(False, "env", env, "FQE learns from a dataset alone. Play episodes: polyak.evaluation.evaluate.")
 
     def _check_ready(self) -> None:

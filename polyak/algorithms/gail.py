@@ -118,7 +118,7 @@ class GAILLearner(Learner):
 
 @dataclass(eq=False, repr=False)
 class GAIL(AdversarialImitation):
-    """GAIL: an actor whose steps a discriminator cannot tell from demonstrated ones (arXiv:1606.03476)."""
+    """GAIL: an actor whose steps a discriminator cannot distinguish from demonstrated ones (arXiv:1606.03476)."""
 
     _: KW_ONLY
     reward_form: RewardForm = "positive"
@@ -147,7 +147,7 @@ class GAIL(AdversarialImitation):
         return RewardFunction(network, self.reward_form, self._network_arguments())
 
     card: ClassVar[Card] = Card(
-        idea="a reward that tells demonstrations from one's own steps",
+        idea="a reward that distinguishes demonstrations from one's own steps",
         learns_from="demonstrations, and acting",
         reference="arXiv:1606.03476",
         settings="gail.yml",

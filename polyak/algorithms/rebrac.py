@@ -99,7 +99,7 @@ def with_next_actions(dataset: Dataset, encode: Callable[[np.ndarray], np.ndarra
 
 
 class ReBRACLearner(TD3Learner):
-    """TD3's steps, in which both actor and critics mind how far the actor is from the recorded actions."""
+    """TD3's steps, in which both actor and critics count how far the actor is from the recorded actions."""
 
     actor_bc_coef: Tunable[Tensor]
     critic_bc_coef: Tunable[Tensor]

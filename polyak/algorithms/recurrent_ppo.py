@@ -38,7 +38,7 @@ class RecurrentPPO(PPO):
         return {**super().trial(), "batch_size": 64, "policy_kwargs": small}
 
     card: ClassVar[Card] = Card(
-        idea="PPO with an LSTM or a GRU, for tasks that one observation does not tell",
+        idea="PPO with an LSTM or a GRU, for tasks that one observation does not show",
         learns_from="its own rollouts",
         reference="arXiv:2205.11104",
         search=Search(

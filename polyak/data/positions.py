@@ -18,7 +18,7 @@ _COLUMNS = "observations", "policies", "legal", "values"
 
 
 class Positions(NamedTuple):
-    """B positions, seen by the player to move, who has A moves."""
+    """B positions, seen by the player to move, with A moves."""
 
     observations: Tensor
     """[B, ...]"""

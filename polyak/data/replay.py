@@ -236,7 +236,8 @@ class ReplayBuffer(BaseBuffer):
         self._write(obs, next_obs, action, reward, done, self._timeouts(infos), infos, extras)
 
     def record(self, step: Step) -> None:
-        """Store one step of the environments: :meth:`add` for what tells termination from truncation itself.
+        """Store one step of the environments, in which termination and truncation are distinguished; :meth:`add` takes
+        ``dones`` alone.
 
         A subclass with its own ``add`` is asked through it.
 
@@ -404,7 +405,7 @@ class ReplayBuffer(BaseBuffer):
         return np.array(flags, np.float32)
 
     def _announce(self, done: np.ndarray, infos: list[dict[str, Any]]) -> None:
-        """Tell sampler and relabelling about the rows just written."""
+        """Show sampler and relabelling the rows just written."""
         ready, slot = None, self.storage.newest
         if self.relabel is not None:
             ready = self.relabel.added(slot, done, infos)
@@ -584,7 +585,7 @@ class ReplayBuffer(BaseBuffer):
         return None
 
     def update_priorities(self, indices: Tensor | np.ndarray, td_errors: Tensor | np.ndarray) -> None:
-        """Tell the sampler how wrong the critic was.
+        """Give the sampler the critic's errors.
 
         Args:
             indices: the samples' ``indices`` [B].
@@ -596,7 +597,7 @@ class ReplayBuffer(BaseBuffer):
         self.sampler.update_priorities(cells, errors)
 
     def anneal(self, progress: float) -> None:
-        """Tell the sampler how far training has come: 0 at its start, 1 at its end."""
+        """Set how far training has come for the sampler: 0 at its start, 1 at its end."""
         if self.sampler.adaptive:
             self.sampler.anneal(progress)
 

@@ -210,7 +210,7 @@ class RolloutBuffer(BaseBuffer):
         log_prob: Tensor | np.ndarray | None = None,
         final_values: Tensor | np.ndarray | None = None,
     ) -> None:
-        """Store one step of the environments: :meth:`add` for what tells truncation from rewards.
+        """Store one step of the environments, with what was truncated; :meth:`add` takes rewards that count for that.
 
         Args:
             step: rewards as the environments gave them.

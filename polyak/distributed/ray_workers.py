@@ -144,7 +144,7 @@ class Workers:
         return found
 
     def has_answer(self, within: float) -> bool:
-        """Wait for one, at most so many seconds. It is not taken: who is interrupted here has lost nothing."""
+        """Wait for one, at most so many seconds. It is not taken: an interruption here loses nothing."""
         ready, _ = ray().wait(list(self._asked), num_returns=1, timeout=within) if self._asked else ([], [])
         return bool(ready)
 

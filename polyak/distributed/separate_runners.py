@@ -59,7 +59,7 @@ class SeparateRunners(RunnerGroup):
         split: where to add up how long waiting for them takes.
         uses_masks: whether the policy is to know which choices are allowed.
         in_turn: take what they finish in their order, and ask one again when what it finished has been learned from:
-            equal seeds give equal numbers. Else what is finished first is taken first, and who has finished is asked
+            equal seeds give equal numbers. Else what is finished first is taken first, and what has finished is asked
             again at once.
         most_waiting: unless ``in_turn``: no runner is asked while so many chunks wait to be taken.
     """

@@ -279,7 +279,7 @@ class ShardedReplay:
         return self.buffer_size * len(self._envs[0]) + 1
 
     def update_priorities(self, indices: Tensor | np.ndarray, td_errors: Tensor | np.ndarray) -> None:
-        """Tell shards how wrong the critic was.
+        """Give shards the critic's errors.
 
         Args:
             indices: what :meth:`transitions` gave with the batch, [B]. Rows that were lost since are left out.
@@ -297,7 +297,7 @@ class ShardedReplay:
                 self._ask(shard, "update", cells[here], errors[here], self._highest)
 
     def anneal(self, progress: float) -> None:
-        """Tell the sampler how far training has come: 0 at its start, 1 at its end."""
+        """Set how far training has come for the sampler: 0 at its start, 1 at its end."""
         if self.sampler.adaptive:
             self.sampler.anneal(progress)
 

@@ -184,7 +184,7 @@ class _Weights(NamedTuple):
 
 
 class _Turn:
-    """Who may touch the environments; a copy is free."""
+    """A lock on the environments; a copy is free."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -195,7 +195,7 @@ class _Turn:
 
 @dataclass(eq=False, repr=False)
 class AsynchronousAlgorithm(OnPolicyAlgorithm):
-    """Those that learn from the rollouts of an actor who need not have the newest weights."""
+    """Those that learn from the rollouts of an actor that need not have the newest weights."""
 
     learning_rate: NonNegative | Schedule = 5e-4
     _: KW_ONLY
@@ -378,7 +378,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     # -- from runners --------------------------------------------------------------------------------------------------
 
     def _take_finished(self, runner: SeparateRunners, callback: BaseCallback) -> bool:
-        """Take what a runner has finished, or all that wait, and tell callbacks of its steps. False: one of them asked
+        """Take what a runner has finished, or all that wait, and show callbacks its steps. False: one of them asked
         to stop; what is in hand stays there."""
         several = runner.waiting() if self.takes_all and self.asynchronous else 1
         while len(self._received) < max(several, 1):
@@ -390,7 +390,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             with self._split.env:
                 finished = runner.take()
             rollout = self._rollout_of(runner, finished)
-            if not self._tell(runner, rollout, callback):
+            if not self._show(runner, rollout, callback):
                 return False
             runner.finish()
             self._received.append(rollout)
@@ -420,7 +420,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         memory = dict(self._actor.recall(last.episode_starts) or {})
         return Rollout(buffer, last.obs, last.episode_starts, memory, finished.version, [])
 
-    def _tell(self, runner: SeparateRunners, rollout: Rollout, callback: BaseCallback) -> bool:
+    def _show(self, runner: SeparateRunners, rollout: Rollout, callback: BaseCallback) -> bool:
         """Show callbacks the steps of a rollout that they have not seen. False: one of them asked to stop."""
         assert runner.in_hand is not None
         self.rollout_buffer = rollout.buffer
@@ -436,7 +436,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
                 runner.shown = True
                 if publish and step is not None:
                     callback.update_locals(
-                        self._published(_judged(step, rollout, number), {**names, "n_steps": number})
+                        self._published(_with_evaluation(step, rollout, number), {**names, "n_steps": number})
                     )
                 if not (idle or callback.on_step()):
                     return False
@@ -486,7 +486,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     # -- in a thread ---------------------------------------------------------------------------------------------------
 
     def _receive_all(self, callback: BaseCallback) -> bool:
-        """Take the rollout that has waited longest, or all that wait, and tell callbacks of their steps. False: one of
+        """Take the rollout that has waited longest, or all that wait, and show callbacks their steps. False: one of
         them asked to stop."""
         self._publish = callback.needs_locals
         self._thread.start()
@@ -508,7 +508,9 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         for number, step in enumerate(rollout.steps):
             self.num_timesteps += self.n_envs
             if publish and step is not None:
-                callback.update_locals(self._published(_judged(step, rollout, number), {**names, "n_steps": number}))
+                callback.update_locals(
+                    self._published(_with_evaluation(step, rollout, number), {**names, "n_steps": number})
+                )
             if not (idle or callback.on_step()):
                 return False
             if step is not None:
@@ -558,7 +560,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             self._since_broadcast = saved.info["since_broadcast"]
 
 
-def _judged(step: Step, rollout: Rollout, row: int) -> Step:
+def _with_evaluation(step: Step, rollout: Rollout, row: int) -> Step:
     """A step with what the policy that acted says of it."""
     q_of_policy = {"values": rollout.buffer.values[row], "log_probs": rollout.buffer.log_probs[row]}
     return step._replace(extras={**step.extras, **q_of_policy})

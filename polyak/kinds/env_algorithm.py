@@ -193,7 +193,7 @@ class EnvAlgorithm(Algorithm):
         return self.normalisation.own
 
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
-        """Go on with another environment of the same spaces.
+        """Continue in another environment of the same spaces.
 
         Args:
             env: the new environment; ``n_envs`` must not change once the model has learned with the old one.

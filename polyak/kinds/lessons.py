@@ -28,7 +28,7 @@ class Lessons:
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """Around some iterations, which :meth:`go_on` makes."""
+        """Around some iterations, which :meth:`iterate` makes."""
         model = self.model
         model._total_timesteps = model.num_timesteps + max(model.num_timesteps - self._began, 1)
         model._prepare_to_learn(False)
@@ -36,12 +36,12 @@ class Lessons:
         with model._while_learning():
             yield
 
-    def go_on(self) -> bool:
+    def iterate(self) -> bool:
         """One iteration: collect some experience, learn from it. False: a callback asked to stop."""
-        going_on = self.model._iterate(self.callback, None)
-        if going_on:
+        continues = self.model._iterate(self.callback, None)
+        if continues:
             self.model._check_iteration()
-        return going_on
+        return continues
 
     def end(self) -> None:
         """There are no more."""

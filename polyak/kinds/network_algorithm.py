@@ -471,7 +471,7 @@ class NetworkAlgorithm(EnvAlgorithm):
         return {"columns": columns} if columns else {}
 
     def _begin_collection(self) -> Collection:
-        """Go on with the collection that a file has brought, or begin a new one."""
+        """Continue the collection that a file has brought, or begin a new one."""
         assert self.runner is not None
         self._begin_acting(restart=self._collection is None and not self.runner.is_ahead)
         if self._collection is None:

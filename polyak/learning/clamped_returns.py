@@ -31,6 +31,6 @@ def warn_of_clamping(model: Any, metrics: Mapping[str, list[Tensor]]) -> None:
     advise(
         "clamped returns",
         f"{share:.0%} of what {type(model).__name__} learns towards lies outside of its atoms, from "
-        f"v_min={model.v_min:g} to v_max={model.v_max:g}, and counts as an end: it cannot tell such returns apart."
+        f"v_min={model.v_min:g} to v_max={model.v_max:g}, and counts as an end: it cannot distinguish such returns."
         f"{met} Set v_min and v_max so that discounted returns lie between them.",
     )

@@ -129,7 +129,7 @@ class TensorReplay:
         )
 
     def anneal(self, progress: float) -> None:
-        """Tell the sampler how far training has come: 0 at its start, 1 at its end."""
+        """Set how far training has come for the sampler: 0 at its start, 1 at its end."""
         if self.replay.sampler.adaptive:
             self.replay.sampler.anneal(progress)
 

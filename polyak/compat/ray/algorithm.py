@@ -56,8 +56,8 @@ class Algorithm:
         config: frozen.
         model: polyak's algorithm.
         iteration: calls of :meth:`train` so far.
-        env_runner_group: who collects experience.
-        learner_group: who learns from it.
+        env_runner_group: collects experience.
+        learner_group: learns from it.
 
     Raises:
         HyperparameterError: a setting that cannot be, or that cannot be together with another.
@@ -82,7 +82,7 @@ class Algorithm:
         self._hooks("on_algorithm_init", algorithm=self)
 
     def setup(self, config: AlgorithmConfig) -> None:
-        """Make environments, networks and those who collect and learn. A subclass may add to it."""
+        """Make environments, networks and what collects and learns. A subclass may add to it."""
         self._hooks = Hooks(config)
         self._files = ResultFiles(config)
         check_processes(config, self._hooks.wants_steps())
@@ -167,7 +167,7 @@ class Algorithm:
 
     def training_step(self) -> None:
         """Collect one batch and learn from it. A subclass may do otherwise."""
-        self.env_runner_group.go_on()
+        self.env_runner_group.iterate()
 
     def train(self) -> dict[str, Any]:
         """One iteration: as many training steps as the config's least seconds and steps ask for; then, every
@@ -192,7 +192,7 @@ class Algorithm:
             while True:
                 self.training_step()
                 if meanwhile:
-                    self._evaluators.go_on()
+                    self._evaluators.iterate()
                 calls += 1
                 rows = self._rows(model.learner.steps - updates)
                 if (
@@ -403,16 +403,16 @@ class Algorithm:
         """The environment's, in its own units."""
         return self._spaces[1]
 
-    # -- who collects, and what is logged ------------------------------------------------------------------------------
+    # -- collecting, and what is logged --------------------------------------------------------------------------------
 
     @property
     def env_runner(self) -> EnvRunner:
-        """Who collects experience in this process, with its environments and networks."""
+        """What collects experience in this process, with its environments and networks."""
         return EnvRunner(self._hooks, self, evaluating=False)
 
     @property
     def eval_env_runner(self) -> EnvRunner:
-        """Who evaluates in this process, with its environments.
+        """What evaluates in this process, with its environments.
 
         Raises:
             AttributeError: others evaluate.
@@ -424,7 +424,7 @@ class Algorithm:
 
     @property
     def eval_env_runner_group(self) -> EvaluationRunners:
-        """Who evaluates, in this process or in others."""
+        """What evaluates, in this process or in others."""
         return EvaluationRunners(self._hooks, self)
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class EnvRunner:
-    """Who collects experience in this process, or evaluates.
+    """What collects experience in this process, or evaluates.
 
     Args:
         hooks: whose metrics.
@@ -98,7 +98,7 @@ class EnvRunner:
 
 
 class EvaluationRunners:
-    """Who evaluates: the runner of this process, or those of others.
+    """What evaluates: the runner of this process, or those of others.
 
     Args:
         hooks: whose metrics.

@@ -95,7 +95,7 @@ def creator_of(env: Any) -> Callable[[EnvContext], gym.Env]:
 
 
 def _takes_one(create: Callable[..., Any]) -> bool:
-    """Whether it can be called with one argument; true where Python cannot tell."""
+    """Whether it can be called with one argument; true where Python does not know."""
     try:
         inspect.signature(create).bind(None)
     except TypeError:

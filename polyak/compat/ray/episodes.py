@@ -184,7 +184,7 @@ class EndsElsewhere:
     def __init__(self, show: Callable[..., None]) -> None:
         self._show = show
 
-    def tell(self, infos: Sequence[Mapping[str, Any]]) -> None:
+    def add_infos(self, infos: Sequence[Mapping[str, Any]]) -> None:
         """Of a step with these infos."""
         for index, info in enumerate(infos):
             if "episode" in info:

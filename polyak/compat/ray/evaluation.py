@@ -86,7 +86,7 @@ class LocalEvaluators:
         """Take an order."""
         self._order = model, order
 
-    def go_on(self) -> None:
+    def iterate(self) -> None:
         """There are no games meanwhile."""
 
     def result(self) -> Played:

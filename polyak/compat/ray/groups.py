@@ -49,10 +49,10 @@ class LocalRunner:
         with self._lessons.under_way():
             yield
 
-    def go_on(self) -> bool:
+    def iterate(self) -> bool:
         """Collect one batch and learn from it. False: a callback asked to stop."""
         assert self._lessons is not None
-        return self._lessons.go_on()
+        return self._lessons.iterate()
 
     def num_remote_env_runners(self) -> int:
         """Runners in other processes."""

@@ -238,7 +238,7 @@ class OfflineRunner:
         with self._lessons.under_way():
             yield
 
-    def go_on(self) -> bool:
+    def iterate(self) -> bool:
         """Make the gradient steps of one training step."""
         model, steps = self.model, 1 if self._how.moves else self._how.steps
         for _ in range(0, self._how.steps, steps):

@@ -115,12 +115,12 @@ def made(config: AlgorithmConfig, plain: Plain, env: Any) -> Any:
 def make_runners(
     remote: RemoteRunners | None, model: Any, callback: Any, restart: bool, own: Any
 ) -> LocalRunner | RemoteRunners:
-    """Who collects experience for a model: those in other processes, or this one, shown to programs as ``own``."""
+    """What collects experience for a model: those in other processes, or this one, shown to programs as ``own``."""
     return LocalRunner(model, callback, restart, own) if remote is None else remote.serve(model, callback, restart)
 
 
 def make_learners(config: AlgorithmConfig, model: Any, module: Any, spaces: Spaces) -> LocalLearner:
-    """Who learns from it: with no ``num_learners`` this process."""
+    """What learns from it: with no ``num_learners`` this process."""
     if config.num_learners == 0 or not config.collects:
         return LocalLearner(model, module)
     replays = isinstance(model, OffPolicyAlgorithm)
@@ -128,5 +128,5 @@ def make_learners(config: AlgorithmConfig, model: Any, module: Any, spaces: Spac
 
 
 def make_evaluators(config: AlgorithmConfig, created: Callable[..., None] | None) -> LocalEvaluators | RemoteEvaluators:
-    """Who plays without learning: with no ``evaluation_num_env_runners`` this process."""
+    """What plays without learning: with no ``evaluation_num_env_runners`` this process."""
     return LocalEvaluators(config, created) if config.evaluation_num_env_runners == 0 else RemoteEvaluators(config)

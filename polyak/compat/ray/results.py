@@ -114,12 +114,12 @@ def of_learner(
         "num_module_steps_trained_lifetime": lifetime,
         "num_module_steps_trained_lifetime_throughput": rows / seconds,
     }
-    everybody = {
+    of_all = {
         "num_env_steps_trained": rows,
         "num_env_steps_trained_lifetime": lifetime,
         "num_env_steps_trained_lifetime_throughput": rows / seconds,
     }
-    return {DEFAULT_MODULE_ID: own, "__all_modules__": everybody}
+    return {DEFAULT_MODULE_ID: own, "__all_modules__": of_all}
 
 
 def of_machine() -> dict[str, Any]:

@@ -85,7 +85,7 @@ def place(recording: Recording, row: int) -> str:
     return f"row {source} (episode {number}, step {step})"
 
 
-def as_actions(chosen: Any, space: spaces.Space, count: int, who: str, named: Any = None) -> np.ndarray:
+def as_actions(chosen: Any, space: spaces.Space, count: int, chooser: str, named: Any = None) -> np.ndarray:
     """What a policy has chosen for N environments, as actions [N, *shape] of the space in its dtype.
 
     Numbers that lie outside of a Box by some roundings are brought into it.
@@ -94,13 +94,13 @@ def as_actions(chosen: Any, space: spaces.Space, count: int, who: str, named: An
         chosen: N actions.
         space: of the actions.
         count: N.
-        who: chose, for messages.
-        named: as of :func:`check_actions`; None: who, and the environment.
+        chooser: chose, for messages.
+        named: as of :func:`check_actions`; None: chooser, and the environment.
 
     Raises:
         DatasetError: they are not so many actions, or not in the space.
     """
-    refusal = f"{who} chose {chosen!r:.100}, which are not {count} actions of {space}."
+    refusal = f"{chooser} chose {chosen!r:.100}, which are not {count} actions of {space}."
     try:
         actions = np.asarray(chosen).reshape(count, *(space.shape or ()))
     except ValueError as error:
@@ -109,7 +109,7 @@ def as_actions(chosen: Any, space: spaces.Space, count: int, who: str, named: An
     whole = actions.dtype.kind in "biu" and dtype.kind in "iu"
     if not (whole or np.can_cast(actions.dtype, dtype, "same_kind")):
         raise DatasetError(refusal)
-    check_actions(actions, space, named or (lambda i: f"{who} for environment {i}"))
+    check_actions(actions, space, named or (lambda i: f"{chooser} for environment {i}"))
     return clipped(actions, space) if isinstance(space, spaces.Box) else actions.astype(space.dtype, copy=False)
 
 

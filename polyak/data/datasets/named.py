@@ -100,8 +100,8 @@ def _ends(known: dict[str, Any], source: str) -> tuple[np.ndarray, np.ndarray]:
     done = flags("dones", known["dones"])
     if truncated is None:
         warn_user(
-            f"{source} does not tell time limits from terminal states: every end is taken for a terminal state. Add "
-            "'truncations', and rewards after time limits will count.",
+            f"{source} does not distinguish time limits from terminal states: every end is taken for a terminal state. "
+            "Add 'truncations', and rewards after time limits will count.",
         )
         return np.zeros(len(done), bool), done
     cut = flags("truncations", truncated)

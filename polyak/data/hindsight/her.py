@@ -16,7 +16,7 @@ from polyak.warning import warn_user
 class HerReplayBuffer(DictReplayBuffer):
     """Hindsight experience replay, Andrychowicz et al. 2017 (arXiv:1707.01495): a buffer with :class:`Hindsight`.
 
-    Draws only from finished episodes; :meth:`can_sample` tells whether there is one. All options of
+    Draws only from finished episodes; :meth:`can_sample` says whether there is one. All options of
     :class:`~polyak.data.replay.ReplayBuffer` combine with it.
 
     Args:

@@ -240,7 +240,7 @@ class Hindsight(Randomness):
 
 
 def _has_compute_reward(env: VecEnv) -> bool:
-    """Whether its environments have a ``compute_reward``; true where a VecEnv of another make cannot tell."""
+    """Whether its environments have a ``compute_reward``; true where a VecEnv of another make cannot say."""
     try:
         return bool(env.env_method("has_wrapper_attr", "compute_reward", indices=[0])[0])
     except (AttributeError, NotImplementedError):

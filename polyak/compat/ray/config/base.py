@@ -129,7 +129,7 @@ class AlgorithmConfig(
 ):
     """All settings of an algorithm, with its own defaults.
 
-    They are attributes, and are set by the methods below, of which ``help`` tells the settings. A subclass is a config
+    They are attributes, and are set by the methods below, of which ``help`` lists the settings. A subclass is a config
     of one algorithm: it adds settings of ``training()`` and says in :meth:`plain` what they are in polyak's words.
     """
 
@@ -351,11 +351,11 @@ class AlgorithmConfig(
         require(grow, name, value, fix)
         return PiecewiseSchedule(tuple((step / HORIZON, float(y)) for step, y in points))
 
-    def plain(self, picture_channels_last: bool = False) -> Plain:
+    def plain(self, image_channels_last: bool = False) -> Plain:
         """The same in polyak's own words: algorithm, policy and the constructor's keyword arguments.
 
         Args:
-            picture_channels_last: whether the environment has images with the channels last.
+            image_channels_last: whether the environment has images with the channels last.
 
         Raises:
             HyperparameterError: a setting that cannot be, or that cannot be together with another.

@@ -86,7 +86,7 @@ class CQLConfig(OfflineConfig, SACConfig):
     def get_default_learner_class(self) -> Any:
         return CQL.learner_class
 
-    def plain(self, picture_channels_last: bool = False) -> Plain:
+    def plain(self, image_channels_last: bool = False) -> Plain:
         fix = "targets need the observation after each step. Leave it out."
         require(not self.ignore_final_observation, "ignore_final_observation", True, fix)
         fix = "returns of episodes are not read: targets are bootstrapped. Leave it out."
@@ -108,6 +108,6 @@ class CQLConfig(OfflineConfig, SACConfig):
             "lagrange_threshold": self.lagrangian_thresh if self.lagrangian else None,
             "soft_q_backup": not self.deterministic_backup,
             "bc_steps": self.bc_iters,
-            "policy_kwargs": self._policy_kwargs(picture_channels_last),
+            "policy_kwargs": self._policy_kwargs(image_channels_last),
         }
         return Plain(self._algorithm(CQL), "MlpPolicy", kwargs)

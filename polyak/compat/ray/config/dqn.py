@@ -272,16 +272,16 @@ class DQNConfig(ReplayConfig):
     def get_default_learner_class(self) -> Any:
         return DQNTorchLearner
 
-    def plain(self, picture_channels_last: bool = False) -> Plain:
+    def plain(self, image_channels_last: bool = False) -> Plain:
         require(self.lr is not None, "lr", self.lr, "DQN has one learning rate: give it.")
         distributional: dict[str, Any] = {}
         if self.num_atoms > 1:
             distributional = {"n_atoms": self.num_atoms, "v_min": self.v_min, "v_max": self.v_max}
         noisy = {"noisy": True, "sigma0": self.sigma0} if self.noisy else {}
         every = max(self.target_network_update_freq, 1)
-        policy_kwargs = self._policy_kwargs(picture_channels_last)
+        policy_kwargs = self._policy_kwargs(image_channels_last)
         kwargs = {
-            **self._replay(picture_channels_last),
+            **self._replay(image_channels_last),
             "learning_rate": self.schedule("lr"),
             "max_grad_norm": self.grad_clip,
             "target_update_interval": every,

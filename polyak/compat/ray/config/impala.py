@@ -67,8 +67,8 @@ class IMPALAConfig(ActorCriticConfig):
     def get_default_learner_class(self) -> Any:
         return IMPALATorchLearner
 
-    def plain(self, picture_channels_last: bool = False) -> Plain:
-        policy, policy_kwargs = self._policy(picture_channels_last)
+    def plain(self, image_channels_last: bool = False) -> Plain:
+        policy, policy_kwargs = self._policy(image_channels_last)
         kwargs = {**self._off_policy(), "policy_kwargs": {**policy_kwargs, **self._optimizer()}}
         return Plain(self._algorithm(IMPALA), policy, kwargs)
 
@@ -138,8 +138,8 @@ class APPOConfig(IMPALAConfig):
     def get_default_learner_class(self) -> Any:
         return APPOTorchLearner
 
-    def plain(self, picture_channels_last: bool = False) -> Plain:
-        policy, policy_kwargs = self._policy(picture_channels_last)
+    def plain(self, image_channels_last: bool = False) -> Plain:
+        policy, policy_kwargs = self._policy(image_channels_last)
         uses = self.circular_buffer_iterations_per_batch
         interval = round(self.target_network_update_freq * self.circular_buffer_num_batches * uses)
         kwargs = {

@@ -68,7 +68,7 @@ class MARWILConfig(OfflineConfig):
     def get_default_learner_class(self) -> Any:
         return (ModuleBC if self._clones else ModuleMARWIL).learner_class
 
-    def plain(self, picture_channels_last: bool = False) -> Plain:
+    def plain(self, image_channels_last: bool = False) -> Plain:
         require(self.lr is not None, "lr", self.lr, f"{self.name} has one learning rate: give it.")
         fix = "returns are summed over episodes, which beta above 0 needs: set postprocess_inputs=True."
         require(self.postprocess_inputs or self._clones, "postprocess_inputs", False, fix)
@@ -81,7 +81,7 @@ class MARWILConfig(OfflineConfig):
             "ent_coef": self.bc_logstd_coeff,
             "stochastic": True,
             "policy_kwargs": {
-                **self._networks().policy_kwargs(picture_channels_last),
+                **self._networks().policy_kwargs(image_channels_last),
                 "optimizer_kwargs": {"eps": 1e-8},
             },
         }

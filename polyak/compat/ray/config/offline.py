@@ -154,7 +154,7 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
 
     def evaluation_settings(self) -> Self:
         other = super().evaluation_settings()
-        other.__dict__["input_"] = "sampler"  # those who evaluate need no data
+        other.__dict__["input_"] = "sampler"  # evaluators need no data
         return other
 
     def validate(self) -> None:

@@ -63,7 +63,7 @@ class PPOConfig(ActorCriticConfig):
     def get_default_learner_class(self) -> Any:
         return PPOTorchLearner
 
-    def plain(self, picture_channels_last: bool = False) -> Plain:
+    def plain(self, image_channels_last: bool = False) -> Plain:
         steps = self.get_rollout_fragment_length()
         rows = steps * self.num_envs_per_env_runner * max(1, self.num_env_runners)
         minibatch = rows if self.minibatch_size is None else self.minibatch_size
@@ -71,7 +71,7 @@ class PPOConfig(ActorCriticConfig):
         require(minibatch <= rows, "minibatch_size", self.minibatch_size, fix)
         require(self.lr is not None, "lr", self.lr, "PPO has one learning rate: give it.")
         unlimited = self.vf_clip_param is None or math.isinf(self.vf_clip_param)
-        policy, policy_kwargs = self._policy(picture_channels_last)
+        policy, policy_kwargs = self._policy(image_channels_last)
         algorithm = self._algorithm(PPO)
         if not unlimited:
             algorithm = with_learner(algorithm, UnclippedValueLoss)

@@ -73,8 +73,8 @@ class SACConfig(ReplayConfig):
     def get_default_learner_class(self) -> Any:
         return SACTorchLearner
 
-    def plain(self, picture_channels_last: bool = False) -> Plain:
-        replay = self._replay(picture_channels_last)
+    def plain(self, image_channels_last: bool = False) -> Plain:
+        replay = self._replay(image_channels_last)
         steps = replay["train_freq"] * self.num_envs_per_env_runner / replay["gradient_steps"]
         rates = {name: self.schedule(f"{name}_lr") for name in ("actor", "critic", "alpha")}
         alpha = rates.pop("alpha")
@@ -85,7 +85,7 @@ class SACConfig(ReplayConfig):
             "ent_coef": f"auto_{self.initial_alpha}",
             "target_entropy": self.target_entropy,
             "target_update_interval": max(round(self.target_network_update_freq / steps), 1),
-            "policy_kwargs": self._policy_kwargs(picture_channels_last),
+            "policy_kwargs": self._policy_kwargs(image_channels_last),
         }
         return Plain(self._algorithm(SAC), "MlpPolicy", kwargs)
 

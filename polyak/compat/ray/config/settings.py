@@ -62,7 +62,7 @@ class EnvironmentSettings:
 
 @dataclass(init=False, repr=False, eq=False)
 class EnvRunnerSettings:
-    """Who collects experience."""
+    """What collects experience."""
 
     group: ClassVar[str] = "env_runners"
     num_env_runners: Runners = 0
@@ -102,7 +102,7 @@ class EnvRunnerSettings:
 
 @dataclass(init=False, repr=False, eq=False)
 class LearnerSettings:
-    """Who learns from it."""
+    """What learns from it."""
 
     group: ClassVar[str] = "learners"
     num_learners: Runners = 0

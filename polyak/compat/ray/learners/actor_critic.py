@@ -51,7 +51,7 @@ class ActorCriticTorchLearner(TorchLearner):
         flat = self.policy._taken(actions)
         return {**self.policy._batch(observations), Columns.ACTIONS: flat}
 
-    def _judged(self, module_id: str, batch: Batch, fwd_out: Batch) -> tuple[Any, Tensor, Tensor, Tensor | None]:
+    def _evaluated(self, module_id: str, batch: Batch, fwd_out: Batch) -> tuple[Any, Tensor, Tensor, Tensor | None]:
         """Distribution of actions, values [B], log-probabilities [B] of those taken, and entropies [B], by a module."""
         module = self.module[module_id]
         kind = module.get_train_action_dist_cls()
@@ -100,7 +100,7 @@ class PPOTorchLearner(ActorCriticTorchLearner, PPOLearner):
         return found | ({name: batch.extras[name]} if name in batch.extras else {})
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
-        distribution, values, log_prob, entropy = self._judged(module_id, batch, fwd_out)
+        distribution, values, log_prob, entropy = self._evaluated(module_id, batch, fwd_out)
         sample = self._sample._replace(
             old_log_prob=batch[Columns.ACTION_LOGP],
             advantages=batch[Columns.ADVANTAGES],
@@ -133,7 +133,7 @@ class _OfUnrolls(ActorCriticTorchLearner):
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
         unroll = self._sample
         like = unroll.trajectory.rewards
-        _, values, log_probs, entropy = self._judged(module_id, batch, fwd_out)
+        _, values, log_probs, entropy = self._evaluated(module_id, batch, fwd_out)
         with torch.no_grad():
             last = self.policy.predict_values(_last(unroll.trajectory.observations)).reshape(1, -1)
         found = Evaluated(

@@ -137,7 +137,7 @@ class RLModule:
     # -- forward passes ------------------------------------------------------------------------------------------------
 
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
-        """The forward pass, wherever a subclass does not tell one from another."""
+        """The forward pass, where a subclass does not distinguish them."""
         raise NotImplementedError(f"{type(self).__name__} must write _forward(batch).")
 
     def _forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:

@@ -100,8 +100,8 @@ class RemoteEvaluators:
         self._orders[worker] = order
         self._workers.ask(worker, "play", self._weights, self._randomness, self._moments, order, within=within)
 
-    def go_on(self) -> None:
-        """See who is ready, while there is trained; where the duration is ``"auto"`` they play again."""
+    def iterate(self) -> None:
+        """See which are ready, while training runs; where the duration is ``"auto"`` they play again."""
         for worker in self._take(wait=False) if self._orders else []:
             if self._endless:
                 first = self._first[worker]
@@ -116,7 +116,7 @@ class RemoteEvaluators:
         return Played([r for one in found for r in one.returns], [n for one in found for n in one.lengths])
 
     def _take(self, wait: bool = True) -> list[int]:
-        """Note what was played: who has come to an end."""
+        """Note what was played, and which have ended."""
         ready = []
         for worker, method, answer in self._workers.answers(wait):
             if isinstance(answer, Failure):

@@ -101,7 +101,7 @@ class FromReplay:
         return True
 
     def _note_masks(self, fragment: Fragment) -> None:
-        """Let the buffer keep masks as soon as the runners, who see the environments, bring some."""
+        """Let the buffer keep masks as soon as the runners, which see the environments, bring some."""
         model, masks = self.model, fragment.columns["extras"].get("next_masks")
         if masks is None or model.runner.env.masked:
             return

@@ -47,7 +47,7 @@ class RunnerWorker:
         seed = None if config.seed is None else (config.seed + SEEDS_APART * (index - 1)) % 2**32
         self.model = acting_part_of(config, env, self.spaces.turned, seed)
         self.model._update_info_buffer = self._note
-        self.model._update_target = lambda: None  # who acts asks no target network
+        self.model._update_target = lambda: None  # acting asks no target network
         self._lessons: Lessons | None = None
         self._ends: list[tuple[int, list[dict[str, Any]]]] = []
         self._name, self._made = uuid.uuid4().hex, 0

@@ -1,4 +1,4 @@
-"""Runners in processes of their own: who asks them, and what happens when one breaks."""
+"""Runners in processes of their own: how they are asked, and what happens when one breaks."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class RemoteRunners:
         with self._lessons.under_way():
             yield
 
-    def go_on(self) -> bool:
+    def iterate(self) -> bool:
         """Take one batch and learn from it."""
         model, learning = self.model, self._learning
         if self._weights is None or not learning.ahead:
@@ -137,7 +137,7 @@ class RemoteRunners:
         with model._split.env:
             fragments = self._gather(learning.ahead)
         for fragment in fragments:
-            self._tell(fragment)
+            self._report(fragment)
         if self._statistics is not None:
             self._statistics.take(fragments)
         due = learning.learn(fragments)
@@ -207,14 +207,14 @@ class RemoteRunners:
                 request = self._learning.request()
                 self._workers.ask(worker, "sample", self._weights, self._version, statistics, *request)
 
-    def _tell(self, fragment: Fragment) -> None:
+    def _report(self, fragment: Fragment) -> None:
         """Note the episodes that ended."""
         model = self.model
         for _, infos in fragment.infos:
             dones = np.array(["episode" in info for info in infos])
             model._update_info_buffer(infos, dones)
             if self._callback is not None:
-                self._callback.tell(infos)
+                self._callback.add_infos(infos)
 
     # -- faults --------------------------------------------------------------------------------------------------------
 

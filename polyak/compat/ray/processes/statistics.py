@@ -21,11 +21,11 @@ class SharedStatistics:
 
     def __init__(self, config: AlgorithmConfig, own: FilteredEnv, alone: bool) -> None:
         self._own, self._merges = own, config.merge_env_runner_states is not False and not alone
-        self._tells = alone or (config.broadcast_env_runner_states and self._merges)
+        self._reports = alone or (config.broadcast_env_runner_states and self._merges)
 
     def request(self) -> Moments | None:
         """What a runner continues from; ``None``: from its own."""
-        return self._own.moments() if self._tells else None
+        return self._own.moments() if self._reports else None
 
     def take(self, fragments: Sequence[Fragment]) -> None:
         """Take in what came with fragments."""

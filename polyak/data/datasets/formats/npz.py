@@ -1,4 +1,4 @@
-"""``.npz``: the arrays of a dataset as it keeps them, or anybody's arrays under the usual names.
+"""``.npz``: the arrays of a dataset as it keeps them, or any arrays under the usual names.
 
 A file of our own holds ``dataset.json`` (spaces, environment) and, uncompressed, ``observations.npy`` (or
 ``observations/<key>.npy``), ``actions.npy``, ``rewards.npy``, ``ends.npy``, ``terminated.npy`` and
