@@ -72,12 +72,12 @@ def bench_rows() -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def cartpole(folder: Path, steps: int = 40_000, seeds: int = 3) -> None:
+def cartpole(folder: Path, steps: int = 30_000, seeds: int = 3) -> None:
     """Learning curves of PPO with an interval over seeds, and an episode of the first agent."""
     curves = []
     for seed in range(seeds):
         envs = make_vec_env("CartPole-v1", n_envs=8, seed=seed)
-        model = PPO("MlpPolicy", envs, n_steps=32, batch_size=256, gae_lambda=0.8, gamma=0.98, n_epochs=20, seed=seed)
+        model = PPO("MlpPolicy", envs, n_steps=32, batch_size=64, learning_rate=1e-3, gamma=0.98, seed=seed)
         with TemporaryDirectory() as kept:
             watch = EvalCallback(
                 "CartPole-v1", eval_freq=max(steps // 80, 1), n_eval_episodes=10, log_path=kept, verbose=0

@@ -5,9 +5,9 @@ import gymnasium as gym
 from polyak import PPO, evaluate, load, make_vec_env
 
 
-def main(steps: int = 50_000) -> float:
+def main(steps: int = 30_000) -> float:
     envs = make_vec_env("CartPole-v1", n_envs=8, seed=0)
-    model = PPO("MlpPolicy", envs, n_steps=32, batch_size=256, n_epochs=20, gae_lambda=0.8, gamma=0.98, seed=0)
+    model = PPO("MlpPolicy", envs, n_steps=32, batch_size=64, learning_rate=1e-3, gamma=0.98, seed=0)
     model.learn(steps)
     result = evaluate(model, "CartPole-v1", n_episodes=20, seed=1)
     print(f"mean return {result.mean:.1f}, 95 % interval {result.ci}")
