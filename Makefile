@@ -18,19 +18,25 @@ FIND_PYTHON = for p in $(PYTHON) python3 python3.12 python3.11 python3.10 python
     if "$$p" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
     then echo "$$p"; exit 0; fi; [ -z "$(PYTHON)" ] || break; done
 
-.PHONY: help demo test lint format type laws learn bench results cards docs clean
+.PHONY: help setup demo test lint format type laws learn bench results cards gallery docs clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo     train PPO on CartPole-v1; model, learning curve and an episode under runs/demo/'
 	@echo 'make test     run the test suite'
+	@echo 'make setup    everything to work on the library, with pre-commit; see CONTRIBUTING.md'
 	@echo 'make lint     ruff: rules and formatting         make format   let ruff rewrite the files'
 	@echo 'make type     mypy                               make laws     architecture tests and report'
 	@echo 'make learn    the slow checks: every algorithm reaches its score'
 	@echo 'make bench    speed beside other libraries       make docs     build the documentation into site/'
 	@echo 'make results  docs/results.md from the runs of polyak benchmark (LOGS=logs/benchmark)'
 	@echo 'make cards    write what follows from the algorithms cards: tables, pages, the stub for type checkers'
+	@echo 'make gallery  draw the figures of the documentation again, from benchmarks/results and from short trainings'
 	@echo 'make clean    delete what these verbs made, $(VENV) included'
+
+setup: $(VENV)/.installed-tests
+	$(PIP) install --quiet pre-commit
+	[ ! -e .git ] || $(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/python -m polyak demo --output runs/demo
@@ -69,6 +75,10 @@ results: $(VENV)/.installed-demo
 
 cards: $(VENV)/.installed-demo
 	$(BIN)/python docs/from_cards.py
+	$(BIN)/python docs/notebooks.py
+
+gallery: $(VENV)/.installed-demo
+	$(BIN)/python docs/gallery.py
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyak.algorithms import class_names, get
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:  # the same names for those who read types without running anything; a test compares them
     from polyak import (

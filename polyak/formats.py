@@ -10,6 +10,8 @@ BUFFERS = {b"\x80": "polyak.compat.sb3_files.replay:read"}
 """Replay buffers, by their first byte -> what reads them as a buffer's state dict."""
 EXPERIENCE = {b"\x80": "polyak.compat.sb3_files.replay:recorded"}
 """Replay buffers, by their first byte -> what reads them as a dataset's recording."""
+PICKLES = "polyak.compat.sb3_files.unpickle:loads"
+"""What reads a pickle without running it."""
 EXPERIENCE_IN_ZIPS = {"polyak.json": "polyak.checkpoint.recorded_experience:read"}
 """Zips with a replay buffer inside, by a member that tells them apart -> what reads them as a dataset's recording."""
 STATISTICS = {b"\x80": "polyak.compat.sb3_files.statistics:read"}

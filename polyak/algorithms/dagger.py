@@ -204,6 +204,8 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
         self._check_not_twice("stochastic")
         able = self.expert is None or callable(self.expert) or hasattr(self.expert, "predict")
         require(able, "expert", self.expert, "it must be a model, or a function of one observation.")
+        fix = "after each round DAgger reads what it stored, which must be here. Pass n_replay_shards=0."
+        require(self.n_replay_shards == 0, "n_replay_shards", self.n_replay_shards, fix)
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "stochastic": self.stochastic}

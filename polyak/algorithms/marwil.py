@@ -98,17 +98,22 @@ class MARWILLearner(BCLearner):
 
     def gradient_step(self, batch: Transition) -> Update:
         """Algorithm 1: actor and values move by the values as they were."""
+        actor, value, metrics = self.objectives(batch)
+        self.minimise("actor", actor.loss)
+        self.minimise("value", value.loss)
+        return Update(metrics)
+
+    def objectives(self, batch: Transition) -> tuple[Objective, Objective, dict[str, Tensor]]:
+        """Of the actor and of the critic of states, and what is to be reported."""
         values = self.policy.value(batch.observations)
         advantages = (batch.extras["returns_to_go"] - values).detach()
         self.measure(advantages)
         weights = exponential_weights(advantages, self.beta, self.mean_square)
         actor = self.actor_objective(batch._replace(weights=batch.weights * weights))
         value = self.value_objective(batch, values)
-        self.minimise("actor", actor.loss)
-        self.minimise("value", value.loss)
         losses = {"actor_loss": actor.loss.detach(), "value_loss": value.loss.detach()}
         scale = {"advantage": advantages.mean(), "advantage_norm": self.mean_square.sqrt()}
-        return Update({**losses, **scale, **actor.metrics, **value.metrics})
+        return actor, value, {**losses, **scale, **actor.metrics, **value.metrics}
 
     @torch.no_grad()
     def measure(self, advantages: Tensor) -> None:

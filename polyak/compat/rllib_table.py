@@ -23,7 +23,7 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "": (f"{_SCALE}.tuning: _register_all=register_all",),
     "algorithms": (
         f"{_SCALE}: Algorithm AlgorithmConfig PPO PPOConfig DQN DQNConfig SAC SACConfig IMPALA IMPALAConfig APPO "
-        "APPOConfig",
+        "APPOConfig BC BCConfig MARWIL MARWILConfig CQL CQLConfig",
     ),
     "algorithms.algorithm": (f"{_SCALE}: Algorithm",),
     "algorithms.algorithm_config": (f"{_SCALE}: AlgorithmConfig",),
@@ -49,6 +49,29 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "algorithms.impala.impala": (f"{_SCALE}: IMPALA IMPALAConfig",),
     "algorithms.appo": (f"{_SCALE}: APPO APPOConfig",),
     "algorithms.appo.appo": (f"{_SCALE}: APPO APPOConfig",),
+    "algorithms.bc": (f"{_SCALE}: BC BCConfig",),
+    "algorithms.bc.bc": (f"{_SCALE}: BC BCConfig",),
+    "algorithms.bc.bc_catalog": (f"{_SCALE}: BCCatalog",),
+    "algorithms.bc.torch": (),
+    "algorithms.bc.torch.default_bc_torch_rl_module": (f"{_SCALE}: DefaultBCTorchRLModule",),
+    "algorithms.marwil": (f"{_SCALE}: MARWIL MARWILConfig",),
+    "algorithms.marwil.marwil": (f"{_SCALE}: MARWIL MARWILConfig",),
+    "algorithms.cql": (f"{_SCALE}: CQL CQLConfig",),
+    "algorithms.cql.cql": (f"{_SCALE}: CQL CQLConfig",),
+    "algorithms.ppo.torch.ppo_torch_learner": (f"{_SCALE}: PPOTorchLearner",),
+    "algorithms.ppo.ppo_learner": (f"{_SCALE}: PPOLearner=PPOTorchLearner",),
+    "algorithms.dqn.torch.dqn_torch_learner": (f"{_SCALE}: DQNTorchLearner",),
+    "algorithms.dqn.dqn_learner": (f"{_SCALE}: DQNLearner=DQNTorchLearner",),
+    "algorithms.sac.torch": (),
+    "algorithms.sac.torch.sac_torch_learner": (f"{_SCALE}: SACTorchLearner",),
+    "algorithms.impala.torch": (),
+    "algorithms.impala.torch.impala_torch_learner": (f"{_SCALE}: IMPALATorchLearner",),
+    "algorithms.appo.torch": (),
+    "algorithms.appo.torch.appo_torch_learner": (f"{_SCALE}: APPOTorchLearner",),
+    "core.learner": (f"{_SCALE}: Learner=TorchLearner",),
+    "core.learner.learner": (f"{_SCALE}: Learner=TorchLearner",),
+    "core.learner.torch": (),
+    "core.learner.torch.torch_learner": (f"{_SCALE}: TorchLearner",),
     "algorithms.callbacks": (_CALLBACKS,),
     "callbacks": (_CALLBACKS,),
     "callbacks.callbacks": (_CALLBACKS,),
@@ -96,17 +119,11 @@ _ONE_AGENT = "algorithms here train one agent"
 _WRAP = "wrap the environment: gymnasium.wrappers, or polyak.envs.VecNormalize"
 _OFFLINE = "polyak learns from recorded data without a config: polyak.{}('MlpPolicy', dataset)"
 _RUNNER = "the runner is polyak's: env_runners(num_env_runners=...) says how many there are"
-_LEARNER = "subclass the learner of polyak's algorithm, and name it by training(learner_class=...)"
+_LEARNER = "subclass the learner of the algorithm, and name it by training(learner_class=...)"
 _OLD = "it belongs to RLlib's old stack: write a TorchRLModule"
 
 REFUSED: dict[str, dict[str, str]] = {
-    "algorithms": dict.fromkeys(["BC", "BCConfig"], _OFFLINE.format("BC"))
-    | dict.fromkeys(["MARWIL", "MARWILConfig"], _OFFLINE.format("MARWIL"))
-    | dict.fromkeys(["CQL", "CQLConfig"], _OFFLINE.format("CQL"))
-    | dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
-    "algorithms.bc": dict.fromkeys(["BC", "BCConfig"], _OFFLINE.format("BC")),
-    "algorithms.marwil": dict.fromkeys(["MARWIL", "MARWILConfig"], _OFFLINE.format("MARWIL")),
-    "algorithms.cql": dict.fromkeys(["CQL", "CQLConfig"], _OFFLINE.format("CQL")),
+    "algorithms": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.iql": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.dreamerv3": dict.fromkeys(["DreamerV3", "DreamerV3Config"], "there is no DreamerV3 here"),
     "algorithms.tqc": dict.fromkeys(["TQC", "TQCConfig"], "use polyak.TQC('MlpPolicy', env)"),
@@ -117,10 +134,8 @@ REFUSED: dict[str, dict[str, str]] = {
     | {"SingleAgentObservationPreprocessor": _WRAP},
     "connectors.module_to_env": dict.fromkeys(["GetActions", "NormalizeAndClipActions"], _WRAP),
     "connectors.learner": {"FrameStackingLearner": _WRAP},
-    "core.learner": {"Learner": _LEARNER, "LearnerGroup": "algo.learner_group is one"},
-    "core.learner.learner": {"Learner": _LEARNER},
+    "core.learner": {"LearnerGroup": "algo.learner_group is one"},
     "core.learner.learner_group": {"LearnerGroup": "algo.learner_group is one"},
-    "core.learner.torch.torch_learner": {"TorchLearner": _LEARNER},
     "core.rl_module.apis": {"SelfSupervisedLossAPI": _LEARNER},
     "core.rl_module.torch.torch_compile_config": {
         "TorchCompileConfig": "framework(torch_compile_learner=...) compiles gradient steps"

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from polyak.data.batch import ArrayObs, TensorObs
 from polyak.envs.spaces import get_action_dim, get_obs_shape
+from polyak.experience.arrays import shared
 from polyak.experience.randomness import Randomness
 from polyak.experience.records import record_dtype
 from polyak.experience.schema import Schema
@@ -158,7 +159,7 @@ class BaseBuffer(Randomness, ABC):
             return values
         if type(self).to_torch is not BaseBuffer.to_torch:  # a subclass says how
             return self.to_torch(values, copy=False)
-        return to_device(torch.from_numpy(values), self.device)
+        return to_device(shared(values), self.device)
 
     def _tensors(self, obs: ArrayObs | TensorObs) -> TensorObs:
         """:meth:`_tensor` for observations."""

@@ -305,6 +305,23 @@ class ReplayBuffer(BaseBuffer):
         if self.sampler.adaptive:
             self.sampler.include(filled)
 
+    def take_over(self, rows: Experience) -> None:
+        """Store steps that another buffer of these environments has stored, in its order.
+
+        Args:
+            rows: [T, n_envs, ...] copies are made of: what :meth:`contents` returns.
+
+        Raises:
+            ValueError: the buffer relabels, which takes the infos of steps.
+        """
+        if self.relabel is not None:
+            raise ValueError(f"relabel={self.relabel!r} must see each step: call record().")
+        first = self.storage.written
+        self.storage.extend(rows, copy=True)
+        if self.sampler.adaptive:
+            slots = np.arange(first, self.storage.written) % self.buffer_size
+            self.sampler.include((slots[:, None] * self.n_envs + self._lanes).reshape(-1))
+
     def contents(self) -> dict[str, Any]:
         """All that is stored, the oldest row first.
 
@@ -608,6 +625,8 @@ class ReplayBuffer(BaseBuffer):
             ValueError: the state is of another version, number of environments, layout or shape, or its positions do
                 not fit its rows.
         """
+        if shards := state.get("shards"):
+            raise ValueError(f"The saved buffer has n_replay_shards={shards}, this one 0: build it alike.")
         for key, ours in (
             ("version", STATE_VERSION),
             ("n_envs", self.n_envs),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -111,6 +111,24 @@ class RolloutBuffer(BaseBuffer):
         self.advantages, self.returns = self._zeros(), self._zeros()
         self.truncated, self.final_values = self._zeros(dtype=bool), self._zeros()
         self.extras = {column.name: self._zeros(column.shape, column.dtype) for column in self.schema.columns}
+        self._seen: Any = None
+        """[buffer_size + 1, n_envs, ...] observations of a rollout that came with those after the last step."""
+
+    def adopt(self, rows: Mapping[str, Any], seen: Any) -> None:
+        """Take a whole rollout without values, uncopied where it has the types of the buffer.
+
+        Args:
+            rows: ``actions``, ``rewards``, ``episode_starts``, ``truncated`` and the further columns by their names,
+                [buffer_size, n_envs, ...] each; others are not read.
+            seen: [buffer_size + 1, n_envs, ...] the observations, with those after the last step.
+        """
+        self.reset()
+        self._seen = mapped(lambda own, part: _like(own, part, len(part)), self.observations, seen)
+        self.observations = mapped(lambda part: part[:-1], self._seen)
+        for name in ("actions", "rewards", "episode_starts", "truncated"):
+            setattr(self, name, _like(getattr(self, name), rows[name]))
+        self.extras = {name: _like(own, rows[name]) for name, own in self.extras.items()}
+        self.pos, self.full = self.buffer_size, True
 
     def _zeros(self, shape: tuple[int, ...] = (), dtype: Any = np.float32) -> np.ndarray:
         return np.zeros((self.buffer_size, self.n_envs, *shape), dtype)
@@ -306,8 +324,11 @@ class RolloutBuffer(BaseBuffer):
         last = self._batched("last_observations", last_observations, self._obs_batch)
         cuts = self._cuts(dones) > 0
         alive = ~cuts | self.truncated
+        seen = self._seen
+        if seen is None:
+            seen = mapped(lambda rows, end: np.concatenate([rows, end[None]]), self.observations, last)
         return Trajectory(
-            self._tensors(mapped(lambda rows, end: np.concatenate([rows, end[None]]), self.observations, last)),
+            self._tensors(seen),
             self._tensor(self.actions),
             self._tensor(self.rewards),
             self._tensor((self.gamma * alive).astype(np.float32)),
@@ -402,6 +423,11 @@ class DictRolloutBuffer(RolloutBuffer):
     def __init__(self, buffer_size: int, observation_space: spaces.Space, *args: Any, **kwargs: Any):
         assert isinstance(observation_space, spaces.Dict), "DictRolloutBuffer must be used with Dict obs space only"
         super().__init__(buffer_size, observation_space, *args, **kwargs)
+
+
+def _like(own: np.ndarray, part: np.ndarray, steps: int | None = None) -> np.ndarray:
+    """An array in the type and the shape of another, but for the number of ``steps``; itself where it has them."""
+    return part.reshape(len(own) if steps is None else steps, *own.shape[1:]).astype(own.dtype, copy=False)
 
 
 def _flat(values: Tensor | np.ndarray) -> np.ndarray:

@@ -34,10 +34,14 @@ class LocalWorkers:
             self._answers.clear()
             raise
 
-    def answers(self) -> list[tuple[int, str, Any]]:
+    def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
         """What was answered since the last time: (which of them, method, result)."""
         found, self._answers = self._answers, []
         return found
+
+    def ask_all(self, method: str, *arguments: Sequence[Any]) -> list[Any]:
+        """What all of them answer, in order: the i-th gets the i-th of each of the arguments."""
+        return [getattr(one, method)(*(each[worker] for each in arguments)) for worker, one in enumerate(self._objects)]
 
     def renew(self, worker: int) -> None:
         """Nothing: none of them is ever gone."""

@@ -20,8 +20,8 @@ def ray() -> Any:
         import ray as found
     except ImportError as error:
         raise ImportError(
-            "processes on Ray need it (n_runners, num_env_runners or num_learners above 0, crew_class=RayCrew): "
-            "pip install 'polyak[scale]'"
+            "processes on Ray need it (n_runners, n_replay_shards, num_env_runners or num_learners above 0, "
+            "crew_class=RayCrew): pip install 'polyak[scale]'"
         ) from error
     return found
 

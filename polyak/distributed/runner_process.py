@@ -25,7 +25,7 @@ from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.composed import is_composed
 from polyak.envs.masks import find_masks
 from polyak.envs.wrappers.layers import turned_images
-from polyak.experience.arrays import assign, mapped
+from polyak.experience.arrays import aligned, assign, mapped
 from polyak.experience.record import Experience
 from polyak.seeding import rng_state, set_random_seed, set_rng_state
 
@@ -77,7 +77,7 @@ class Chunk(NamedTuple):
     """T steps of one runner."""
 
     columns: Experience
-    """[T, N, ...] ``observations``, ``actions``, ``rewards``, ``terminated``, ``truncated``, ``dones``,
+    """[T, N, ...] ``actions``, ``rewards``, ``terminated``, ``truncated``, ``dones``,
     ``episode_starts``, unless actions are composed ``env_actions``, and those of
     :attr:`~polyak.data.step.Step.extras`, whose names begin with :data:`EXTRA` here."""
     env_actions: list[list[Any]] | None
@@ -85,12 +85,17 @@ class Chunk(NamedTuple):
     ends: list[Ends]
     infos: list[Sequence[dict[str, Any]]]
     """[T][N]"""
-    observations: Any
-    """[N, ...] to act on next."""
+    seen: Any
+    """[T + 1, N, ...] the observations acted on, and those to act on next."""
     allowed: np.ndarray | None
     """[N, M] which choices are allowed then; ``None``: all."""
     memory: dict[str, np.ndarray]
     """Name -> [N, ...] the recurrent state then."""
+
+    @property
+    def observations(self) -> Any:
+        """[N, ...] to act on next."""
+        return mapped(lambda part: part[-1], self.seen)
 
 
 class RunnerProcess:
@@ -284,7 +289,6 @@ class _Chunk:
     def add(self, step: Step, memory: Mapping[str, torch.Tensor] | None) -> None:
         """One more; ``memory``: the recurrent state after it."""
         row = {
-            "observations": step.observations,
             "actions": step.actions,
             "rewards": step.rewards,
             "terminated": step.terminated,
@@ -297,9 +301,12 @@ class _Chunk:
             row["env_actions"] = step.env_actions
         else:
             self.env_actions.append(list(step.env_actions))
+        if self.made == 0:
+            self.seen = self._empty(step.observations, self.steps + 1)
+        assign(self.seen, self.made, step.observations)
         for name, column in row.items():
             if name not in self.columns:  # some come with the policy's actions alone, not with random ones
-                self.columns[name] = mapped(lambda part: np.zeros((self.steps, *part.shape), part.dtype), column)
+                self.columns[name] = self._empty(column, self.steps)
             assign(self.columns[name], self.made, column)
         if step.ended or step.episodes:
             rows = step.dones.nonzero()[0]
@@ -309,9 +316,14 @@ class _Chunk:
         self.infos.append(list(step.infos))
         self.made += 1
 
+    @staticmethod
+    def _empty(column: Any, steps: int) -> Any:
+        """Room for so many steps of a column [N, ...]."""
+        return mapped(lambda part: aligned((steps, *part.shape), part.dtype), column)
+
     def done(self, runner: Runner, memory: Mapping[str, torch.Tensor] | None) -> Chunk:
         """With what there is after the last step."""
         after = {name: part.numpy(force=True).copy() for name, part in (memory or {}).items()}
-        observations = mapped(np.array, runner.obs)
+        assign(self.seen, self.made, runner.obs)
         columns = Experience(self.columns)
-        return Chunk(columns, self.env_actions, self.ends, self.infos, observations, runner.allowed, after)
+        return Chunk(columns, self.env_actions, self.ends, self.infos, self.seen, runner.allowed, after)

@@ -30,7 +30,7 @@ from polyak.envs.adapters.infos import SUCCEEDED
 from polyak.envs.composed import is_composed
 from polyak.experience.arrays import assign, joined, mapped
 from polyak.experience.record import Experience
-from polyak.nn.policies.base import Policy
+from polyak.nn.policies.base import Policy, State
 from polyak.seeding import derived_seed
 from polyak.warning import warn_user
 
@@ -73,7 +73,7 @@ class RemoteEnvs(VecEnv):
         )
         self.n_runners, self.masked, self.resets = n_runners, False, 0
         self._early: list[tuple[int, str, Any]] = []
-        self.processes: list[int] = []
+        self.processes = [0] * n_runners
         """Of the runners."""
         self.on_loss: Callable[[int], None] = lambda worker: None
         """Called when a runner was lost and another one has taken its place, which begins new episodes."""
@@ -82,7 +82,6 @@ class RemoteEnvs(VecEnv):
         except BaseException:
             self.workers.stop()
             raise
-        self.processes = [process for process, _ in found]
         described: list[Described] = [one for _, one in found]
         first = described[0]
         for one in described[1:]:
@@ -109,17 +108,33 @@ class RemoteEnvs(VecEnv):
     def gather(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The answers to what was asked of each runner. One that was lost is replaced, and asked again."""
         found: dict[int, Any] = {}
+        others: list[tuple[int, str, Any]] = []
         while len(found) < self.n_runners:
-            early, self._early = self._early, []
-            for worker, asked, answer in early or self.workers.answers():
+            for worker, asked, answer in self.answers():
                 if isinstance(answer, Failure):
-                    self._replace(worker, answer)
                     self.workers.ask(worker, method, *arguments[worker])
                 elif asked == method:
                     found[worker] = answer
-                elif asked == "describe":
-                    self.processes[worker], _ = answer
+                elif asked == "collect":
+                    others.append((worker, asked, answer))
+        self._early = others
         return [found[worker] for worker in range(self.n_runners)]
+
+    def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
+        """Wait for some answers: (which runner, method, its result, or a
+        :class:`~polyak.distributed.ray_workers.Failure` of one that was lost and is replaced).
+
+        Args:
+            wait: ``False``: only those that are there.
+        """
+        early, self._early = self._early, []
+        found = early or self.workers.answers(wait)
+        for worker, asked, answer in found:
+            if isinstance(answer, Failure):
+                self._replace(worker, answer)
+            elif asked == "describe":
+                self.processes[worker], _ = answer
+        return found
 
     def _replace(self, worker: int, failure: Failure) -> None:
         if not failure.gone:
@@ -330,54 +345,13 @@ class RunnerGroup:
         return self._handed_out()
 
     def _handed_out(self) -> Step:
-        chunk, row = self._chunk, self._row
-        assert chunk is not None
-        columns, last = chunk.columns, row + 1 == len(chunk.infos)
-        now = chunk.observations if last else mapped(lambda part: part[row + 1], columns["observations"])
-        then, episodes = now, NO_EXTRAS
-        memory = self._memory_after(chunk, row)
-        for ends in chunk.ends:
-            if ends.step == row:
-                then = mapped(np.array, then) if then is now else then
-                assign(then, ends.rows, ends.successors)
-                for name, part in ends.memory.items():
-                    memory[name][ends.rows] = part
-                episodes = ends.episodes
-        self.actor.memory = {name: torch.from_numpy(part) for name, part in memory.items()} or None
-        at = {name: mapped(lambda part: part[row], column) for name, column in columns.items()}
-        extras = {name[len(EXTRA) :]: part for name, part in at.items() if name.startswith(EXTRA)}
-        sent = at["env_actions"] if chunk.env_actions is None else chunk.env_actions[row]
-        if not last and f"{EXTRA}masks" in columns:
-            self.allowed = columns[f"{EXTRA}masks"][row + 1]
-        elif last:
-            self.allowed = chunk.allowed
-        dones = at["dones"]
-        step = Step(
-            at["observations"],
-            at["actions"],
-            sent,
-            at["rewards"],
-            then,
-            at["terminated"],
-            at["truncated"],
-            dones,
-            chunk.infos[row],
-            now,
-            at["episode_starts"],
-            bool(dones.any()),
-            extras,
-            episodes,
-        )
-        self.obs, self.episode_starts = now, dones
+        assert self._chunk is not None
+        step, memory, self.allowed = row_of(self._chunk, self._row, self.actor.codec)
+        self.actor.memory = memory
+        self.obs, self.episode_starts = step.new_obs, step.dones
         self.steps += 1
         self._row += 1
         return step
-
-    def _memory_after(self, chunk: Chunk, row: int) -> dict[str, np.ndarray]:
-        """The recurrent state [N, ...] after a row, but for episodes that ended there; empty without one."""
-        if row + 1 == len(chunk.infos):
-            return {name: part.copy() for name, part in chunk.memory.items()}
-        return {name: chunk.columns[f"{EXTRA}{name}"][row + 1].copy() for name in chunk.memory}
 
     # -- the rest of a runner's interface ------------------------------------------------------------------------------
 
@@ -426,18 +400,7 @@ class RunnerGroup:
         }
         if self._chunk is None or self._is_used_up:
             return columns
-        chunk, row = self._chunk, self._row
-        rest = {name: mapped(lambda part: part[row:], column) for name, column in chunk.columns.items()}
-        for name, column in rest.items():
-            columns |= flat(f"rest/{name}", column)
-        columns |= flat("last/obs", chunk.observations) | flat("last/allowed", chunk.allowed)
-        columns |= {f"last/memory/{name}": part for name, part in chunk.memory.items()}
-        for number, ends in enumerate(one for one in chunk.ends if one.step >= row):
-            columns[f"ends/{number}/step"], columns[f"ends/{number}/rows"] = np.array(ends.step - row), ends.rows
-            columns |= flat(f"ends/{number}/successors", ends.successors)
-            columns |= {f"ends/{number}/memory/{name}": part for name, part in ends.memory.items()}
-            columns |= {f"ends/{number}/episodes/{name}": part for name, part in ends.episodes.items()}
-        return columns
+        return columns | {f"rest/{name}": part for name, part in chunk_state(self._chunk, self._row).items()}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Continue from what :meth:`state` returned; the runners must be in the matching state."""
@@ -447,31 +410,98 @@ class RunnerGroup:
         self.obs, self.allowed = unflat("obs", state), unflat("allowed", state)
         self.env.masked = self.allowed is not None
         self.episode_starts = state["episode_starts"] > 0
-        if not (rest := _under("rest", state)):
-            return
-        names = list(dict.fromkeys(_column_of(name) for name in rest))
-        columns = Experience({name: unflat(name, rest) for name in names})
-        ends: list[Ends] = []
-        while found := _under(f"ends/{len(ends)}", state):
-            ends.append(
-                Ends(
-                    int(found["step"]),
-                    found["rows"],
-                    unflat("successors", found),
-                    _under("memory", found),
-                    _under("episodes", found),
-                )
-            )
-        last = _under("last", state)
-        steps, envs = columns.lead
-        infos: list[Any] = [[{} for _ in range(envs)] for _ in range(steps)]
-        memory = _under("memory", last)
-        composed = is_composed(self.env.action_space)
-        sent = [self.actor.codec.to_env(row) for row in columns["actions"]] if composed else None
-        self._chunk = Chunk(columns, sent, ends, infos, unflat("obs", last), unflat("allowed", last), memory)
+        if rest := under("rest", state):
+            self._chunk = chunk_from(rest, self.actor.codec, is_composed(self.env.action_space))
 
 
-def _under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def row_of(chunk: Chunk, row: int, codec: Any) -> tuple[Step, State | None, np.ndarray | None]:
+    """One of T steps; the recurrent state after it, but for episodes that ended there; which choices are allowed then.
+
+    Args:
+        chunk: the steps.
+        row: which, from 0.
+        codec: of actions, where the chunk does not hold them in the environments' units.
+    """
+    columns, last = chunk.columns, row + 1 == len(chunk.infos)
+    now, then, episodes = mapped(lambda part: part[row + 1], chunk.seen), None, NO_EXTRAS
+    memory = _memory_after(chunk, row)
+    for ends in chunk.ends:
+        if ends.step == row:
+            then = mapped(np.array, now)
+            assign(then, ends.rows, ends.successors)
+            for name, part in ends.memory.items():
+                memory[name][ends.rows] = part
+            episodes = ends.episodes
+    at = {name: mapped(lambda part: part[row], column) for name, column in columns.items()}
+    extras = {name[len(EXTRA) :]: part for name, part in at.items() if name.startswith(EXTRA)}
+    if chunk.env_actions is not None:
+        sent = chunk.env_actions[row]
+    else:
+        sent = at["env_actions"] if "env_actions" in at else codec.to_env(at["actions"])
+    step = Step(
+        mapped(lambda part: part[row], chunk.seen),
+        at["actions"],
+        sent,
+        at["rewards"],
+        now if then is None else then,
+        at["terminated"],
+        at["truncated"],
+        at["dones"],
+        chunk.infos[row],
+        now,
+        at["episode_starts"],
+        bool(at["dones"].any()),
+        extras,
+        episodes,
+    )
+    allowed = chunk.allowed if last or f"{EXTRA}masks" not in columns else columns[f"{EXTRA}masks"][row + 1]
+    return step, {name: torch.from_numpy(part) for name, part in memory.items()} or None, allowed
+
+
+def _memory_after(chunk: Chunk, row: int) -> dict[str, np.ndarray]:
+    """The recurrent state [N, ...] after a row, but for episodes that ended there; empty without one."""
+    if row + 1 == len(chunk.infos):
+        return {name: part.copy() for name, part in chunk.memory.items()}
+    return {name: chunk.columns[f"{EXTRA}{name}"][row + 1].copy() for name in chunk.memory}
+
+
+def chunk_state(chunk: Chunk, first: int = 0) -> dict[str, np.ndarray]:
+    """The rows of a chunk from one on, as arrays by name, without infos."""
+    columns = flat("seen", mapped(lambda part: part[first:], chunk.seen)) | flat("allowed", chunk.allowed)
+    for name, column in chunk.columns.items():
+        columns |= flat(f"rows/{name}", mapped(lambda part: part[first:], column))
+    columns |= {f"memory/{name}": part for name, part in chunk.memory.items()}
+    for number, ends in enumerate(one for one in chunk.ends if one.step >= first):
+        columns[f"ends/{number}/step"], columns[f"ends/{number}/rows"] = np.array(ends.step - first), ends.rows
+        columns |= flat(f"ends/{number}/successors", ends.successors)
+        columns |= {f"ends/{number}/memory/{name}": part for name, part in ends.memory.items()}
+        columns |= {f"ends/{number}/episodes/{name}": part for name, part in ends.episodes.items()}
+    return columns
+
+
+def chunk_from(state: dict[str, np.ndarray], codec: Any, composed: bool) -> Chunk:
+    """The inverse of :func:`chunk_state`.
+
+    Args:
+        state: what it returned.
+        codec: of actions.
+        composed: whether these are values of a Dict or Tuple space.
+    """
+    rows = under("rows", state)
+    names = list(dict.fromkeys(_column_of(name) for name in rows))
+    columns = Experience({name: unflat(name, rows) for name in names})
+    ends: list[Ends] = []
+    while found := under(f"ends/{len(ends)}", state):
+        parts = unflat("successors", found), under("memory", found), under("episodes", found)
+        ends.append(Ends(int(found["step"]), found["rows"], *parts))
+    steps, envs = columns.lead
+    infos: list[Any] = [[{} for _ in range(envs)] for _ in range(steps)]
+    sent = [codec.to_env(row) for row in columns["actions"]] if composed else None
+    return Chunk(columns, sent, ends, infos, unflat("seen", state), unflat("allowed", state), under("memory", state))
+
+
+def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays whose names begin with a prefix and a slash, without these."""
     return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
 
 
@@ -499,7 +529,7 @@ def _joined(chunks: Sequence[Chunk]) -> Chunk:
         [[action for chunk in chunks for action in chunk.env_actions[t]] for t in steps] if composed else None,  # type: ignore[index]
         _joined_ends(chunks, starts, sum(widths)),
         [[info for chunk in chunks for info in chunk.infos[t]] for t in steps],
-        _side_by_side([chunk.observations for chunk in chunks]),
+        _side_by_side([chunk.seen for chunk in chunks], 1),
         None if chunks[0].allowed is None else np.concatenate([chunk.allowed for chunk in chunks]),
         _side_by_side([chunk.memory for chunk in chunks]),
     )

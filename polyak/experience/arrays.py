@@ -6,6 +6,7 @@ or a dict of columns: the entries of a Dict observation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ Array = Any
 Column = Any
 """An array, or a dict of columns."""
 Device = torch.device | None
+_ALIGNED = 64
+"""Bytes at a multiple of which torch's own tensors begin. Matrix products round otherwise at other places."""
 
 
 def mapped(function: Callable[..., Any], *columns: Column) -> Column:
@@ -125,3 +128,26 @@ def single(array: Array) -> Array:
 def double(array: Array) -> Array:
     """As float64."""
     return array.to(torch.float64) if isinstance(array, Tensor) else array.astype(np.float64)
+
+
+def shared(array: np.ndarray) -> Tensor:
+    """A tensor of the same memory, to be read only where the array can only be read, as those of other processes. These
+    are copied where they begin at another place than tensors do, as small ones may."""
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    if array.ctypes.data % _ALIGNED == 0:
+        try:
+            return torch.from_dlpack(array)
+        except (BufferError, TypeError, RuntimeError):  # of older libraries, or a type that they do not share
+            pass
+    own = aligned(array.shape, array.dtype)
+    own[...] = array
+    return torch.from_numpy(own)
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Zeros that begin where a tensor would."""
+    size = dtype.itemsize * math.prod(shape)
+    if dtype.hasobject or size == 0:
+        return np.zeros(shape, dtype)
+    return torch.zeros(size, dtype=torch.uint8).numpy().view(dtype).reshape(shape)

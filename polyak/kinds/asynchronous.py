@@ -30,6 +30,10 @@ from polyak.data import RolloutBuffer
 from polyak.data.batch import TensorObs
 from polyak.data.step import Observations, Step
 from polyak.data.trajectory import Trajectory
+from polyak.distributed.runner_process import EXTRA
+from polyak.distributed.runners import RemoteEnvs, RunnerGroup
+from polyak.distributed.separate_runners import Finished, SeparateRunners
+from polyak.distributed.weights import put_back
 from polyak.experience import arrays
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 from polyak.kinds.network_algorithm import RELOAD
@@ -212,10 +216,11 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     max_grad_norm: NonNegative | None = 40.0
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
     asynchronous: bool = True
-    """Act in a thread of its own while the learner learns. ``False``: take turns, so that equal seeds give equal
-    numbers."""
+    """Act in a thread of its own while the learner learns; with ``n_runners``, take the rollouts of each as they come.
+    ``False``: take turns, runners in their order, so that equal seeds give equal numbers."""
     queue_size: Count = 3
-    """Rollouts that may wait for the learner, if it is ``asynchronous``; the actor waits while there are so many."""
+    """Rollouts that may wait for the learner, if it is ``asynchronous``; while there are so many, the actor waits, and
+    no runner is asked for another."""
     broadcast_interval: Count = 1
     """Updates of the learner between two broadcasts of its weights to the actor."""
 
@@ -230,9 +235,6 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         super()._check_hyperparameters()
         fix = f"it must be at most rho_bar={self.rho_bar}."
         require(self.c_bar <= self.rho_bar, "c_bar", self.c_bar, fix)
-        shared = self.asynchronous and self.n_runners > 0 and self.transport == "local"
-        fix = "these runners share the learner's process and its random streams. Pass 'ray', or asynchronous=False."
-        require(not shared, "transport", self.transport, fix)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -245,6 +247,10 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         self._weights: _Weights | None = None
         self._since_broadcast, self._publish = 0, False
         self._begun: _Begun | None = None
+        self._given: _Weights | None = None
+        """What runners have been given last."""
+        self._received: list[Rollout] = []
+        """Rollouts of runners that are to be learned from next."""
         self._turn = _Turn()
         self.rollouts: list[Rollout] = []
         self._unrolls: list[Unroll] = []
@@ -262,10 +268,23 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     def _make_runner(self) -> None:
         super()._make_runner()
         assert self.runner is not None
-        if self.asynchronous:  # the learner's clock counts how long it waits
+        if self.steps_in_thread:  # the learner's clock counts how long it waits
             self.runner.split = TimeSplit()
         self._thread = ActorThread(self._make_rollout, self.queue_size)
         self._begun = None
+
+    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
+        rows = self.n_steps * self._envs_of_a_rollout
+        return -(-timesteps // rows) * self._updates_per_rollout(rows), rows
+
+    def _make_group(self, env: RemoteEnvs, actor: Any) -> RunnerGroup:
+        self._given = None
+        in_turn = not self.asynchronous
+        return SeparateRunners(env, actor, self._dials, self._split, self._heeds_masks, in_turn, self.queue_size)
+
+    @property
+    def _envs_of_a_rollout(self) -> int:
+        return self._envs_of_an_actor
 
     def _make_rollout_buffer(self) -> RolloutBuffer:
         buffer = super()._make_rollout_buffer()
@@ -296,7 +315,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     @property
     def steps_in_thread(self) -> bool:
         """Whether environments are stepped in another thread while callbacks are asked."""
-        return self.asynchronous
+        return self.asynchronous and self.n_runners == 0
 
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
@@ -306,6 +325,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     def _start_episodes(self) -> None:
         super()._start_episodes()
         self._thread, self._begun = ActorThread(self._make_rollout, self.queue_size), None
+        self._received.clear()
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
@@ -316,7 +336,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
                 self._thread.stop()
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        if not (self._receive_all(callback) if self.asynchronous else self._collect_one(callback)):
+        if not self._collected(callback):
             return False
         self._iteration += 1
         self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
@@ -348,6 +368,83 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     def _lessons(self, unrolls: list[Unroll]) -> Iterable[Unroll]:
         """What to make gradient steps on, now that these have come."""
         return unrolls
+
+    def _collected(self, callback: BaseCallback) -> bool:
+        """Take rollouts to learn from. False: a callback asked to stop."""
+        if isinstance(self.runner, SeparateRunners):
+            return self._take_finished(self.runner, callback)
+        return self._receive_all(callback) if self.asynchronous else self._collect_one(callback)
+
+    # -- from runners --------------------------------------------------------------------------------------------------
+
+    def _take_finished(self, runner: SeparateRunners, callback: BaseCallback) -> bool:
+        """Take what a runner has finished, or all that wait, and tell callbacks of its steps. False: one of them asked
+        to stop; what is in hand stays there."""
+        several = runner.waiting() if self.takes_all and self.asynchronous else 1
+        while len(self._received) < max(several, 1):
+            if self._given is not self._weights:
+                runner.publish(self._catch_up(), self._acting_policy)
+                self._given = self._weights
+            self._begin_acting()
+            runner.plan(self.n_steps)
+            with self._split.env:
+                finished = runner.take()
+            rollout = self._rollout_of(runner, finished)
+            if not self._tell(runner, rollout, callback):
+                return False
+            runner.finish()
+            self._received.append(rollout)
+        self.take(self._received)
+        self._received = []
+        return True
+
+    def _rollout_of(self, runner: SeparateRunners, finished: Finished) -> Rollout:
+        """A chunk as a rollout, with values and log-probabilities by the weights that acted."""
+        chunk, buffer = finished.chunk, self._make_rollout_buffer()
+        put_back(self._acting_policy, finished.weights)
+        writer = self._writer(buffer, Successors())
+        whole = type(writer) is RolloutWriter and type(buffer).add is RolloutBuffer.add
+        ends = {end.step for end in chunk.ends}
+        for row in range(self.n_steps):
+            if not whole:
+                writer.write(runner.step_in_hand(row))
+            elif row in ends and (step := runner.step_in_hand(row)).truncated.any():
+                writer.successors.add(row * buffer.n_envs, step, self._actor.memory)
+        if whole:
+            rows = {name.removeprefix(EXTRA): column for name, column in chunk.columns.items()}
+            buffer.adopt(rows, chunk.seen)
+        last = runner.after_in_hand()
+        with self._split.inference:
+            states = writer.ends(cast(Any, last), self.device)
+            writer.fill(cast(RolloutLearner, self.learner).prepare(writer.rows(), states, self._acting_policy))
+        memory = dict(self._actor.recall(last.episode_starts) or {})
+        return Rollout(buffer, last.obs, last.episode_starts, memory, finished.version, [])
+
+    def _tell(self, runner: SeparateRunners, rollout: Rollout, callback: BaseCallback) -> bool:
+        """Tell callbacks of a rollout's steps that they have not been told of. False: one of them asked to stop."""
+        assert runner.in_hand is not None
+        self.rollout_buffer = rollout.buffer
+        callback.on_rollout_start()
+        idle, publish = callback.is_idle, callback.needs_locals
+        names = self._collection_locals(callback, rollout.buffer, self.n_steps) if publish else {}
+        ends = {end.step for end in runner.in_hand.chunk.ends}
+        while runner.row < self.n_steps:
+            number = runner.row
+            step = runner.step_in_hand(number) if publish or number in ends else None
+            if not runner.told:
+                self.num_timesteps += rollout.buffer.n_envs
+                runner.told = True
+                if publish and step is not None:
+                    callback.update_locals(
+                        self._published(_judged(step, rollout, number), {**names, "n_steps": number})
+                    )
+                if not (idle or callback.on_step()):
+                    return False
+            if step is not None:
+                self._note_episodes(step)
+            runner.row, runner.told = number + 1, False
+        callback.on_rollout_end()
+        return True
 
     # -- taking turns --------------------------------------------------------------------------------------------------
 
@@ -411,9 +508,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         for number, step in enumerate(rollout.steps):
             self.num_timesteps += self.n_envs
             if publish and step is not None:
-                judgement = {"values": rollout.buffer.values[number], "log_probs": rollout.buffer.log_probs[number]}
-                told = step._replace(extras={**step.extras, **judgement})
-                callback.update_locals(self._published(told, {**names, "n_steps": number}))
+                callback.update_locals(self._published(_judged(step, rollout, number), {**names, "n_steps": number}))
             if not (idle or callback.on_step()):
                 return False
             if step is not None:
@@ -461,6 +556,12 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             tensors = [torch.as_tensor(np.array(arrays[name])).to(own) for name, own in like.items()]
             self._weights = _Weights(saved.info["broadcast"], tensors)
             self._since_broadcast = saved.info["since_broadcast"]
+
+
+def _judged(step: Step, rollout: Rollout, row: int) -> Step:
+    """A step with what the policy that acted says of it."""
+    judgement = {"values": rollout.buffer.values[row], "log_probs": rollout.buffer.log_probs[row]}
+    return step._replace(extras={**step.extras, **judgement})
 
 
 def _kept(step: Step, whole: bool) -> Step:

@@ -392,7 +392,7 @@ class NetworkAlgorithm(EnvAlgorithm):
     def _make_runner(self) -> None:
         if isinstance(self.env, RemoteEnvs):
             actor: Any = self.make_actor()
-            group: Any = RunnerGroup(self.env, actor, self._dials, self._split, self._heeds_masks)
+            group: Any = self._make_group(self.env, actor)
             self.runner, group.on_loss = group, self._episodes_lost
             return
         if not self.in_tensors:
@@ -401,6 +401,10 @@ class NetworkAlgorithm(EnvAlgorithm):
         assert isinstance(self.env, BatchedVecEnv)
         batch = Counted(self.env.batch, self.stats_window_size, masks=self._heeds_masks)
         self.runner = Runner(batch, self.make_actor(), self._split)
+
+    def _make_group(self, env: RemoteEnvs, actor: Any) -> RunnerGroup:
+        """What collects with runners elsewhere."""
+        return RunnerGroup(env, actor, self._dials, self._split, self._heeds_masks)
 
     def _read_episodes(self) -> None:
         """Take over the statistics of episodes that have ended in tensors; the host waits for them."""

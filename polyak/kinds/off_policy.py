@@ -24,9 +24,11 @@ from polyak.data.hindsight.relabel import Hindsight
 from polyak.data.replay_state import EXTRAS
 from polyak.data.step import Step
 from polyak.distributed.runners import Transport
+from polyak.distributed.shards import ShardedReplay
 from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.wrappers.layers import frozen
+from polyak.experience.samplers import Prioritized, Uniform
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
@@ -98,6 +100,9 @@ class OffPolicyAlgorithm(LearnsFromData):
     dataset_share: Fraction | None = None
     """Of each minibatch, the share that comes from the dataset where the model has one and learns by acting, too: 0.5
     is RLPD's (arXiv:2302.02948); ``None`` draws from both as if they were one buffer."""
+    n_replay_shards: Runners = 0
+    """Processes that hold the replay buffer, each the steps of some of the environments; 0 keeps it in this one.
+    Batches come from all of them, in proportion to their priorities."""
     overlap: bool = False
     """Let the environments step during gradient steps: the first step of each collection is made while the update
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
@@ -106,7 +111,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     built_with: ClassVar[Mapping[str, str]] = {
         **{name: RELOAD.format(name) for name in ("buffer_size", "replay_buffer_class", "replay_buffer_kwargs")},
         **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "prioritized", "n_steps")},
-        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "transport")},
+        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "n_replay_shards", "transport")},
         "use_sde": NETWORKS,
     }
     stores_masks: ClassVar[tuple[str, ...]] = ("masks", "next_masks")
@@ -126,7 +131,23 @@ class OffPolicyAlgorithm(LearnsFromData):
         if not isinstance(self.n_steps, int):
             least, most = self.n_steps
             require(1 <= least <= most, "n_steps", self.n_steps, "write (least, most), with 1 <= least <= most.")
-        self._sampler_options()
+        sampler = {**(self.replay_buffer_kwargs or {}), **self._sampler_options()}.get("sampler")
+        if self.n_replay_shards:
+            self._check_shards(sampler)
+
+    def _check_shards(self, sampler: Any) -> None:
+        """Refuse what is asked of a replay buffer that shards cannot do."""
+        own, shards = self.replay_buffer_class, f"n_replay_shards={self.n_replay_shards} are made as ReplayBuffer"
+        asks = own is not None and issubclass(own, HerReplayBuffer)
+        why = "and hindsight asks environments for rewards, which shards have none of" if asks else "and as no other"
+        require(own is None, "replay_buffer_class", own, f"{shards}, {why}. Leave it out, or pass n_replay_shards=0.")
+        relabel = (self.replay_buffer_kwargs or {}).get("relabel")
+        fix = "shards do not see the infos of steps. Leave it out, or pass n_replay_shards=0."
+        require(relabel is None, "replay_buffer_kwargs['relabel']", relabel, fix)
+        known = sampler in (None, "uniform", "prioritized") or type(sampler) in (Uniform, Prioritized)
+        name, value = ("prioritized", self.prioritized) if self.prioritized else ("sampler", sampler)
+        fix = "shards draw uniformly or by proportional priorities: ranks in one say nothing of those in another."
+        require(known, name, value, fix)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -177,6 +198,8 @@ class OffPolicyAlgorithm(LearnsFromData):
             return "it stores steps in its own way"
         if self.replay_buffer_class is not None or self.replay_buffer_kwargs:
             return "its replay buffer is in numpy (replay_buffer_class, replay_buffer_kwargs)"
+        if self.n_replay_shards:
+            return "its replay buffer is in other processes (n_replay_shards)"
         if not isinstance(self.n_steps, int):
             return "n_steps is drawn for each transition"
         if self.dataset is not None or self.overlap or self.train_freq.unit == "episode":
@@ -190,6 +213,8 @@ class OffPolicyAlgorithm(LearnsFromData):
     def _make_replay_buffer(self) -> ReplayBuffer:
         if self.in_tensors:
             return cast(ReplayBuffer, self._make_tensor_replay())
+        if self.n_replay_shards:
+            return cast(ReplayBuffer, self._make_shards())
         return self._make_buffer(self.buffer_size, self.n_envs)
 
     def _make_buffer(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
@@ -206,6 +231,21 @@ class OffPolicyAlgorithm(LearnsFromData):
             optimize_memory_usage=self.optimize_memory_usage,
             **self._column_options(),
             **options,
+        )
+
+    def _make_shards(self) -> ShardedReplay:
+        return ShardedReplay(
+            self.buffer_size,
+            self.observation_space,
+            self.action_space,
+            self.device,
+            self.n_envs,
+            self.n_replay_shards,
+            self.transport,
+            self.seed,
+            optimize_memory_usage=self.optimize_memory_usage,
+            **self._column_options(),
+            **self._buffer_options(),
         )
 
     def _make_tensor_replay(self) -> TensorReplay:

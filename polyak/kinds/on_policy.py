@@ -192,7 +192,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
             device=self.device,
             gamma=self.gamma,
             gae_lambda=self.gae_lambda,
-            n_envs=self.n_envs,
+            n_envs=self._envs_of_a_rollout,
             **self._column_options(),
             **sequences,
             **(self.rollout_buffer_kwargs or {}),
@@ -209,6 +209,11 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
             self.n_envs,
             self._columns(),
         )
+
+    @property
+    def _envs_of_a_rollout(self) -> int:
+        """Environments whose steps make one rollout."""
+        return self.n_envs
 
     def _sequence_length(self, longest: int | None) -> int:
         """Steps of the sequences of which a rollout is made for a policy that remembers, ``longest`` at most.

@@ -61,7 +61,7 @@ class TrainOptions(OptimizeOptions):
         "Evaluations": ("eval_freq", "eval_episodes", "n_eval_envs", "eval_env_kwargs"),
         "Files": ("save_freq", "save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log"),
         "What to learn from": ("trained_agent", "truncate_last_trajectory", "dataset"),
-        "Several seeds, and the machine": ("seeds", "processes", "device", "num_threads"),
+        "Several seeds, and the machine": ("seeds", "processes", "n_replay_shards", "device", "num_threads"),
         "Experiment trackers": (
             *("track", "track_with", "wandb_project_name", "wandb_entity", "wandb_group", "wandb_tags"),
         ),
@@ -95,7 +95,13 @@ class TrainOptions(OptimizeOptions):
         help="Processes that step the environments, an equal share each; 0: this one.",
         at_most=MOST_PROCESSES,
     )
-    transport: str = option("ray", "--transport", help="How --n-runners are reached: ray, or local (in this process).")
+    n_replay_shards: int = option(
+        0,
+        "--n-replay-shards",
+        help="Processes that hold the replay buffer, each that of some environments; 0: this one.",
+        at_most=MOST_PROCESSES,
+    )
+    transport: str = option("ray", "--transport", help="How these processes are reached: ray, or local (in this one).")
     device: str = option("auto", "--device", help="auto, cpu, cuda, cuda:1, ...")
     num_threads: int = option(
         -1,
@@ -208,6 +214,7 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
     if options.n_envs > 0:
         settings.n_envs = options.n_envs
     _check_runners(options, algorithm, settings)
+    _check_shards(options, algorithm, settings)
     if "batch_size" not in overrides and "n_epochs" in parameter_names(algorithm) and (changed := fit_batch(settings)):
         note(changed)
     if dataset is not None and settings.normalize is not None:
@@ -285,6 +292,17 @@ def _check(options: TrainOptions, algorithm: type[Any]) -> None:
     writable_folder("--log-folder", options.log_folder)
     if options.tensorboard_log:
         writable_folder("--tensorboard-log", options.tensorboard_log)
+
+
+def _check_shards(options: TrainOptions, algorithm: type[Any], settings: Settings) -> None:
+    """Refuse parts of a replay buffer where there is none, or fewer environments."""
+    shards = options.n_replay_shards
+    if not 0 <= shards <= settings.n_envs:
+        raise ZooError(
+            f"--n-replay-shards must be from 0 to the number of environments, {settings.n_envs}, got {shards}."
+        )
+    if shards and ("n_replay_shards" not in parameter_names(algorithm) or options.dataset):
+        raise ZooError(f"--n-replay-shards {shards}: this training replays nothing of its own. Leave the option out.")
 
 
 def _check_runners(options: TrainOptions, algorithm: type[Any], settings: Settings) -> None:
@@ -375,10 +393,12 @@ class _Run:
         return envs
 
     @property
-    def _runners(self) -> dict[str, Any]:
-        """Arguments of the model for runners."""
+    def _elsewhere_options(self) -> dict[str, Any]:
+        """Arguments of the model for parts in other processes."""
         options = self.options
-        return {"n_runners": options.n_runners, "transport": options.transport} if options.n_runners else {}
+        parts = {"n_runners": options.n_runners, "n_replay_shards": options.n_replay_shards}
+        used = {name: number for name, number in parts.items() if number}
+        return {**used, "transport": options.transport} if used else {}
 
     def _data(self, dataset: Dataset) -> Dataset:
         """The dataset to learn from, with the spaces of the environment that will be evaluated in."""
@@ -420,7 +440,7 @@ class _Run:
             device=self.options.device,
             verbose=self.options.verbose,
             tensorboard_log=self._tensorboard_log(),
-            **self._runners,
+            **self._elsewhere_options,
         )
 
     def _continued_model(self, env: VecEnv | Dataset) -> Any:
@@ -435,7 +455,7 @@ class _Run:
             verbose=self.options.verbose,
             tensorboard_log=self._tensorboard_log(),
             trust=self.options.trust,
-            **self._runners,
+            **self._elsewhere_options,
             **arguments,
         )
         if self.dataset is not None:

@@ -1,4 +1,5 @@
-"""Every program of ``examples/sb3`` runs under ``polyak run``, writes below its ``--out`` only, and needs no edit."""
+"""Programs for Stable-Baselines3 run under ``polyak run``, write below their ``--out`` only, and need no edit: those of
+``examples/from_sb3``, and one for each other subject of its documentation."""
 
 import ast
 import os
@@ -10,8 +11,10 @@ import pytest
 
 from tests.warm import run_program
 
-FOLDER = Path(__file__).parents[2] / "examples" / "sb3"
-PROGRAMS = sorted(FOLDER.glob("*.py"))
+SHOWN = Path(__file__).parents[2] / "examples" / "from_sb3"
+PROGRAMS = sorted(
+    [*SHOWN.glob("*.py"), *Path(__file__).with_name("sb3_programs").glob("*.py")], key=lambda path: path.stem
+)
 SLOW = {
     "several_processes",
     "logging_values",

@@ -49,6 +49,7 @@ def test_every_name_of_the_table_is_there(path: str) -> None:
 def outcome(words: list[str], folder: Path, *packages: Path) -> subprocess.CompletedProcess[str]:
     root = Path(__file__).parents[2]
     environment = {name: value for name, value in os.environ.items() if name != MARK}
+    environment["HOME"] = environment["USERPROFILE"] = str(folder)  # below which results are written
     environment["PYTHONPATH"] = os.pathsep.join(map(str, (root, *packages)))
     return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
 
@@ -145,3 +146,43 @@ def test_a_notebook_trains(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.split()[1:] == ["1", "here", "'DefaultPPOTorchRLModule'"]
     assert (tmp_path / "here").is_dir()
+
+
+CLONING = [
+    "%matplotlib inline\nimport numpy as np, pyarrow as pa, pyarrow.parquet as pq",
+    """
+rng = np.random.default_rng(0)
+seen = rng.uniform(-1, 1, (200, 4)).astype(np.float32)
+rows = {"obs": seen.tolist(), "new_obs": seen.tolist(), "actions": (seen[:, 0] > 0).astype(int).tolist()}
+rows |= {"rewards": [1.0] * 200, "terminateds": [True] * 200, "truncateds": [False] * 200}
+rows["eps_id"] = list(map(str, range(200)))
+pq.write_table(pa.table(rows), "steps.parquet")
+""",
+    """
+from ray.rllib.algorithms.bc import BCConfig
+from ray.rllib.algorithms.algorithm import Algorithm
+
+config = (
+    BCConfig()
+    .environment("CartPole-v1")
+    .offline_data(input_=["steps.parquet"], dataset_num_iters_per_learner=1)
+    .training(lr=1e-3, train_batch_size_per_learner=64)
+    .rl_module(model_config={"fcnet_hiddens": [8]})
+    .evaluation(evaluation_interval=1, evaluation_duration=1)
+)
+algo = config.build_algo()
+result = algo.train()
+print(result["training_iteration"], result["evaluation"]["env_runners"]["num_episodes"])
+""",
+    'path = algo.save_to_path("cloned")\nalgo.stop()\nagain = Algorithm.from_checkpoint(path)\nprint(again.iteration)',
+    'print(again.train()["training_iteration"])\nagain.stop()',
+]
+
+
+def test_a_notebook_clones_what_was_recorded(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    cells = [{"cell_type": "code", "source": source} for source in CLONING]
+    (tmp_path / "nb.ipynb").write_text(json.dumps({"nbformat": 4, "metadata": {}, "cells": cells}))
+    result = outcome([sys.executable, "-m", "polyak", "run", "--only", "ray", "nb.ipynb"], tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["1", "1", "1", "2"]

@@ -19,6 +19,8 @@ from polyak.seeding import rng_state
 from tests.scale.test_ray_masks import Strict
 
 SMALL: dict[str, Any] = {"seed": 3, "device": "cpu", "policy_kwargs": {"net_arch": [8]}}
+TURNS: dict[str, Any] = {**SMALL, "n_steps": 16, "asynchronous": False}
+REMEMBERS: dict[str, Any] = {**TURNS, "policy_kwargs": {"net_arch": [8], "memory": "lstm", "memory_size": 8}}
 ROLLOUT: dict[str, Any] = {**SMALL, "n_steps": 16, "batch_size": 16, "n_epochs": 2}
 REPLAY: dict[str, Any] = {**SMALL, "learning_starts": 20, "batch_size": 8, "buffer_size": 500, "gradient_steps": -1}
 
@@ -99,7 +101,9 @@ CASES: dict[str, Any] = {
     "her": lambda **o: SAC("MultiInputPolicy", Reaching, replay_buffer_class=HerReplayBuffer, **REPLAY, **o),
     "overlap": lambda **o: SAC("MlpPolicy", "Pendulum-v1", overlap=True, **REPLAY, **o),
     "pqn": lambda **o: polyak.PQN("MlpPolicy", "CartPole-v1", **SMALL, n_steps=16, batch_size=16, **o),
-    "impala": lambda **o: polyak.IMPALA("MlpPolicy", "CartPole-v1", **SMALL, n_steps=16, asynchronous=False, **o),
+    "impala": lambda **o: polyak.IMPALA("MlpPolicy", carts, **TURNS, **o),
+    "appo": lambda **o: polyak.APPO("MlpPolicy", strict, target_update_interval=2, **TURNS, **o),
+    "impala recurrent": lambda **o: polyak.IMPALA("MultiInputPolicy", Parts, **REMEMBERS, **o),
 }
 
 
@@ -220,8 +224,6 @@ def test_other_values_are_refused() -> None:
         PPO("MlpPolicy", "CartPole-v1", n_runners=-1)
     with pytest.raises(ValueError, match="transport='carrier'"):
         PPO("MlpPolicy", "CartPole-v1", n_runners=1, transport="carrier")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="asynchronous=False"):
-        polyak.IMPALA("MlpPolicy", "CartPole-v1", n_runners=1, transport="local")
 
 
 def test_environments_answer_and_are_not_stepped_from_here() -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+import warnings
+from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 import polyak
-from tests.distributed.test_runners import CASES, Kept, weights
+from tests.distributed.test_runners import CASES, TURNS, Kept, carts, weights
 from tests.scale.on_ray import assert_gone, session_of
 
 session = session_of(8)
-QUICK = ("ppo", "sac")
+QUICK = ("ppo", "sac", "impala")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,73 @@ def test_a_killed_runner_is_replaced(case: str) -> None:
     assert model.env.workers.restarts == 1
     assert model.env.processes[1] != killed[0]
     assert np.isfinite(weights(model)).all()
+    model.env.close()
+
+
+@pytest.mark.parametrize("asynchronous", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_killed_runner_that_collects_by_itself_is_replaced(asynchronous: bool) -> None:
+    def kill(names: dict[str, Any], _: Any) -> bool:
+        model = names["self"]
+        if not killed and model.num_timesteps >= 100:
+            killed.append(model.env.processes[1])
+            os.kill(killed[0], signal.SIGKILL)
+        return True
+
+    killed: list[int] = []
+    model: Any = polyak.IMPALA("MlpPolicy", carts, n_runners=2, **{**TURNS, "asynchronous": asynchronous})
+
+    def learn() -> None:
+        while not model.num_timesteps or not model.env.workers.restarts:
+            model.learn(320, kill, reset_num_timesteps=False)
+
+    with pytest.warns(RuntimeWarning, match="runner 2 of 2 is gone"):
+        learn()
+    assert len(model.env.get_state()["runners"]) == 2  # asked while rollouts are under way
+    assert model.env.processes[1] != killed[0]
+    assert np.isfinite(weights(model)).all()
+    model.env.close()
+
+
+class Waits(gym.Wrapper[Any, Any, Any, Any]):
+    """Does not begin before there is a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(gym.make("CartPole-v1"))
+        self.path = path
+
+    def step(self, action: Any) -> Any:
+        while not self.path.exists():
+            time.sleep(0.01)
+        return super().step(action)
+
+
+def test_what_a_runner_has_finished_is_learned_from_without_the_others(tmp_path: Path) -> None:
+    """The second one cannot finish anything before the first has finished five rollouts."""
+    path, taken = tmp_path / "begin", []
+
+    def look(names: dict[str, Any], _: Any) -> bool:
+        runner = names["self"].runner
+        if runner.row == 0:
+            taken.append(runner.in_hand.worker)
+            columns = runner.in_hand.chunk.columns
+            mapped.append(not columns["rewards"].flags.writeable)
+            read.append(names["self"].rollout_buffer.rewards.ctypes.data == columns["rewards"].ctypes.data)
+        if len(taken) == 5:
+            path.touch()
+        return 1 not in taken
+
+    mapped: list[bool] = []
+    read: list[bool] = []
+    options: Any = {**TURNS, "asynchronous": True, "n_runners": 2}
+    model = polyak.IMPALA("MlpPolicy", lambda index: Waits(path if index else tmp_path), **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # torch warns of arrays that it must not write to
+        model.learn(10_000, look)
+    assert taken[:5] == [0] * 5
+    assert taken[-1] == 1
+    assert all(mapped), "what Ray has mapped is not copied"
+    assert all(read)
+    assert model.env is not None
     model.env.close()
 
 

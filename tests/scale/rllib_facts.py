@@ -8,8 +8,11 @@ import ray
 import torch
 from gymnasium import spaces
 from ray.rllib.algorithms.appo import APPOConfig
+from ray.rllib.algorithms.bc import BCConfig
+from ray.rllib.algorithms.cql import CQLConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
+from ray.rllib.algorithms.marwil import MARWILConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.sac import SACConfig
 from ray.rllib.core.columns import Columns
@@ -38,7 +41,8 @@ def settings(config):
 
 HIDDEN = ("_model_config", "_rl_module_spec", "_learner_class", "_is_atari", "_env_to_module_connector")
 facts = {"ray": ray.__version__}
-for config in (PPOConfig(), DQNConfig(), SACConfig(), IMPALAConfig(), APPOConfig()):
+CONFIGS = PPOConfig, DQNConfig, SACConfig, IMPALAConfig, APPOConfig, BCConfig, MARWILConfig, CQLConfig
+for config in (made() for made in CONFIGS):
     name = type(config).__name__.removesuffix("Config")
     facts[name] = settings(config)
 facts["own_model_options"] = plain(PPOConfig()._model_config_auto_includes)

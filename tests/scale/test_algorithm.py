@@ -147,6 +147,11 @@ def test_the_notebooks_convolutions_play_breakout(name: str) -> None:
 # -- the plain API -----------------------------------------------------------------------------------------------------
 
 
+def of_policy(model: Any) -> dict[str, np.ndarray]:
+    """All weights, those of target networks too, by polyak's names."""
+    return {name: tensor.numpy().copy() for name, tensor in model.policy.state_dict().items()}
+
+
 class Snapshot(BaseCallback):
     """The weights once so many steps were made and learned from."""
 
@@ -156,7 +161,7 @@ class Snapshot(BaseCallback):
 
     def _on_step(self) -> bool:
         if self.num_timesteps > self.steps and not self.weights:
-            self.weights = {k: v.numpy().copy() for k, v in self.model.policy.state_dict().items()}
+            self.weights = of_policy(self.model)
         return not self.weights
 
 
@@ -168,7 +173,7 @@ def test_equal_seeds_give_the_weights_of_the_plain_api(name: str, n_envs: int) -
     with config.build() as algo:
         for _ in range(2):
             algo.train()
-        steps, ours = algo.model.num_timesteps, weights(algo)
+        steps, ours = algo.model.num_timesteps, of_policy(algo.model)
     plain = config.plain()
     env = polyak.envs.make_vec_env(config.env, n_envs=n_envs)
     if config.scales_actions and isinstance(env.action_space, spaces.Box):
@@ -332,9 +337,9 @@ def test_training_can_begin_with_the_weights_of_a_module(make: Any, tmp_path: Pa
     with make().build() as algo:
         algo.train()
         algo.get_module().save_to_path(tmp_path)
-        ours = algo.get_module().get_state()
+        ours = algo.get_module().get_state(inference_only=make is dqn)
     with make().rl_module(rl_module_spec=RLModuleSpec(load_state_path=tmp_path)).build() as other:
-        assert equal(other.get_module().get_state(), ours)
+        assert equal(other.get_module().get_state(inference_only=make is dqn), ours)
         if make is dqn:
             policy = other.model.policy
             pairs = zip(policy.q_net.parameters(), policy.q_net_target.parameters(), strict=True)
@@ -568,11 +573,25 @@ def test_evaluation_counts_episodes_or_steps() -> None:
         assert algo.evaluate()["env_runners"]["num_episodes"] == 5
 
 
+def played_by_hand(algo: Any, group: Any) -> Any:
+    """What RLlib calls: (algorithm, group of runners that evaluate) -> (results, environment steps, agent steps)."""
+    assert group.foreach_env_runner(lambda runner: runner, local_env_runner=False) == []
+    (once,) = group.foreach_env_runner(lambda runner: runner.sample())
+    (twice,) = group.foreach_env_runner(lambda runner: runner.sample(num_timesteps=8, explore=True))
+    (measured,) = group.foreach_env_runner(lambda runner: runner.get_metrics())
+    lengths = [[len(episode) for episode in episodes] for episodes in (once, twice)]
+    return {"lengths": lengths, "measured": measured}, 21, 21
+
+
 def test_evaluation_by_a_function_of_ones_own() -> None:
-    with ppo().evaluation(custom_evaluation_function=lambda algo, env: {"n": env.num_envs}).build() as algo:
-        assert algo.evaluate() == {"n": 1, "iteration": 0}
+    config = ppo().environment(env_config={"max_episode_steps": 7})  # in which no pole falls
+    with config.evaluation(custom_evaluation_function=played_by_hand).build() as algo:
+        found = algo.evaluate()
+    assert found["lengths"] == [[7], [7, 7]]
+    assert found["measured"]["num_episodes"] == 3
+    assert found["iteration"] == 0
     with (
-        ppo().evaluation(custom_evaluation_function=lambda algo, env: 3).build() as algo,
+        ppo().evaluation(custom_evaluation_function=lambda algo, group: 3).build() as algo,
         pytest.raises(ValueError, match="dict"),
     ):
         algo.evaluate()

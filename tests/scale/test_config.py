@@ -15,9 +15,12 @@ from polyak.algorithms.ppo import PPO, PPOLearner
 from polyak.compat.ray import (
     AlgorithmConfig,
     APPOConfig,
+    BCConfig,
+    CQLConfig,
     DefaultModelConfig,
     DQNConfig,
     IMPALAConfig,
+    MARWILConfig,
     NotThereYetError,
     PPOConfig,
     RainbowConfig,
@@ -30,6 +33,7 @@ from polyak.compat.ray.config.base import HORIZON
 from polyak.schedules import PiecewiseSchedule
 
 CONFIGS: list[type[AlgorithmConfig]] = [PPOConfig, DQNConfig, RainbowConfig, SACConfig, IMPALAConfig, APPOConfig]
+CONFIGS += [BCConfig, MARWILConfig, CQLConfig]
 NOTEBOOK: dict[str, dict[str, Any]] = {
     "Rainbow_DQN": {
         "target_network_update_freq": 500,
@@ -141,6 +145,9 @@ def test_help_names_each_setting_with_its_sentence(cls: type[AlgorithmConfig]) -
         (lambda c: c.offline_data(input_="data/"), ValueError, "sampler"),
         (lambda c: c.evaluation(evaluation_duration="long"), ValueError, "evaluation_duration"),
         (lambda c: c.env_runners(batch_mode="complete_episodes"), ValueError, "truncate_episodes"),
+        (lambda c: c.env_runners(explore=False), ValueError, "evaluation_config"),
+        (lambda c: c.training(use_critic=False), ValueError, "REINFORCE"),
+        (lambda c: c.training(shuffle_batch_per_epoch=False), ValueError, "neighbouring rows"),
         (lambda c: c.rollouts(), AttributeError, "env_runners"),
         (lambda c: c.multi_agent(policies={}), AttributeError, "one agent"),
         (lambda c: c.trainig(lr=1), AttributeError, "Did you mean 'training'"),
@@ -230,8 +237,8 @@ def test_more_processes_are_understood_and_not_there_yet(config: AlgorithmConfig
 def test_algorithms_by_name() -> None:
     assert type(get_trainable_cls("PPO").get_default_config()) is PPOConfig
     assert get_trainable_cls("DQN") is get_trainable_cls("DQN")
-    with pytest.raises(NotThereYetError, match="MARWIL has no config yet. There are PPO"):
-        get_trainable_cls("MARWIL")
+    with pytest.raises(NotThereYetError, match="DreamerV3 has no config yet. There are PPO"):
+        get_trainable_cls("DreamerV3")
     with pytest.raises(ValueError, match="Did you mean 'PPO'"):
         get_trainable_cls("PPOO")
 
@@ -290,6 +297,7 @@ ELSEWHERE = {
     "sigma0": "needs noise",
     "burn_in_len": "needs a memory",
     "learner_class": "tested below",
+    "learner_config_dict": "read by a learner of one's own: tests/scale/test_torch_learners.py",
     "decay": "needs RMSprop",
     "momentum": "needs RMSprop",
     "epsilon": "of IMPALA needs RMSprop",
@@ -334,7 +342,7 @@ def test_a_learner_of_ones_own_is_what_learns() -> None:
     class Own(PPOLearner):
         pass
 
-    algorithm = PPOConfig().training(learner_class=Own).plain().algorithm
+    algorithm = PPOConfig().training(learner_class=Own, vf_clip_param=None).plain().algorithm
     assert issubclass(algorithm, PPO)
     assert algorithm.learner_class is Own
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from polyak.compat.ray.config.dumps import OF_THE_OLD_STACK
 from polyak.compat.ray.models.values import SquaredErrors
 from polyak.hyperparameters.declaration import HyperparameterError
 
+WHOLE: dict[str, Any] = json.loads((Path(__file__).parent / "rllib_dumps.json").read_text())
 DUMP: dict[str, Any] = {
     "algo_class": "ray.rllib.algorithms.ppo.ppo.PPO",
     "placement_strategy": "PACK",
@@ -50,7 +53,9 @@ def test_a_dump_says_what_its_config_said() -> None:
         ({"sgd_minibatch_size": 64}, "minibatch_size"),
         ({"policies": {"a": None, "b": None}}, "one agent"),
         ({"model": {"use_attention": True}}, "rl_module"),
-        ({"compress_observations": True}, "unexpected setting"),
+        ({"compress_observations": True}, "optimize_memory_usage"),
+        ({"output": "data/"}, "polyak.data.collect"),
+        ({"fake_sampler": True}, "unexpected setting"),
         ({"lamda_": None}, "Did you mean 'lambda_'"),
         ({"prioritized_replay": False}, "replay_buffer_config"),
     ],
@@ -153,3 +158,18 @@ def test_squared_errors_are_asked_for_by_name() -> None:
     assert issubclass(plain.algorithm, DQN)
     with pytest.raises(HyperparameterError, match="td_error_loss_fn='mse'"):
         DQNConfig().training(td_error_loss_fn="mse", num_atoms=51).plain()
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.filterwarnings("ignore:log_gradients")
+def test_whole_dumps_of_rllib_build_what_they_say(name: str) -> None:
+    """All that RLlib 2.40 writes out of its defaults, as a notebook prints it."""
+    cls = {"DQN": DQNConfig, "PPO": PPOConfig}[name]
+    config = cls.from_dict(WHOLE[name])
+    config.validate()
+    assert config.callbacks_class is None  # the dump names RLlib's own, whose methods do nothing
+    changed = {key for key, value in config.to_dict().items() if value != getattr(cls(), key)}
+    as_named = {"env", "evaluation_interval", "evaluation_duration", "log_gradients"}
+    written = {"epsilon", "train_batch_size_per_learner", "num_cpus_per_learner", "torch_compile_learner"}
+    written |= {"is_atari", "evaluation_config", "model_config"}
+    assert changed <= as_named | written

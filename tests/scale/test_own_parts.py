@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -23,8 +24,8 @@ from polyak.compat.ray import (
     TorchDiagGaussian,
     TorchMultiCategorical,
 )
-from polyak.compat.ray.callbacks import MetricsLogger
 from polyak.compat.ray.episodes import Episode
+from polyak.compat.ray.metrics import MetricsLogger
 from polyak.compat.ray.models.catalog import Catalog
 from polyak.compat.ray.models.distributions import distribution_for, distribution_of, family_of
 from polyak.compat.ray.models.encoders import MLPEncoder
@@ -285,3 +286,58 @@ def test_exploration_may_have_another_distribution_than_losses() -> None:
     with config.build_algo() as algo:
         learned = algo.train()["learners"]["default_policy"]
     assert 0 <= learned["mean_kl_loss"] < 0.1
+
+
+class Frames(gym.Env):
+    """Images of floats, of which a buffer of RLlib's size fits into no memory."""
+
+    observation_space = spaces.Box(0.0, 1.0, (42, 42, 3), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, config: Any = None) -> None:
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros((42, 42, 3), np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return np.full((42, 42, 3), self.steps / 10, np.float32), 1.0, self.steps == 10, False, {}
+
+
+@pytest.mark.parametrize(
+    ("free", "entry", "once", "on_disk"),
+    [
+        (1e12, {}, False, False),
+        (30e6, {}, True, False),
+        (10e6, {}, True, True),
+        (10e6, {"optimize_memory_usage": False}, False, True),
+        (1e12, {"storage_device": "disk"}, False, True),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:replay_buffer_config", "ignore:The replay buffer")
+def test_a_buffer_that_does_not_fit_is_kept_otherwise(
+    free: float, entry: dict, once: bool, on_disk: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,000 transitions of 21 kB, twice each, are 42 MB."""
+    monkeypatch.setattr("polyak.experience.memory.available_memory", lambda: int(free))
+    config = DQNConfig().environment(Frames).rl_module(model_config={"conv_filters": [[4, [8, 8], 4]]})
+    config.training(
+        replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 1000, **entry},
+        num_steps_sampled_before_learning_starts=10,
+    )
+    with config.reporting(min_sample_timesteps_per_iteration=20).build_algo() as algo:
+        buffer = algo.model.replay_buffer
+        assert (buffer.optimize_memory_usage, buffer._on_disk) == (once, on_disk)
+        algo.train()
+        assert algo.model.learner.steps > 0
+
+
+def test_a_buffer_whose_place_is_given_is_refused_where_it_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polyak.experience.memory.available_memory", lambda: int(10e6))
+    config = DQNConfig().environment(Frames).rl_module(model_config={"conv_filters": [[4, [8, 8], 4]]})
+    config.training(replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 1000, "storage_device": "cpu"})
+    with pytest.raises(ValueError, match="Ways out: .*storage_device='disk'"):
+        config.build_algo()

@@ -19,11 +19,14 @@ from gymnasium import spaces
 
 from polyak.compat.ray import (
     APPOConfig,
+    BCConfig,
     CNNEncoderConfig,
     Columns,
+    CQLConfig,
     DefaultModelConfig,
     DQNConfig,
     IMPALAConfig,
+    MARWILConfig,
     MLPEncoderConfig,
     PPOCatalog,
     PPOConfig,
@@ -35,9 +38,11 @@ FOLDER = Path(__file__).parent
 FACTS = json.loads((FOLDER / "rllib_defaults.json").read_text())
 PYTHON = os.environ.get("POLYAK_RLLIB_PYTHON", "")
 CONFIGS = {"PPO": PPOConfig, "DQN": DQNConfig, "SAC": SACConfig, "IMPALA": IMPALAConfig, "APPO": APPOConfig}
+CONFIGS |= {"BC": BCConfig, "MARWIL": MARWILConfig, "CQL": CQLConfig}
 OTHERWISE = {
     **{(name, "num_env_runners"): "one process, until somebody asks for more" for name in ("PPO", "IMPALA", "APPO")},
     **{(name, "num_learners"): "one process, until somebody asks for more" for name in ("IMPALA", "APPO")},
+    ("CQL", "lr"): "None, as there are three rates: the peer itself refuses its own default",
     **{(name, "torch_compile_learner"): "programs where they pay" for name in CONFIGS},
     **{(name, "callbacks_class"): "none, where the peer has a class of empty methods" for name in CONFIGS},
 }

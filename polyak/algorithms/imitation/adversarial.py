@@ -185,6 +185,8 @@ class AdversarialImitation(NetworkAlgorithm):
         fix = "hindsight replay asks the environment for rewards, and not what was learned. Leave it out."
         hindsight = isinstance(buffer_class, type) and issubclass(buffer_class, HerReplayBuffer)
         require(not hindsight, "generator_kwargs['replay_buffer_class']", buffer_class, fix)
+        fix = "what is learned changes the rewards of stored steps, which must be here. Leave it out."
+        require(not options.get("n_replay_shards"), "n_replay_shards", options.get("n_replay_shards"), fix)
         ahead = issubclass(found, AsynchronousAlgorithm) and options.get("asynchronous", True)
         fix = "its actor would be ahead of the rewards that are learned. Add generator_kwargs={'asynchronous': False}."
         require(not ahead, "generator", self.generator, fix)

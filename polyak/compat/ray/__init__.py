@@ -21,19 +21,32 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         Columns as Columns,
     )
     from polyak.compat.ray.config.base import AlgorithmConfig as AlgorithmConfig
+    from polyak.compat.ray.config.cql import CQLConfig as CQLConfig
     from polyak.compat.ray.config.dqn import DQNConfig as DQNConfig, RainbowConfig as RainbowConfig
     from polyak.compat.ray.config.impala import APPOConfig as APPOConfig, IMPALAConfig as IMPALAConfig
+    from polyak.compat.ray.config.marwil import BCConfig as BCConfig, MARWILConfig as MARWILConfig
     from polyak.compat.ray.config.ppo import PPOConfig as PPOConfig
     from polyak.compat.ray.config.sac import SACConfig as SACConfig
     from polyak.compat.ray.environments import EnvContext as EnvContext, register_env as register_env
     from polyak.compat.ray.errors import NotThereYetError as NotThereYetError
     from polyak.compat.ray.filters import MeanStdFilter as MeanStdFilter
+    from polyak.compat.ray.learners.actor_critic import (
+        APPOTorchLearner as APPOTorchLearner,
+        IMPALATorchLearner as IMPALATorchLearner,
+        PPOTorchLearner as PPOTorchLearner,
+    )
+    from polyak.compat.ray.learners.base import TorchLearner as TorchLearner
+    from polyak.compat.ray.learners.values import DQNTorchLearner as DQNTorchLearner, SACTorchLearner as SACTorchLearner
     from polyak.compat.ray.models.catalog import (
         Catalog as Catalog,
         DefaultModelConfig as DefaultModelConfig,
         DQNCatalog as DQNCatalog,
         DQNRainbowCatalog as DQNRainbowCatalog,
         PPOCatalog as PPOCatalog,
+    )
+    from polyak.compat.ray.models.cloning import (
+        BCCatalog as BCCatalog,
+        DefaultBCTorchRLModule as DefaultBCTorchRLModule,
     )
     from polyak.compat.ray.models.configs import (
         ActorCriticEncoderConfig as ActorCriticEncoderConfig,
@@ -84,14 +97,20 @@ _PLACES = {
     "callbacks": "DefaultCallbacks RLlibCallback",
     "columns": "ACTOR CRITIC DEFAULT_MODULE_ID ENCODER_OUT Columns",
     "config.base": "AlgorithmConfig",
+    "config.cql": "CQLConfig",
     "config.dqn": "DQNConfig RainbowConfig",
     "config.impala": "APPOConfig IMPALAConfig",
+    "config.marwil": "BCConfig MARWILConfig",
     "config.ppo": "PPOConfig",
     "config.sac": "SACConfig",
     "environments": "EnvContext register_env",
     "errors": "NotThereYetError",
     "filters": "MeanStdFilter",
+    "learners.actor_critic": "APPOTorchLearner IMPALATorchLearner PPOTorchLearner",
+    "learners.base": "TorchLearner",
+    "learners.values": "DQNTorchLearner SACTorchLearner",
     "models.catalog": "Catalog DefaultModelConfig DQNCatalog DQNRainbowCatalog PPOCatalog",
+    "models.cloning": "BCCatalog DefaultBCTorchRLModule",
     "models.configs": "ActorCriticEncoderConfig CNNEncoderConfig FreeLogStdMLPHeadConfig MLPEncoderConfig "
     "MLPHeadConfig ModelConfig RecurrentEncoderConfig",
     "models.default_modules": "DefaultDQNTorchRLModule DefaultPPOTorchRLModule DQNRainbowTorchRLModule PPORLModule "
@@ -109,7 +128,7 @@ _PLACES = {
     "tuning": "tune_trainable",
 }
 _HOME = {name: module for module, names in _PLACES.items() for name in names.split()}
-_ALGORITHMS = ("PPO", "DQN", "Rainbow", "SAC", "IMPALA", "APPO")
+_ALGORITHMS = ("PPO", "DQN", "Rainbow", "SAC", "IMPALA", "APPO", "BC", "MARWIL", "CQL")
 
 __all__ = sorted([*_HOME, *_ALGORITHMS])
 

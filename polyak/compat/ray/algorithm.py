@@ -15,19 +15,23 @@ import numpy as np
 from typing_extensions import Self
 
 from polyak.compat.overrides import changed, refuse
-from polyak.compat.ray import checkpoints, not_called, results
-from polyak.compat.ray.callbacks import EnvRunner, Hooks, MetricsLogger
+from polyak.compat.ray import checkpoints, not_called, results, states
+from polyak.compat.ray.callbacks import Hooks
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.env_runners import EnvRunner, EvaluationRunners
 from polyak.compat.ray.environments import in_units_of
 from polyak.compat.ray.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.compat.ray.evaluation import LocalEvaluators, order_of
 from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.groups import LocalLearner
+from polyak.compat.ray.learners.base import TorchLearner
+from polyak.compat.ray.metrics import MetricsLogger
 from polyak.compat.ray.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.ray.models.rl_module import read_state
 from polyak.compat.ray.places import (
     check_processes,
+    made,
     make_evaluators,
     make_learners,
     make_places,
@@ -35,6 +39,7 @@ from polyak.compat.ray.places import (
     of_others,
 )
 from polyak.compat.ray.plain import take_exploration
+from polyak.compat.ray.result_files import ResultFiles
 from polyak.evaluation.undisturbed import undisturbed
 from polyak.hyperparameters.declaration import require
 from polyak.kinds.on_policy import OnPolicyAlgorithm
@@ -79,6 +84,7 @@ class Algorithm:
     def setup(self, config: AlgorithmConfig) -> None:
         """Make environments, networks and those who collect and learn. A subclass may add to it."""
         self._hooks = Hooks(config)
+        self._files = ResultFiles(config)
         check_processes(config, self._hooks.wants_steps())
         self._evaluators = make_evaluators(config, self._created())
         shown = self._hooks.wants_steps() or self._hooks.wants("on_episode_end")
@@ -104,7 +110,7 @@ class Algorithm:
         try:
             self.plain = self.config.plain(self._turned)
             self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
-            self._adopt(self.plain.algorithm(self.plain.policy, env, **self.plain.kwargs))
+            self._adopt(made(self.config, self.plain, env))
         except BaseException:
             env.close()
             if self._remote is not None:
@@ -124,6 +130,8 @@ class Algorithm:
         self._episodes.extend(model.ep_info_buffer)
         model.ep_info_buffer = self._episodes
         take_exploration(self.config, model)
+        if isinstance(model.learner, TorchLearner):
+            model.learner.counts = lambda: int(model.num_timesteps)
         if hasattr(model.policy, "explored"):
             model.policy.explored = model.num_timesteps
         shown: Any = None
@@ -132,8 +140,8 @@ class Algorithm:
             shown = kind(self._hooks.shown(self, evaluating=False))
         if self._learners is not None:
             self._learners.stop()
-        self._learners = self.learner_group = make_learners(self.config, model, self._seen)
-        self.env_runner_group = make_runners(self._remote, model, shown, anew)
+        self._learners = self.learner_group = make_learners(self.config, model, self.get_module(), self._seen)
+        self.env_runner_group = make_runners(self._remote, model, shown, anew, self.env_runner)
 
     def _end_replay(self) -> None:
         """End the processes that hold the replay buffer, if there are any."""
@@ -174,7 +182,7 @@ class Algorithm:
         if self._stopped:
             raise RuntimeError("the algorithm was stopped: build another, or restore one by from_checkpoint().")
         config, model = self.config, self.model
-        began, steps, episodes = time.perf_counter(), model.num_timesteps, self._episodes.lifetime
+        began, steps, episodes = time.perf_counter(), self._sampled, self._episodes.lifetime
         split, updates, calls, rows = model.time_split, model.learner.steps, 0, 0
         evaluates = config.evaluation_interval is not None and (self.iteration + 1) % config.evaluation_interval == 0
         meanwhile = evaluates and config.evaluation_parallel_to_training
@@ -189,7 +197,7 @@ class Algorithm:
                 rows = self._rows(model.learner.steps - updates)
                 if (
                     time.perf_counter() - began >= (config.min_time_s_per_iteration or 0)
-                    and model.num_timesteps - steps >= config.min_sample_timesteps_per_iteration
+                    and self._sampled - steps >= config.min_sample_timesteps_per_iteration
                     and rows >= config.min_train_timesteps_per_iteration
                 ):
                     break
@@ -200,9 +208,9 @@ class Algorithm:
         result = {
             "training_iteration": self.iteration,
             "num_training_step_calls_per_iteration": calls,
-            "num_env_steps_sampled_lifetime": model.num_timesteps,
-            "env_runners": self._of_runners(model.num_timesteps - steps, self._episodes.lifetime - episodes),
-            "learners": self._of_learners(rows),
+            "num_env_steps_sampled_lifetime": self._sampled,
+            "env_runners": self._of_runners(self._sampled - steps, self._episodes.lifetime - episodes, seconds),
+            "learners": self._of_learners(rows, seconds),
             "fault_tolerance": {
                 "num_healthy_workers": self.env_runner_group.num_healthy_env_runners,
                 "num_remote_worker_restarts": self.env_runner_group.num_restarts,
@@ -225,12 +233,23 @@ class Algorithm:
             "time_total_s": self._counters["seconds"],
             "iterations_since_restore": int(self._since_restore[0]),
             "time_since_restore": self._since_restore[1],
-            "num_env_steps_sampled_lifetime_throughput": (model.num_timesteps - steps) / seconds,
+            "num_env_steps_sampled_lifetime_throughput": (self._sampled - steps) / seconds,
         }
         if config.log_sys_usage:
             result["perf"] = results.of_machine()
         self._hooks("on_train_result", algorithm=self, result=result)
+        self._files.add(result)
         return result
+
+    @property
+    def _sampled(self) -> int:
+        """Environment steps so far; rows, where they were recorded before."""
+        return int(self.model.num_timesteps)
+
+    @property
+    def _source(self) -> Any:
+        """What a restored model continues to learn from."""
+        return self.model.get_env()
 
     def _rows(self, updates: int) -> int:
         """Rows that so many gradient steps learned from."""
@@ -242,29 +261,35 @@ class Algorithm:
             return updates * rows
         return round(updates / -(-rows // model.batch_size) * rows)
 
-    def _of_runners(self, steps: int, episodes: int) -> dict[str, Any]:
+    def _of_runners(self, steps: int, episodes: int, seconds: float) -> dict[str, Any]:
         by_module = {DEFAULT_MODULE_ID: steps}
-        lifetime = {DEFAULT_MODULE_ID: self.model.num_timesteps}
+        lifetime = {DEFAULT_MODULE_ID: self._sampled}
         return {
             **results.of_training(self._episodes, self.model.n_envs),
             "num_episodes": episodes,
             "num_episodes_lifetime": self._episodes.lifetime,
             "num_episodes_kept": len(self._episodes),
             "num_env_steps_sampled": steps,
-            "num_env_steps_sampled_lifetime": self.model.num_timesteps,
+            "num_env_steps_sampled_lifetime": self._sampled,
             "num_agent_steps_sampled": {"default_agent": steps},
-            "num_agent_steps_sampled_lifetime": {"default_agent": self.model.num_timesteps},
+            "num_agent_steps_sampled_lifetime": {"default_agent": self._sampled},
             "num_module_steps_sampled": by_module,
             "num_module_steps_sampled_lifetime": lifetime,
+            "num_env_steps_sampled_lifetime_throughput": steps / seconds,
             "weights_seq_no": float(self.model.learner.steps),
             **self._hooks.metrics_logger.reduced(),
         }
 
-    def _of_learners(self, rows: int) -> dict[str, Any]:
+    def _of_learners(self, rows: int, seconds: float) -> dict[str, Any]:
         parameters = sum(p.numel() for p in self.model.learner.parameters() if p.requires_grad)
-        found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"])
+        found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"], seconds)
         if "entropy_coeff" in self.config.to_dict():
             found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.dials["ent_coef"])
+        if self.config.name == "PPO" and "vf_loss" in found[DEFAULT_MODULE_ID]:
+            found[DEFAULT_MODULE_ID].setdefault("vf_loss_unclipped", found[DEFAULT_MODULE_ID]["vf_loss"])
+        if isinstance(self.model.learner, TorchLearner):
+            for name, value in self.model.learner.metrics.reduced().items():
+                found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
         return found
 
     def _timers(self, before: Mapping[str, float], seconds: float, calls: int) -> dict[str, float]:
@@ -306,12 +331,12 @@ class Algorithm:
     def _end_evaluation(self) -> dict[str, Any]:
         function = self.config.custom_evaluation_function
         if function is not None:
-            assert isinstance(self._evaluators, LocalEvaluators)
             with undisturbed(self.model):
-                found = function(self, self._evaluators.env)
-            found = found[0] if isinstance(found, tuple) else found
-            fix = f"it returned {type(found).__name__}. Let it return a dict."
-            require(isinstance(found, dict), "custom_evaluation_function", function, fix)
+                given = function(self, self.eval_env_runner_group)
+            found, *steps = given if isinstance(given, tuple) else (given,)
+            fix = f"it returned {given!r:.80}. Let it return (dict of results, environment steps, agent steps)."
+            right = isinstance(found, dict) and len(steps) in (0, 2) and all(isinstance(n, int) for n in steps)
+            require(right, "custom_evaluation_function", function, fix)
         else:
             returns, lengths = self._evaluators.result()
             counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
@@ -392,9 +417,15 @@ class Algorithm:
         Raises:
             AttributeError: others evaluate.
         """
-        if not isinstance(self._evaluators, LocalEvaluators):
-            raise AttributeError("evaluation runs in other processes: set evaluation_num_env_runners=0.")
-        return EnvRunner(self._hooks, self, evaluating=True)
+        runner = self.eval_env_runner_group.local_env_runner
+        if runner is None:
+            raise AttributeError("eval_env_runner")  # of which __getattr__ says what to use
+        return runner
+
+    @property
+    def eval_env_runner_group(self) -> EvaluationRunners:
+        """Who evaluates, in this process or in others."""
+        return EvaluationRunners(self._hooks, self)
 
     @property
     def metrics(self) -> MetricsLogger:
@@ -416,9 +447,13 @@ class Algorithm:
             return module
         return DefaultSACTorchRLModule(policy, self._spaces[0], self._turned)
 
-    def get_weights(self) -> dict[str, dict[str, np.ndarray]]:
-        """{"default_policy": {name: array}}: of all networks, copied."""
-        return self.learner_group.get_weights()
+    def get_weights(self, policies: Any = None) -> dict[str, dict[str, np.ndarray]]:
+        """{"default_policy": {name: array}}: what :meth:`get_module`'s ``get_state()`` returns.
+
+        Args:
+            policies: names of modules; ``None``: all.
+        """
+        return self.learner_group.get_weights(policies)
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
         """Put back what :meth:`get_weights` returned.
@@ -428,7 +463,36 @@ class Algorithm:
         """
         self.learner_group.set_weights(weights)
 
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def get_state(self, components: Any = None, *, not_components: Any = None) -> dict[str, Any]:
+        """What it has learned and counted, nested by RLlib's names of components; all of it copied. Experience that was
+        collected, and random streams, are in none: :meth:`save_to_path` writes those that a training continues from.
+
+        Args:
+            components: names of those that are wanted, such as ``"learner_group/learner/rl_module"``; ``None``: all.
+            not_components: names of those that are left out.
+
+        Raises:
+            HyperparameterError: there is no component of that name.
+        """
+        return states.state_of(self, states.Choice(components, not_components))
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Put back what :meth:`get_state` returned, or some of it.
+
+        Raises:
+            ValueError: it is of another algorithm, or of other networks.
+        """
+        states.take_state(self, state)
+
     # -- files ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def logdir(self) -> str:
+        """The folder with the results as files, from when it is first asked for, or as ``logger_config`` says: see
+        :mod:`polyak.compat.ray.result_files`."""
+        return str(self._files.folder)
 
     def save_to_path(self, path: Any) -> str:
         """Write a checkpoint: a folder with one file, which takes the place of an older one only when it is complete.
@@ -485,6 +549,7 @@ class Algorithm:
         self.learner_group.stop()
         self._end_replay()
         self._evaluators.stop()
+        self._files.close()
 
     def __enter__(self) -> Self:
         return self
@@ -512,13 +577,10 @@ _REPLACED = {
     "compute_action": "compute_single_action(observation)",
     "compute_actions": "predict(observations)",
     "workers": "env_runner_group",
+    "eval_env_runner": "evaluation_num_env_runners=0, or eval_env_runner_group: evaluation runs in other processes",
     "evaluation_workers": "evaluate()",
-    "get_state": "save_to_path(path), or get_weights()",
-    "set_state": "restore_from_path(path), or set_weights(weights)",
-    "eval_env_runner_group": "eval_env_runner, or evaluate()",
     "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
     "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
-    "logdir": "on_train_result, or save_to_path(path): no files are written beside a run",
     "export_policy_model": "get_module().save_to_path(path)",
     "export_policy_checkpoint": "get_module().save_to_path(path)",
 }

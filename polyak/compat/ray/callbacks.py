@@ -1,17 +1,16 @@
-"""Code of one's own that runs during training, and a place for its numbers."""
+"""Code of one's own that runs during training."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from polyak.compat.overrides import refuse
 from polyak.compat.ray import not_called
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.config.settings import CallbackSettings
+from polyak.compat.ray.env_runners import EnvRunner
+from polyak.compat.ray.metrics import MetricsLogger
 from polyak.hyperparameters.declaration import require
 
 HOOKS = tuple(name for name in CallbackSettings.__annotations__ if name.startswith("on_"))
@@ -105,98 +104,6 @@ DefaultCallbacks = RLlibCallback
 """Its name in earlier versions of RLlib."""
 
 
-class MetricsLogger:
-    """Numbers of callbacks, reported under ``env_runners``."""
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[str, ...], tuple[str, deque[float]]] = {}
-
-    def log_value(
-        self,
-        key: Any,
-        value: Any,
-        *,
-        reduce: str | None = "mean",
-        window: int | None = None,
-        ema_coeff: float | None = None,
-        clear_on_reduce: bool | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Note a number.
-
-        Args:
-            key: its name, or a tuple of names, by which results are nested.
-            value: the number.
-            reduce: ``"mean"``, ``"sum"``, ``"min"``, ``"max"``, ``"lifetime_sum"``, ``"item"`` (the last one),
-                ``"ema"`` (a mean in which older ones count less and less) or ``"item_series"`` (all); ``None``: the
-                mean.
-            window: of how many; ``None``: of those of one iteration.
-            ema_coeff: what each new number counts in ``"ema"``; ``None``: 0.01.
-            clear_on_reduce: begin again at zero with each iteration; ``None``: as ``reduce`` says.
-
-        Raises:
-            HyperparameterError: another ``reduce``, or an unknown option.
-        """
-        reduce = reduce or ("mean" if ema_coeff is None else "ema")
-        require(reduce in REDUCTIONS, "reduce", reduce, f"there are {', '.join(REDUCTIONS)}.")
-        for name, given in kwargs.items():
-            require(given is None, name, given, "there are reduce, window, ema_coeff and clear_on_reduce.")
-        if reduce == "sum" and clear_on_reduce is False:
-            reduce = "lifetime_sum"
-        kept = self._values.setdefault(_names(key), (reduce, deque(maxlen=window)))[1]
-        value = float(value)
-        if reduce == "lifetime_sum" and kept:
-            value += kept.pop()
-        elif reduce == "ema" and kept:
-            share = 0.01 if ema_coeff is None else ema_coeff
-            value = share * value + (1 - share) * kept.pop()
-        kept.append(value)
-
-    def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = (), **options: Any) -> None:
-        """:meth:`log_value` of each entry, nested as they are, under ``key``."""
-        above = _names(key)
-        for name, value in value_dict.items():
-            if isinstance(value, Mapping):
-                self.log_dict(value, key=(*above, name), **options)
-            else:
-                self.log_value((*above, name), value, **options)
-
-    def peek(self, key: Any, default: Any = None) -> Any:
-        """What a number would be reported as now; ``default`` if there is none."""
-        reduce, values = self._values.get(_names(key), ("mean", ()))
-        return REDUCTIONS[reduce](values) if values else default
-
-    def reduced(self) -> dict[str, Any]:
-        """All numbers, nested by their keys; those of one iteration are dropped."""
-        found: dict[str, Any] = {}
-        for names, (reduce, values) in self._values.items():
-            if values:
-                place = found
-                for name in names[:-1]:
-                    place = place.setdefault(name, {})
-                place[names[-1]] = REDUCTIONS[reduce](values)
-            if values.maxlen is None and reduce not in ("lifetime_sum", "ema"):
-                values.clear()
-        return found
-
-
-def _names(key: Any) -> tuple[str, ...]:
-    """A key as the names by which results are nested."""
-    return tuple(map(str, key)) if isinstance(key, tuple | list) else (str(key),)
-
-
-REDUCTIONS: dict[str, Callable[[Any], Any]] = {
-    "mean": lambda values: float(np.mean(values)),
-    "sum": lambda values: float(np.sum(values)),
-    "min": min,
-    "max": max,
-    "lifetime_sum": lambda values: values[-1],
-    "item": lambda values: values[-1],
-    "ema": lambda values: values[-1],
-    "item_series": list,
-}
-
-
 class Hooks:
     """All callbacks of a config.
 
@@ -252,40 +159,3 @@ class Hooks:
             self(name, evaluating, env_runner=runner, **known)
 
         return show
-
-
-class EnvRunner:
-    """Who collects experience in this process, or evaluates, as callbacks are shown it.
-
-    Args:
-        hooks: whose metrics.
-        algorithm: what it belongs to.
-        evaluating: whether it evaluates.
-    """
-
-    worker_index = 0
-
-    def __init__(self, hooks: Hooks, algorithm: Any, evaluating: bool) -> None:
-        self._hooks, self._algorithm, self._evaluating = hooks, algorithm, evaluating
-
-    @property
-    def env(self) -> Any:
-        """The vector of environments."""
-        algorithm = self._algorithm
-        return algorithm._evaluators.env if self._evaluating else algorithm.model.get_env()
-
-    @property
-    def module(self) -> Any:
-        """The networks, themselves and not a copy."""
-        return self._algorithm.get_module()
-
-    @property
-    def config(self) -> AlgorithmConfig:
-        """Of evaluation, where ``in_evaluation`` is set, or of training."""
-        config: AlgorithmConfig = self._algorithm.config
-        return config.evaluation_settings() if self._evaluating else config
-
-    @property
-    def metrics(self) -> MetricsLogger:
-        """Where callbacks log."""
-        return self._hooks.evaluation_logger if self._evaluating else self._hooks.metrics_logger

@@ -35,7 +35,8 @@ MODULES = Path("learner_group") / "learner" / "rl_module"
 def save(algorithm: Any, path: Any) -> str:
     """See :meth:`Algorithm.save_to_path`."""
     folder, model, config = Path(path), algorithm.model, algorithm.config
-    include = ["replay_buffer"] if getattr(config, "store_buffer_in_checkpoints", False) else []
+    replays = getattr(config, "store_buffer_in_checkpoints", False) or not config.collects  # then: what is drawn next
+    include = ["replay_buffer"] if replays else []
     values = model.hyperparameters()
     exclude = [name for name in ("policy_kwargs", "learning_rate") if not is_plain(values[name])]
     exclude += [name for name, value in values.items() if name not in exclude and not is_plain(value)]
@@ -126,12 +127,12 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
     with warnings.catch_warnings():  # the filter takes the file's statistics below
         warnings.filterwarnings("ignore", "env has a VecNormalize")
         model = plain.algorithm.load(
-            file, env=old.get_env(), device=device, custom_objects=own, resume=True, force_reset=True
+            file, env=algorithm._source, device=device, custom_objects=own, resume=True, force_reset=True
         )
     known = filter_around(old.get_env())
     if known is not None and (loaded := model.normalisation.loaded) is not None:
         known.load_moments(moments_in(loaded))
-    if model.seed is not None:
+    if model.seed is not None and old.get_env() is not None:
         old.get_env().seed((model.seed + int(described["iteration"])) % 2**31)  # other episodes than the first ones
     algorithm._adopt(model, anew=False)
     algorithm._counters = counters

@@ -123,24 +123,35 @@ class LimitedReward(gym.RewardWrapper[Any, Any]):
 
     def reward(self, reward: Any) -> float:
         """One reward."""
-        if self.limit is True:
-            return float(np.sign(reward))
-        return float(np.clip(reward, -self.limit, self.limit))
+        return float(limited(reward, self.limit))
+
+
+def limited(rewards: Any, limit: bool | float) -> Any:
+    """Rewards as one learns from them: their sign (``True``), themselves (``False``), or within plus and minus a
+    number."""
+    if limit is True or limit is False:
+        return np.sign(rewards) if limit else rewards
+    return np.clip(rewards, -limit, limit)
+
+
+def scaled_space(space: gym.Space) -> gym.Space:
+    """Continuous actions in [-1, 1], where they have bounds; the space itself, where it is no other."""
+    if not isinstance(space, gym.spaces.Box) or isinstance(space, Simplex):
+        return space
+    dtype: Any = space.dtype
+    if not np.all(np.isfinite([space.low, space.high])):
+        return space
+    if dtype.kind != "f" or (np.all(space.low == -1) and np.all(space.high == 1)):
+        return space
+    return gym.spaces.Box(dtype.type(-1), dtype.type(1), space.shape, dtype.type)
 
 
 def scaled(env: gym.Env) -> gym.Env:
-    """With continuous actions in [-1, 1], where they have bounds."""
-    space = env.action_space
-    if (
-        not isinstance(space, gym.spaces.Box)
-        or isinstance(space, Simplex)
-        or not np.all(np.isfinite([space.low, space.high]))
-    ):
+    """With actions of the :func:`scaled_space`."""
+    space: Any = scaled_space(env.action_space)
+    if space is env.action_space:
         return env
-    dtype: Any = space.dtype
-    if dtype.kind != "f" or (np.all(space.low == -1) and np.all(space.high == 1)):
-        return env
-    return ScaledActions(env, dtype.type(-1), dtype.type(1))
+    return ScaledActions(env, space.dtype.type(-1), space.dtype.type(1))
 
 
 def in_units_of(space: gym.spaces.Box, action: Any) -> np.ndarray:

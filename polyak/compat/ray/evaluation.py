@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.environments import make_environments
-from polyak.compat.ray.episodes import Episodes, shown_by
+from polyak.compat.ray.episodes import Episode, Episodes, shown_by
 from polyak.compat.ray.filters import filter_around
 from polyak.envs import as_vec_env
 from polyak.evaluation.in_environments import evaluate
@@ -73,6 +73,7 @@ class LocalEvaluators:
         self._config, self._created = config.evaluation_settings(), created
         self._env: Any = None
         self._order: tuple[Any, Order] | None = None
+        self._sampled: list[Episode] = []
 
     @property
     def env(self) -> Any:
@@ -91,16 +92,37 @@ class LocalEvaluators:
     def result(self) -> Played:
         """What was ordered."""
         assert self._order is not None
-        model, order = self._order
+        return self._played(*self._order, self.show)
+
+    def _played(self, model: Any, order: Order, show: Callable[..., None] | None) -> Played:
         own, its = filter_around(self.env), filter_around(model.get_env())
         if own is not None and its is not None:
             own.load_moments(its.moments())
-        if self.show is None:
+        if show is None:
             return play(model, self.env, order)
-        episodes = Episodes(self.show, self.env)
+        episodes = Episodes(show, self.env)
         played = play(model, self.env, order, shown_by(episodes))
         episodes.sampled()
         return played
+
+    def sample(self, model: Any, order: Order) -> list[Episode]:
+        """Episodes themselves, each time others."""
+        ended: list[Episode] = []
+
+        def show(name: str, **known: Any) -> None:
+            if name == "on_episode_end":
+                ended.append(known["episode"])
+            if self.show is not None:
+                self.show(name, **known)
+
+        self._played(model, order._replace(seed=order.seed + len(self._sampled)), show)
+        self._sampled += ended
+        return ended
+
+    def taken(self) -> list[Episode]:
+        """Those of :meth:`sample` since this was asked last."""
+        found, self._sampled = self._sampled, []
+        return found
 
     def stop(self) -> None:
         """Close the environments."""

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import torch
 
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import HORIZON
+from polyak.compat.ray.learners.base import TorchLearner
 from polyak.compat.ray.models.multi import MultiRLModule
 from polyak.kinds.lessons import Lessons
 
@@ -26,10 +26,11 @@ class LocalRunner:
         model: polyak's algorithm, with its environments.
         callback: called at each step; ``None``: nothing is.
         anew: begin to count at zero.
+        local_env_runner: as programs are shown it.
     """
 
-    def __init__(self, model: Any, callback: Any, anew: bool) -> None:
-        self.model = model
+    def __init__(self, model: Any, callback: Any, anew: bool, local_env_runner: Any) -> None:
+        self.model, self.local_env_runner = model, local_env_runner
         self._lessons: Lessons | None = None
         self._callback, self._anew = callback, anew
 
@@ -53,6 +54,18 @@ class LocalRunner:
         assert self._lessons is not None
         return self._lessons.go_on()
 
+    def num_remote_env_runners(self) -> int:
+        """Runners in other processes."""
+        return 0
+
+    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True) -> list[Any]:
+        """What a function returns of the runner, unless ``local_env_runner`` is false."""
+        return [func(self.local_env_runner)] if local_env_runner else []
+
+    def follow(self) -> None:
+        """Count on from where the model has been brought."""
+        self._anew = False
+
     def stop(self) -> None:
         """Close the environments."""
         if self._lessons is not None:
@@ -67,27 +80,30 @@ class LocalLearner:
 
     Args:
         model: polyak's algorithm, which has it.
+        module: its networks, under RLlib's contract.
     """
 
     is_local, is_remote = True, False
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    @property
-    def module(self) -> Any:
-        """What is called a module's weights here: the policy, with target networks."""
-        return self.model.policy
+    def __init__(self, model: Any, module: Any) -> None:
+        self.model, self._module = model, module
 
     @property
     def _learner(self) -> Any:
         """The learner, as programs reach its modules: ``learner_group._learner.module["default_policy"]``."""
-        return ModulesOf(self.model)
+        learner = self.model.learner
+        return learner if isinstance(learner, TorchLearner) else ModulesOf(self.model)
 
-    def get_weights(self) -> dict[str, Weights]:
-        """Arrays by name, under the module's name."""
-        state = self.module.state_dict()
-        return {DEFAULT_MODULE_ID: {name: tensor.numpy(force=True).copy() for name, tensor in state.items()}}
+    def get_weights(self, module_ids: Any = None) -> dict[str, Weights]:
+        """Arrays by name, under the module's name: what its ``get_state()`` returns.
+
+        Args:
+            module_ids: of which modules; ``None``: of all.
+        """
+        wanted = [DEFAULT_MODULE_ID] if module_ids is None else list(module_ids)
+        if unknown := sorted({*wanted} - {DEFAULT_MODULE_ID}):
+            raise ValueError(f"module_ids={unknown}: there is only {DEFAULT_MODULE_ID!r}.")
+        return {name: self._module.get_state() for name in wanted}
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
         """Put back what :meth:`get_weights` returned.
@@ -99,11 +115,15 @@ class LocalLearner:
             raise ValueError(f"weights name the modules {unknown}, but there is only {DEFAULT_MODULE_ID!r}.")
         if not weights:
             return
-        given, own = weights[DEFAULT_MODULE_ID], self.module.state_dict()
+        module = self._module
+        given, own = weights[DEFAULT_MODULE_ID], module.get_state()
         wrong = sorted(name for name in own.keys() | given.keys() if not _fits(own.get(name), given.get(name)))
         if wrong:
             raise ValueError(f"weights do not fit the module: {wrong} are missing, not its own, or of another shape.")
-        self.module.load_state_dict({name: torch.as_tensor(np.asarray(value)) for name, value in given.items()})
+        module.set_state(given)
+
+    def follow(self) -> None:
+        """Learn on from where the model has been brought: it is the learner's own."""
 
     def settle(self) -> None:
         """Bring the model to where the learner is: it is there."""
@@ -113,7 +133,9 @@ class LocalLearner:
         return [func(self.model.learner)]
 
     def stop(self) -> None:
-        """Nothing is left behind."""
+        """Let a learner of a program's own end what it has begun."""
+        if isinstance(self.model.learner, TorchLearner):
+            self.model.learner.shutdown()
 
 
 class ModulesOf:

@@ -69,10 +69,10 @@ DQN_MODULE = {
 }
 """Of a module that DQN trains, besides those of :data:`MODULE`."""
 
-_PREPROCESSOR = {"get_preprocessor": "modules read observations as they are. Wrap the environment"}
-PPO_CATALOG = _PREPROCESSOR | {"build_encoder": "PPO's encoders are built by build_actor_critic_encoder(). Write that"}
-DQN_CATALOG = _PREPROCESSOR | {"get_action_dist_cls": _GREEDY, "_get_dist_cls_from_action_space": _GREEDY}
-SAC_CATALOG = _PREPROCESSOR | dict.fromkeys(
+PREPROCESSOR = {"get_preprocessor": "modules read observations as they are. Wrap the environment"}
+PPO_CATALOG = PREPROCESSOR | {"build_encoder": "PPO's encoders are built by build_actor_critic_encoder(). Write that"}
+DQN_CATALOG = PREPROCESSOR | {"get_action_dist_cls": _GREEDY, "_get_dist_cls_from_action_space": _GREEDY}
+SAC_CATALOG = PREPROCESSOR | dict.fromkeys(
     [
         *("get_action_dist_cls", "_get_dist_cls_from_action_space", "build_pi_head", "build_qf_head"),
         *("build_qf_encoder", "_build_qf_encoder_continuous", "_build_qf_encoder_discrete"),
@@ -96,3 +96,13 @@ LEARNER = {
     ),
 }
 """Of a learner."""
+
+TORCH_LEARNER = {
+    "__init__": "a learner is made by polyak. Write build(), and call super().build()",
+    "update": "batches are dealt by polyak. Write before_gradient_based_update() or after_gradient_based_update()",
+    "_update": "steps are made by compute_losses(), compute_gradients() and apply_gradients(). Write those",
+    "add_module": "one module is trained. Set rl_module_spec",
+    "remove_module": "one module is trained. Set rl_module_spec",
+    "_make_modules_ddp_if_necessary": "a learner of one's own learns in one process",
+}
+"""Of a learner under RLlib's contract."""

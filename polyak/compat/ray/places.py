@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.config.base import AlgorithmConfig, Plain
 from polyak.compat.ray.environments import make_environments
 from polyak.compat.ray.errors import NotThereYetError
 from polyak.compat.ray.evaluation import LocalEvaluators
@@ -20,7 +20,9 @@ from polyak.compat.ray.processes.replay_learners import ReplayLearners
 from polyak.compat.ray.processes.rollout_learners import RolloutLearners
 from polyak.compat.ray.processes.runners import RemoteRunners
 from polyak.envs import VecEnv
+from polyak.experience.memory import InsufficientMemoryError
 from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.warning import advise
 
 
 def check_processes(config: AlgorithmConfig, steps_are_shown: bool = False) -> None:
@@ -81,17 +83,48 @@ def of_others(config: AlgorithmConfig, kwargs: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-def make_runners(remote: RemoteRunners | None, model: Any, told: Any, anew: bool) -> LocalRunner | RemoteRunners:
-    """Who collects experience for a model: those in other processes, or this one."""
-    return LocalRunner(model, told, anew) if remote is None else remote.serve(model, told, anew)
+def made(config: AlgorithmConfig, plain: Plain, env: Any) -> Any:
+    """The model. A replay buffer that would not fit into memory keeps observations once, or goes into a temporary file,
+    unless ``replay_buffer_config`` says otherwise.
+
+    Raises:
+        InsufficientMemoryError: it says where, and there is no room.
+    """
+    given = config.get("replay_buffer_config", {})
+    ways: list[dict[str, Any]] = [{}]
+    if "buffer_size" in plain.kwargs and not {"storage_device", "num_replay_buffer_shards"} & given.keys():
+        once = {} if "optimize_memory_usage" in given else {"optimize_memory_usage": True}
+        ways += [once, {**once, "replay_buffer_kwargs": {"storage_device": "disk"}}]
+    for way in ways:
+        try:
+            model = plain.algorithm(plain.policy, env, **{**plain.kwargs, **way})
+        except InsufficientMemoryError as error:
+            refusal = error
+            continue
+        plain.kwargs.update(way)
+        if "replay_buffer_kwargs" in way:
+            advise(
+                "a replay buffer on disk",
+                f"replay_buffer_config['capacity']={plain.kwargs['buffer_size']:,}: the buffer does not fit into "
+                "memory, and is in a temporary file. A smaller capacity, or uint8 images, are quicker.",
+            )
+        return model
+    raise refusal
 
 
-def make_learners(config: AlgorithmConfig, model: Any, spaces: Spaces) -> LocalLearner:
+def make_runners(
+    remote: RemoteRunners | None, model: Any, told: Any, anew: bool, own: Any
+) -> LocalRunner | RemoteRunners:
+    """Who collects experience for a model: those in other processes, or this one, shown to programs as ``own``."""
+    return LocalRunner(model, told, anew, own) if remote is None else remote.serve(model, told, anew)
+
+
+def make_learners(config: AlgorithmConfig, model: Any, module: Any, spaces: Spaces) -> LocalLearner:
     """Who learns from it: with no ``num_learners`` this process."""
-    if config.num_learners == 0:
-        return LocalLearner(model)
+    if config.num_learners == 0 or not config.collects:
+        return LocalLearner(model, module)
     replays = isinstance(model, OffPolicyAlgorithm)
-    return (ReplayLearners if replays else RolloutLearners)(config, model, spaces)
+    return (ReplayLearners if replays else RolloutLearners)(config, model, module, spaces)
 
 
 def make_evaluators(config: AlgorithmConfig, created: Callable[..., None] | None) -> LocalEvaluators | RemoteEvaluators:

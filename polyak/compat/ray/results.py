@@ -21,6 +21,7 @@ NAMES = {
     "policy_gradient_loss": "policy_loss",
     "actor_loss": "policy_loss",
     "value_loss": "vf_loss",
+    "value_loss_unclipped": "vf_loss_unclipped",
     "critic_loss": "qf_loss",
     "approx_kl": "mean_kl_loss",
     "kl_coef": "curr_kl_coeff",
@@ -100,8 +101,10 @@ def of_training(episodes: Episodes, n_envs: int) -> dict[str, Any]:
     return found
 
 
-def of_learner(means: Mapping[str, float], parameters: int, rows: int, lifetime: float) -> dict[str, Any]:
-    """What the learner reports, under ``learners``."""
+def of_learner(
+    means: Mapping[str, float], parameters: int, rows: int, lifetime: float, seconds: float
+) -> dict[str, Any]:
+    """What the learner reports, under ``learners``. Throughputs are rows in a second of the iteration."""
     own = {NAMES.get(name, name): value for name, value in means.items()}
     if "entropy_loss" in own:
         own["entropy"] = -own.pop("entropy_loss")
@@ -109,8 +112,13 @@ def of_learner(means: Mapping[str, float], parameters: int, rows: int, lifetime:
         "num_trainable_parameters": parameters,
         "num_module_steps_trained": rows,
         "num_module_steps_trained_lifetime": lifetime,
+        "num_module_steps_trained_lifetime_throughput": rows / seconds,
     }
-    everybody = {"num_env_steps_trained": rows, "num_env_steps_trained_lifetime": lifetime}
+    everybody = {
+        "num_env_steps_trained": rows,
+        "num_env_steps_trained_lifetime": lifetime,
+        "num_env_steps_trained_lifetime_throughput": rows / seconds,
+    }
     return {DEFAULT_MODULE_ID: own, "__all_modules__": everybody}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from polyak.compat.ray.algorithm import Algorithm
@@ -16,9 +17,12 @@ CONFIGS = {
     "SAC": "polyak.compat.ray.config.sac:SACConfig",
     "IMPALA": "polyak.compat.ray.config.impala:IMPALAConfig",
     "APPO": "polyak.compat.ray.config.impala:APPOConfig",
+    "BC": "polyak.compat.ray.config.marwil:BCConfig",
+    "MARWIL": "polyak.compat.ray.config.marwil:MARWILConfig",
+    "CQL": "polyak.compat.ray.config.cql:CQLConfig",
 }
 """Names of algorithms -> their configs."""
-NOT_YET = ("BC", "MARWIL", "CQL", "IQL", "DreamerV3", "TQC")
+NOT_YET = ("IQL", "DreamerV3", "TQC")
 """Algorithms of RLlib that have no config here."""
 _MADE: dict[str, type[Algorithm]] = {}
 
@@ -49,8 +53,8 @@ def get_trainable_cls(name: str) -> type[Algorithm]:
     """
     if name not in _MADE:
         about = {"__doc__": f"{name}, as its config says.", "__module__": __name__}
-        members = {"config_class": config_class(name), **about}
-        _MADE[name] = type(name, (Algorithm,), members)
+        config = config_class(name)
+        _MADE[name] = type(name, (resolve_name(config.built),), {"config_class": config, **about})
     return _MADE[name]
 
 

@@ -113,6 +113,7 @@ def _trial_class() -> type[Any]:
             for name, creator in self.environments.items():
                 environments.register_env(name, creator)
             self.algorithm = trial_config(self.base, config).build_algo()
+            self.algorithm._files.leave()  # Tune writes its own
 
         def step(self) -> dict[str, Any]:
             found = self.algorithm.train()

@@ -15,17 +15,21 @@ from typing import Any
 import pytest
 import torch
 
+from polyak.algorithms.ppo import PPOLearner
 from polyak.compat import ray as scale
 from polyak.compat.ray import (
     DQNConfig,
     MultiRLModuleSpec,
     PPOConfig,
+    PPOTorchLearner,
     RLlibCallback,
     RLModuleSpec,
     SACConfig,
+    SACTorchLearner,
     not_called,
 )
 from polyak.compat.ray.algorithm import Algorithm
+from polyak.compat.ray.learners.base import LOSSES, OPTIMIZERS
 from polyak.compat.ray.models.catalog import Catalog, DQNCatalog, PPOCatalog
 from polyak.compat.ray.models.default_modules import DefaultDQNTorchRLModule, DefaultPPOTorchRLModule
 from polyak.hyperparameters.declaration import HyperparameterError
@@ -85,6 +89,7 @@ MODULE = {
     *("get_train_action_dist_cls", "get_exploration_action_dist_cls", "get_inference_action_dist_cls"),
     "get_non_inference_attributes",
 }
+AROUND = {"before_gradient_based_update", "after_gradient_based_update"}
 CALLED: dict[str, set[str]] = {
     "Algorithm": {"get_default_config", "setup", "training_step", "evaluate"},
     "AlgorithmConfig": {
@@ -98,10 +103,12 @@ CALLED: dict[str, set[str]] = {
         *("get_action_dist_cls", "_get_dist_cls_from_action_space", "_get_encoder_config"),
     },
     "DQNCatalog": {"_determine_components_hook", "build_encoder", "build_af_head", "build_vf_head"},
+    "Learner": {*LOSSES, *OPTIMIZERS, "build", "shutdown", *AROUND},
 }
 
 
 @pytest.mark.filterwarnings("ignore:a rollout has n_steps")
+@pytest.mark.filterwarnings("ignore:.* runs as it is written")
 @pytest.mark.parametrize("face", CALLED)
 def test_overrides_are_called(face: str, tmp_path: Path) -> None:
     calls: Counter[str] = Counter()
@@ -120,6 +127,8 @@ def test_overrides_are_called(face: str, tmp_path: Path) -> None:
         trained(ppo().rl_module(rl_module_spec=RLModuleSpec(module_class=own)))
     elif face == "PPOCatalog":
         trained(ppo().rl_module(rl_module_spec=RLModuleSpec(catalog_class=spied(PPOCatalog, names, calls))))
+    elif face == "Learner":
+        trained(ppo(learner_class=spied(PPOTorchLearner, names, calls)))
     else:
         own = spied(DQNCatalog, names, calls)
         config = small(DQNConfig()).rl_module(rl_module_spec=RLModuleSpec(catalog_class=own))
@@ -227,7 +236,19 @@ REFUSED: list[tuple[str, type, dict[str, str], Any]] = [
     ),
     (
         "Learner",
-        PPOConfig().get_default_learner_class(),
+        PPOTorchLearner,
+        not_called.TORCH_LEARNER,
+        lambda cls: ppo(learner_class=cls).build_algo(),
+    ),
+    (
+        "SACLearner",
+        SACTorchLearner,
+        {**not_called.TORCH_LEARNER, **SACTorchLearner.reasons},
+        lambda cls: SACConfig().environment("Pendulum-v1").training(learner_class=cls).build_algo(),
+    ),
+    (
+        "polyak's learner",
+        PPOLearner,
         not_called.LEARNER,
         lambda cls: ppo(learner_class=cls).build_algo(),
     ),
@@ -256,7 +277,6 @@ SEEN = {
     "RLlibCallback": {"on_checkpoint_loaded"},
     "PPOCatalog": {"get_tokenizer_config"},
     "DQNCatalog": {"get_tokenizer_config"},
-    "Learner": {"update"},
     "DefaultSACRLModule": set(),
 }
 """Called as other tests see."""

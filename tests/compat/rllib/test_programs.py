@@ -42,6 +42,7 @@ def neighbours(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:a rollout has n_steps")
+@pytest.mark.filterwarnings("ignore:.* runs as it is written")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_says_what_it_says_under_the_peer(name: str, neighbours: None) -> None:
     recorded = json.loads((FOLDER / "recorded" / f"{name}.json").read_text())

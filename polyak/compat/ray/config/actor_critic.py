@@ -13,6 +13,7 @@ from polyak.compat.ray.models.actor_critics import ModulePolicy, RecurrentModule
 from polyak.compat.ray.models.catalog import PPOCatalog
 from polyak.compat.ray.models.default_modules import DefaultPPOTorchRLModule
 from polyak.compat.ray.models.rl_module import RLModuleSpec
+from polyak.hyperparameters.declaration import require
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -33,6 +34,11 @@ class ActorCriticConfig(AlgorithmConfig):
         builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")
         networks = Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
         kwargs = networks.policy_kwargs(turned)
+        own = self._own_losses()
+        fix = "losses of one's own do not see recurrent states yet. Leave use_lstm out, or use polyak's learner."
+        require(not (own and networks.is_recurrent), "learner_class", self.learner_class, fix)
+        if own:
+            return WholeModulePolicy, {**kwargs, "keeps_inputs": True}
         apart = self._comes_apart(networks)
         if networks.is_recurrent and apart:
             return RecurrentModulePolicy, {**kwargs, "memory": "lstm"}

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 from typing_extensions import Self
 
 from polyak.checkpoint.serialise import encode
-from polyak.compat.overrides import refuse
+from polyak.compat.overrides import is_ours, refuse
 from polyak.compat.ray import not_called
 from polyak.compat.ray.config import dumps, replaced
 from polyak.compat.ray.config.clipping import CLIPS
@@ -45,12 +45,14 @@ from polyak.compat.ray.config.settings import (
     TrainingSettings,
 )
 from polyak.compat.ray.filters import filter_of
+from polyak.compat.ray.learners.base import TorchLearner
 from polyak.compat.ray.models.catalog import DefaultModelConfig
 from polyak.hyperparameters.declaration import declared, described, fitted, require
 from polyak.hyperparameters.docstrings import sentence
+from polyak.learning.learner import Learner
 from polyak.schedules import PiecewiseSchedule
 from polyak.suggestions import did_you_mean
-from polyak.warning import warn_user
+from polyak.warning import advise, warn_user
 
 HORIZON = 1_000_000
 """Environment steps by which schedules count: they continue past it."""
@@ -137,6 +139,10 @@ class AlgorithmConfig(
     """Defaults of ``model_config`` that are the algorithm's own."""
     in_evaluation: ClassVar[bool] = False
     """Whether it is the config of evaluation."""
+    collects: ClassVar[bool] = True
+    """Whether experience is collected, and not recorded before."""
+    built: ClassVar[str] = "polyak.compat.ray.algorithm:Algorithm"
+    """The class of what it builds."""
     scales_actions: ClassVar[bool] = True
     """Whether continuous actions are scaled by the environment, since the policy does not squash them itself."""
 
@@ -271,6 +277,7 @@ class AlgorithmConfig(
         other = type(self)(self.algo_class)
         other.__dict__.update({name: copy.copy(value) for name, value in self.to_dict().items()})
         other.__dict__["_given"] = set(self._given)
+        other.__dict__["in_evaluation"] = self.in_evaluation
         other.__dict__["_frozen"] = self._frozen if copy_frozen is None else bool(copy_frozen)
         return other
 
@@ -381,6 +388,10 @@ class AlgorithmConfig(
         """The learner that is taken where ``training(learner_class=...)`` names none."""
         raise NotImplementedError(f"{type(self).__name__} does not say which learner it takes.")
 
+    def get_config_for_module(self, module_id: str) -> Self:
+        """The settings of a module: these, since there is one."""
+        return self
+
     @property
     def _model_config_auto_includes(self) -> dict[str, Any]:
         """Options of ``model_config`` that the algorithm itself sets, unless they are given."""
@@ -395,7 +406,7 @@ class AlgorithmConfig(
             "verbose": loud,
             "stats_window_size": self.metrics_num_episodes_for_smoothing,
             "device": f"cuda:{self.local_gpu_idx}" if self.num_gpus_per_learner > 0 else "cpu",
-            "compile": self.torch_compile_learner,
+            "compile": self.torch_compile_learner if not self._own_losses() else False,
         }
 
     def _algorithm(self, algorithm: type[Any]) -> type[Any]:
@@ -404,14 +415,44 @@ class AlgorithmConfig(
             return with_learner(self._of_learner(algorithm), CLIPS[self.grad_clip_by])
         return self._of_learner(algorithm)
 
+    def _learner_given(self) -> Any:
+        """The learner's class, as ``learner_class`` or :meth:`get_default_learner_class` says."""
+        return self.learner_class or self.get_default_learner_class()
+
+    def _own_losses(self) -> list[str]:
+        """The methods of losses, gradients and optimizers that a program's learner has of its own."""
+        chosen = self._learner_given()
+        return chosen.own() if is_ours(chosen, TorchLearner) else []
+
     def _of_learner(self, algorithm: type[Any]) -> type[Any]:
-        own, chosen = algorithm.learner_class, self.learner_class or self.get_default_learner_class()
+        own, chosen = algorithm.learner_class, self._learner_given()
+        if is_ours(chosen, TorchLearner):
+            return self._of_torch_learner(algorithm, chosen)
         if chosen is own:
             return algorithm
         fits = isinstance(chosen, type) and issubclass(chosen, own)
         require(fits, "learner_class", chosen, f"give a subclass of {own.__module__}.{own.__qualname__}.")
         refuse("learner_class", chosen, own, not_called.LEARNER)
         return with_learner(algorithm, chosen)
+
+    def _of_torch_learner(self, algorithm: type[Any], chosen: type[TorchLearner]) -> type[Any]:
+        """With a learner under RLlib's contract, which is given this config."""
+        face = chosen.face()
+        kind = next((base for base in face.__mro__ if not issubclass(base, TorchLearner)), Learner)
+        fits = issubclass(algorithm.learner_class, kind) and kind is not Learner
+        wanted = f"give a subclass of that of {self.name}."
+        require(fits, "learner_class", chosen, wanted)
+        if chosen is face:
+            return algorithm
+        refuse("learner_class", chosen, face, {**not_called.TORCH_LEARNER, **face.reasons})
+        fix = "a learner of one's own learns in this process: set num_learners=0."
+        require(self.num_learners == 0, "num_learners", self.num_learners, fix)
+        if own := chosen.own():
+            words = "runs as it is written, and not as a compiled program"
+            advise("own losses", f"{chosen.__name__}.{own[0]}() of learner_class {words}.")
+        bases = (chosen,) if issubclass(chosen, algorithm.learner_class) else (chosen, algorithm.learner_class)
+        members = {"config": self, "__module__": __name__}
+        return with_learner(algorithm, type(chosen.__name__, bases, members))
 
     def validate(self) -> None:
         """Refuse settings that cannot be together, without an environment.

@@ -13,6 +13,7 @@ from polyak.compat.ray.config.base import HORIZON, AlgorithmConfig, Plain, with_
 from polyak.compat.ray.config.modules import Networks
 from polyak.compat.ray.config.settings import Points
 from polyak.compat.ray.filters import filter_of
+from polyak.compat.ray.learners.values import DQNTorchLearner
 from polyak.compat.ray.models.catalog import DQNCatalog
 from polyak.compat.ray.models.default_modules import DefaultDQNTorchRLModule
 from polyak.compat.ray.models.rl_module import RLModuleSpec
@@ -65,7 +66,10 @@ class ReplayOptions(NamedTuple):
     shards: int
     """Processes that hold the buffer; 0: the learner's."""
     once: bool | None
-    """Whether every observation, and every frame of stacked images, is kept once; ``None``: of images."""
+    """Whether every observation, and every frame of stacked images, is kept once; ``None``: of images, and of what
+    would not fit otherwise."""
+    place: str | None
+    """``"cpu"``: in main memory; ``"disk"``: in a temporary file; ``None``: where it fits."""
 
 
 def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
@@ -88,6 +92,7 @@ def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
         "capacity",
         "num_replay_buffer_shards",
         "optimize_memory_usage",
+        "storage_device",
         *(("alpha", "beta") if BUFFERS[kind] else ()),
     )
     for key, value in config.items():
@@ -102,14 +107,19 @@ def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
     once = config.get("optimize_memory_usage")
     fix = "give True or False, or leave it out."
     require(isinstance(once, bool | None), f"{name}['optimize_memory_usage']", once, fix)
+    place = config.get("storage_device")
+    fix = "give 'cpu' (main memory) or 'disk' (a temporary file), or leave it out."
+    require(place in (None, "cpu", "disk"), f"{name}['storage_device']", place, fix)
+    fix = f"{name}['num_replay_buffer_shards']={shards} holds it elsewhere. Leave one of them out."
+    require(place is None or not shards, f"{name}['storage_device']", place, fix)
     if not BUFFERS[kind]:
-        return ReplayOptions(capacity, False, shards, once)
+        return ReplayOptions(capacity, False, shards, once, place)
     alpha, beta = config.get("alpha", 1.0), config.get("beta", 1.0)
     for key, value in (("alpha", alpha), ("beta", beta)):
         fits = isinstance(value, int | float) and 0 <= value <= 1
         require(fits, f"{name}[{key!r}]", value, "it must be a number in [0, 1].")
     return ReplayOptions(
-        capacity, {"alpha": float(alpha), "beta": float(beta), "final_beta": float(beta)}, shards, once
+        capacity, {"alpha": float(alpha), "beta": float(beta), "final_beta": float(beta)}, shards, once, place
     )
 
 
@@ -158,8 +168,9 @@ class ReplayConfig(AlgorithmConfig):
     """``type`` ``"EpisodeReplayBuffer"`` or ``"PrioritizedEpisodeReplayBuffer"``, ``capacity`` in transitions, and of
     the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone).
     ``optimize_memory_usage`` keeps every observation and every frame of stacked images once, by default of images with
-    the channels last. On Ray, ``num_replay_buffer_shards`` processes hold it (Ape-X, arXiv:1803.00933) instead of the
-    learner's."""
+    the channels last, and of what would not fit otherwise; ``storage_device`` says where, ``"cpu"`` or ``"disk"``, by
+    default in a temporary file on disk what does not fit into memory. On Ray, ``num_replay_buffer_shards`` processes
+    hold it (Ape-X, arXiv:1803.00933) instead of the learner's."""
     store_buffer_in_checkpoints: bool = False
     """Write replayed experience to checkpoints, too."""
 
@@ -171,7 +182,7 @@ class ReplayConfig(AlgorithmConfig):
 
     def _replay(self, images: bool) -> dict[str, Any]:
         """Keyword arguments of all that replay; ``images``: observations are images with the channels last."""
-        capacity, prioritized, shards, once = replay_options(self.replay_buffer_config)
+        capacity, prioritized, shards, once, place = replay_options(self.replay_buffer_config)
         batch, fragment = self.total_train_batch_size, self.get_rollout_fragment_length()
         fix = f"a gradient step is made of the whole batch (train_batch_size_per_learner={batch}). Leave it out."
         require(self.minibatch_size in (None, batch), "minibatch_size", self.minibatch_size, fix)
@@ -183,6 +194,7 @@ class ReplayConfig(AlgorithmConfig):
         return {
             **self._common(),
             **self._sharded(shards),
+            **({} if place is None else {"replay_buffer_kwargs": {"storage_device": place}}),
             "buffer_size": capacity,
             "prioritized": prioritized,
             "optimize_memory_usage": images if once is None else once,
@@ -258,7 +270,7 @@ class DQNConfig(ReplayConfig):
         return RLModuleSpec(module_class=DefaultDQNTorchRLModule, catalog_class=DQNCatalog)
 
     def get_default_learner_class(self) -> Any:
-        return (C51 if self.num_atoms > 1 else DQN).learner_class
+        return DQNTorchLearner
 
     def plain(self, picture_channels_last: bool = False) -> Plain:
         require(self.lr is not None, "lr", self.lr, "DQN has one learning rate: give it.")
@@ -281,6 +293,8 @@ class DQNConfig(ReplayConfig):
             "policy_kwargs": policy_kwargs,
         }
         algorithm = self._algorithm(C51 if self.num_atoms > 1 else DQN)
+        fix = "distributions of returns are learned by polyak's own loss: set num_atoms=1, or use C51's learner."
+        require(not self._own_losses() or self.num_atoms == 1, "num_atoms", self.num_atoms, fix)
         if self.td_error_loss_fn == "mse":
             fix = "distributions of returns are learned by their cross-entropy: set num_atoms=1, or leave it out."
             require(self.num_atoms == 1, "td_error_loss_fn", self.td_error_loss_fn, fix)

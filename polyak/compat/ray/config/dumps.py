@@ -85,6 +85,8 @@ _OFF = (
 )
 IDLE = frozenset(_OFF.split())
 """Settings that nothing here reads and that are off by default: ``None``, ``False``, 0, -1 or empty."""
+NO_CALLBACKS = "ray.rllib.algorithms.callbacks.DefaultCallbacks"
+"""How a dump calls the class whose methods do nothing."""
 OF_THE_OLD_STACK = (
     "_prior_exploration_config",
     "policy_mapping_fn",
@@ -122,7 +124,7 @@ def meant(settings: Mapping[str, Any], known: Mapping[str, Any], algorithm: str)
             if value is not None:
                 warn_user(f"{name} is an old name. Use {RENAMED[name]}=[[0, first], [step, value], ...].")
                 found[RENAMED[name]] = value
-        elif name == "algo_class" and isinstance(value, str) and value.endswith(f".{algorithm}"):
+        elif isinstance(value, str) and _is_default_class(name, value, algorithm):
             continue
         elif name in known or not asks_for_nothing(name, value):
             found[name] = value
@@ -132,6 +134,13 @@ def meant(settings: Mapping[str, Any], known: Mapping[str, Any], algorithm: str)
         if options:
             found["model_config"] = {**options, **(found.get("model_config") or {})}
     return found
+
+
+def _is_default_class(name: str, value: str, algorithm: str) -> bool:
+    """Whether a dump names a class that is the default here."""
+    return (name == "callbacks_class" and NO_CALLBACKS in value) or (
+        name == "algo_class" and value.endswith(f".{algorithm}")
+    )
 
 
 def options_of(model: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from polyak.algorithms.impala import IMPALA
 from polyak.compat.ray.config.actor_critic import ActorCriticConfig
 from polyak.compat.ray.config.base import Plain
 from polyak.compat.ray.config.settings import Points
+from polyak.compat.ray.learners.actor_critic import APPOTorchLearner, IMPALATorchLearner
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 
 
@@ -64,7 +65,7 @@ class IMPALAConfig(ActorCriticConfig):
     name: ClassVar[str] = "IMPALA"
 
     def get_default_learner_class(self) -> Any:
-        return IMPALA.learner_class
+        return IMPALATorchLearner
 
     def plain(self, picture_channels_last: bool = False) -> Plain:
         policy, policy_kwargs = self._policy(picture_channels_last)
@@ -135,7 +136,7 @@ class APPOConfig(IMPALAConfig):
     own_model_options: ClassVar[Mapping[str, Any]] = {"vf_share_layers": False}
 
     def get_default_learner_class(self) -> Any:
-        return APPO.learner_class
+        return APPOTorchLearner
 
     def plain(self, picture_channels_last: bool = False) -> Plain:
         policy, policy_kwargs = self._policy(picture_channels_last)

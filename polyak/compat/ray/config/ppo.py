@@ -11,7 +11,8 @@ from polyak.algorithms.ppo import PPO
 from polyak.compat.ray.config.actor_critic import ActorCriticConfig
 from polyak.compat.ray.config.base import Plain, with_learner
 from polyak.compat.ray.config.settings import Points
-from polyak.compat.ray.models.actor_critics import DivergenceOfModule, WholeModulePolicy
+from polyak.compat.ray.learners.actor_critic import PPOTorchLearner
+from polyak.compat.ray.models.actor_critics import DivergenceOfModule, UnclippedValueLoss, WholeModulePolicy
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, require
 
 _SHUFFLES = "True: minibatches of neighbouring rows would be of one episode each"
@@ -60,7 +61,7 @@ class PPOConfig(ActorCriticConfig):
     own_model_options: ClassVar[Mapping[str, Any]] = {"vf_share_layers": False}
 
     def get_default_learner_class(self) -> Any:
-        return PPO.learner_class
+        return PPOTorchLearner
 
     def plain(self, picture_channels_last: bool = False) -> Plain:
         steps = self.get_rollout_fragment_length()
@@ -72,6 +73,8 @@ class PPOConfig(ActorCriticConfig):
         unlimited = self.vf_clip_param is None or math.isinf(self.vf_clip_param)
         policy, policy_kwargs = self._policy(picture_channels_last)
         algorithm = self._algorithm(PPO)
+        if not unlimited:
+            algorithm = with_learner(algorithm, UnclippedValueLoss)
         if self.use_kl_loss and policy is WholeModulePolicy:
             policy_kwargs["measures_divergence"] = True
             algorithm = with_learner(algorithm, DivergenceOfModule)

@@ -1,5 +1,14 @@
 """Names that RLlib once had or still accepts without reading, and what to write instead."""
 
+_RECORDED = "BCConfig, MARWILConfig or CQLConfig, which learn from recorded data"
+_RECORDS = "polyak.data.collect(env, algo.model, n).save(path), which records what a model does"
+_CONNECTORS = "env_to_module_connector=MeanStdFilter(), or a wrapper of the environment"
+_COMPILES = "framework(torch_compile_learner=...)"
+_PROCESSES = "env_runners(num_cpus_per_env_runner=...) and learners(num_cpus_per_learner=...)"
+_VARIABLES = "ray.init(runtime_env={'env_vars': {...}})"
+_OF_TORCH = "the settings themselves: there is no session of TensorFlow's"
+_FILES = "save_to_path(path), and get_module().save_to_path(path)"
+
 METHODS = {
     "rollouts": "env_runners()",
     "exploration": "env_runners(explore=...), or the algorithm's own settings in training()",
@@ -54,7 +63,6 @@ SETTINGS = {
     "q_model_config": "rl_module(model_config={...})",
     "policy_model_config": "rl_module(model_config={...})",
     "optimizer": "adam_epsilon of DQN, or the settings of training()",
-    "learner_config_dict": "a field of the learner_class itself",
     "evaluation_num_episodes": "evaluation_duration",
     "evaluation_num_workers": "evaluation_num_env_runners",
     "enable_async_evaluation": "evaluation_parallel_to_training",
@@ -83,8 +91,7 @@ SETTINGS = {
     "eager_max_retraces": "framework(torch_compile_learner=...)",
     "torch_compile_worker": "framework(torch_compile_learner=...): acting is quick without",
     "torch_skip_nan_gradients": "nothing: training stops at the first value that is not finite, and keeps the last",
-    "logger_creator": "on_train_result",
-    "logger_config": "on_train_result",
+    "logger_creator": "logger_config={'logdir': path}, or on_train_result",
     "simple_queue_size": "circular_buffer_num_batches",
     "target_update_frequency": "target_network_update_freq",
     "learner_queue_timeout": "nothing: the learner waits for as long as it takes",
@@ -96,6 +103,59 @@ SETTINGS = {
     "replay_proportion": "circular_buffer_iterations_per_batch of APPO",
     "replay_buffer_num_slots": "circular_buffer_num_batches of APPO",
     "monitor": "gymnasium.wrappers.RecordVideo around the environment",
+    **dict.fromkeys(
+        [
+            *("input_read_method_kwargs", "input_read_schema", "input_read_episodes", "input_read_sample_batches"),
+            *("input_read_batch_size", "input_filesystem", "input_filesystem_kwargs", "input_compress_columns"),
+            *("materialize_data", "materialize_mapped_data", "map_batches_kwargs", "iter_batches_kwargs"),
+            *("ignore_final_observation", "offline_data_class", "prelearner_class", "prelearner_buffer_class"),
+            *("prelearner_buffer_kwargs", "prelearner_module_synch_period", "prelearner_use_recorded_module_states"),
+            *("input_config", "input_evaluation", "actions_in_input_normalized", "postprocess_inputs"),
+            *("shuffle_buffer_size", "offline_sampling"),
+        ],
+        _RECORDED,
+    ),
+    **dict.fromkeys(
+        [
+            *("output", "output_config", "output_compress_columns", "output_max_file_size", "output_filesystem"),
+            *("output_max_rows_per_file", "output_write_method", "output_write_method_kwargs"),
+            *("output_filesystem_kwargs", "output_write_episodes", "output_write_remaining_data"),
+        ],
+        _RECORDS,
+    ),
+    **dict.fromkeys(
+        ["off_policy_estimation_methods", "ope_split_batch_by_episode"],
+        "FQE of polyak, or the estimators of its evaluation",
+    ),
+    **dict.fromkeys(
+        [
+            "add_default_connectors_to_env_to_module_pipeline",
+            "add_default_connectors_to_module_to_env_pipeline",
+            "add_default_connectors_to_learner_pipeline",
+            *("preprocessor_pref", "update_worker_filter_stats", "use_worker_filter_stats", "synchronize_filters"),
+            *("episode_lookback_horizon", "observation_fn"),
+        ],
+        _CONNECTORS,
+    ),
+    **dict.fromkeys(
+        [
+            *("torch_compile_learner_what_to_compile", "torch_compile_learner_dynamo_backend"),
+            *("torch_compile_learner_dynamo_mode", "torch_compile_worker_dynamo_backend"),
+            "torch_compile_worker_dynamo_mode",
+        ],
+        _COMPILES,
+    ),
+    **dict.fromkeys(["placement_strategy", "num_cpus_for_main_process"], _PROCESSES),
+    **dict.fromkeys(["extra_python_environs_for_driver", "extra_python_environs_for_worker"], _VARIABLES),
+    **dict.fromkeys(["tf_session_args", "local_tf_session_args", "enable_tf1_exec_eagerly"], _OF_TORCH),
+    **dict.fromkeys(["export_native_model_files", "checkpoint_trainable_policies_only"], _FILES),
+    "_torch_lr_scheduler_classes": "lr=[[0, first], [step, value], ...]",
+    "_torch_grad_scaler_class": "polyak's algorithm itself, with precision='bfloat16'",
+    "action_mask_key": "the key 'action_mask' in Dict observations",
+    "compress_observations": "replay_buffer_config={'optimize_memory_usage': True}",
+    "keep_per_episode_custom_metrics": "metrics_logger.log_value(name, value, reduce=..., window=...) in callbacks",
+    "always_attach_evaluation_results": "result.get('evaluation')",
+    "count_steps_by": "nothing: with one agent its steps are those of the environment",
     "policies": "one agent",
     "policy_mapping_fn": "one agent",
     "policies_to_train": "one agent",

@@ -11,6 +11,7 @@ from polyak.compat.ray.config.base import Plain
 from polyak.compat.ray.config.dqn import ReplayConfig
 from polyak.compat.ray.config.modules import Networks
 from polyak.compat.ray.config.settings import Points
+from polyak.compat.ray.learners.values import SACTorchLearner
 from polyak.compat.ray.models.catalog import Catalog
 from polyak.compat.ray.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.ray.models.layers import activation_called
@@ -70,7 +71,7 @@ class SACConfig(ReplayConfig):
         return RLModuleSpec(module_class=DefaultSACTorchRLModule, catalog_class=Catalog)
 
     def get_default_learner_class(self) -> Any:
-        return SAC.learner_class
+        return SACTorchLearner
 
     def plain(self, picture_channels_last: bool = False) -> Plain:
         replay = self._replay(picture_channels_last)

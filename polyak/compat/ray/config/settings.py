@@ -26,6 +26,11 @@ _EXPLORES = (
     "True: what is learned from was chosen with exploration. evaluation(evaluation_config={'explore': False}) and "
     "compute_single_action(observation, explore=False) act without"
 )
+_ACTS = (
+    "'sampler': the algorithm learns by acting. BCConfig, MARWILConfig and CQLConfig learn from recorded data, as do "
+    "polyak's algorithms, such as polyak.SAC('MlpPolicy', dataset)"
+)
+_LOGDIR = "a dict with the folder of results alone: {'logdir': path}"
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -138,7 +143,10 @@ class TrainingSettings:
     shuffle_batch_per_epoch: bool = False
     """Put rows into another order before each pass."""
     learner_class: Any = None
-    """A subclass of the algorithm's learner (:class:`polyak.learning.learner.Learner`) to use instead of it."""
+    """A subclass of the algorithm's learner to use instead of it: of RLlib's, such as ``PPOTorchLearner``, or of
+    polyak's (:class:`polyak.learning.learner.Learner`)."""
+    learner_config_dict: dict[str, Any] = field(default_factory=dict)
+    """What that learner reads as ``self.config.learner_config_dict``."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -177,8 +185,8 @@ class EvaluationSettings:
     evaluation_sample_timeout_s: Positive = 120.0
     """On Ray: seconds to wait for an evaluation."""
     custom_evaluation_function: Function = None
-    """Called with the algorithm and the environment of evaluation; what it returns, a dict, takes the place of the
-    results."""
+    """Called with the algorithm and its ``eval_env_runner_group``; returns (dict of results, environment steps, agent
+    steps), or the dict alone, which takes the place of the results."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -239,6 +247,9 @@ class DebuggingSettings:
     """Of everything random; equal seeds give equal results."""
     log_level: Literal["DEBUG", "INFO", "WARN", "ERROR"] = "WARN"
     """``"INFO"`` says what is built and how, ``"DEBUG"`` more."""
+    logger_config: Annotated[dict[str, Any], Only(_LOGDIR, lambda given: list(given) == ["logdir"])] | None = None
+    """``{"logdir": folder}`` writes results there as files; ``None``: below ``~/ray_results``, under ``polyak run`` or
+    once ``algo.logdir`` was asked for."""
     log_sys_usage: bool = True
     """Report the use of processors and memory, if psutil is there."""
 
@@ -292,10 +303,10 @@ class StackSettings:
 
 @dataclass(init=False, repr=False, eq=False)
 class OfflineSettings:
-    """What was recorded before. These algorithms learn by acting."""
+    """What was recorded before."""
 
     group: ClassVar[str] = "offline_data"
-    input_: Literal["sampler"] = "sampler"
+    input_: Annotated[Any, Only(_ACTS, lambda given: given == "sampler")] = "sampler"
     """Experience comes from the environment."""
     input_read_method: str = "read_parquet"
     """Of recorded data, which are not read here."""

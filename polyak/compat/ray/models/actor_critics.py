@@ -6,7 +6,7 @@ Shapes: B rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -165,6 +165,7 @@ class WholeModulePolicy(ActorCriticPolicy):
 
     Args:
         measures_divergence: store what own distributions are made of, so that their ``kl`` can be asked in losses.
+        keeps_inputs: store what all distributions are made of.
         options: those of :class:`ModulePolicy`.
 
     Attributes:
@@ -172,6 +173,8 @@ class WholeModulePolicy(ActorCriticPolicy):
     """
 
     explored: int = 0
+    needs_values: ClassVar[bool] = True
+    """Whether what trains it learns state values."""
 
     def __init__(
         self,
@@ -183,14 +186,16 @@ class WholeModulePolicy(ActorCriticPolicy):
         model_config: Any = None,
         turned: bool = False,
         measures_divergence: bool = False,
+        keeps_inputs: bool = False,
         **options: Any,
     ) -> None:
         module = Built(module_class, catalog_class, model_config, turned)(observation_space, action_space)
-        fix = "PPO learns state values: write compute_values(self, batch, embeddings=None), which returns [B]."
-        require(isinstance(module, ValueFunctionAPI), "module_class", module_class, fix)
+        fix = "state values are learned: write compute_values(self, batch, embeddings=None), which returns [B]."
+        require(isinstance(module, ValueFunctionAPI) or not self.needs_values, "module_class", module_class, fix)
         fix = "an own module cannot be recurrent yet. Use model_config={'use_lstm': True} of the default module."
         require(not module.is_stateful(), "module_class", module_class, fix)
-        self._module, self._turned, self._measures_divergence = (module,), turned, measures_divergence
+        self._module, self._turned = (module,), turned
+        self._measures_divergence, self._keeps_inputs = measures_divergence, keeps_inputs
         super().__init__(observation_space, action_space, net_arch=[], ortho_init=False, **options)
 
     @property
@@ -203,14 +208,17 @@ class WholeModulePolicy(ActorCriticPolicy):
         self.mlp_extractor = MlpExtractor(1, [], nn.Identity, device="cpu")
         self.features_extractor = nn.Identity()
         kinds = self.module.get_train_action_dist_cls(), self.module.get_exploration_action_dist_cls()
-        if any(kind is not None and family_of(kind) is None for kind in kinds):
+        own = any(kind is not None and family_of(kind) is None for kind in kinds)
+        if own:
             fix = "an own distribution has actions of one array: Discrete, MultiDiscrete or a Box."
             require(not is_composed(self.action_space), "action_space", self.action_space, fix)
-            if self._measures_divergence:
-                self.stores = {Columns.ACTION_DIST_INPUTS: (self._n_outputs(kinds[1]),)}
+        if self._keeps_inputs or (own and self._measures_divergence):
+            self.stores = {Columns.ACTION_DIST_INPUTS: (self._n_outputs(kinds[1]),)}
 
     def _n_outputs(self, kind: Any) -> int:
         """Numbers in a row of what the module says of the action distribution."""
+        if (family := family_of(kind)) is not None:
+            return outputs_for(family)
         try:
             return int(kind.required_input_dim(space=self.action_space, model_config=self.module.model_config))
         except (AttributeError, NotImplementedError, TypeError) as error:
@@ -253,7 +261,7 @@ class WholeModulePolicy(ActorCriticPolicy):
         kind = self.module.get_train_action_dist_cls()
         return outputs, self._distribution(kind, outputs, batch, "forward_train")
 
-    def get_distribution(self, obs: Obs) -> Distribution:
+    def get_distribution(self, obs: Obs, action_dist_inputs: Tensor | None = None) -> Distribution:
         return self._of_training(self._batch(obs))[1]
 
     def predict_values(self, obs: Obs) -> Tensor:
@@ -370,3 +378,12 @@ class DivergenceOfModule:
             found: Tensor = super().divergence(batch, log_ratio)  # type: ignore[misc]
             return found
         return self._divergence.mean()
+
+
+class UnclippedValueLoss:
+    """Before a learner of PPO whose values are clipped: their loss without it is reported, too."""
+
+    def objective(self, batch: Any, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Any:
+        found = super().objective(batch, values, log_prob, entropy)  # type: ignore[misc]
+        unclipped = (values.detach() - batch.returns).square().mean()
+        return found._replace(metrics={**found.metrics, "value_loss_unclipped": unclipped})

@@ -29,6 +29,9 @@ from polyak.compat.ray.models.catalog import DQNCatalog, PPOCatalog
 from polyak.compat.ray.models.exploration import EpsilonSchedule
 from polyak.compat.ray.models.rl_module import Batch, TorchRLModule, as_images
 
+_COPIED = ("encoder", "af", "vf")
+"""Networks of DQN that have lagging copies."""
+
 
 class DefaultPPOTorchRLModule(TorchRLModule):
     """``encoder``, policy head ``pi``, value head ``vf``, from a
@@ -184,12 +187,20 @@ class DefaultDQNTorchRLModule(TorchRLModule):
 
     def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
         """Encoder and heads with their copies."""
-        return [
-            (getattr(self, name), getattr(target, name))
-            for target in self._target
-            for name in ("encoder", "af", "vf")
-            if getattr(self, name) is not None
-        ]
+        return [(getattr(self, name), copy) for name, copy in self._copies().items()]
+
+    def _copies(self) -> dict[str, nn.Module]:
+        """The copies of encoder and heads, by their names."""
+        names = [name for name in _COPIED if getattr(self, name) is not None]
+        return {name: getattr(target, name) for target in self._target for name in names}
+
+    def get_non_inference_attributes(self) -> list[str]:
+        """The lagging copies."""
+        return [f"_target_{name}" for name in _COPIED]
+
+    def _tensors(self) -> dict[str, Tensor]:
+        copies = {f"_target_{name}.": part.state_dict() for name, part in self._copies().items()}
+        return super()._tensors() | {above + k: tensor for above, part in copies.items() for k, tensor in part.items()}
 
     def forward_target(self, batch: Batch) -> dict[str, Any]:
         """:meth:`compute_q_values` by the copy.

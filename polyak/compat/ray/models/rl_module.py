@@ -291,6 +291,11 @@ class TorchRLModule(nn.Module, RLModule):
         """As :meth:`forward_train`."""
         return self.forward_train(batch, **kwargs)
 
+    def _tensors(self) -> dict[str, Tensor]:
+        """Its parameters and buffers, themselves and not copies."""
+        found: dict[str, Tensor] = self.state_dict()
+        return found
+
     def get_state(
         self, components: Any = None, *, not_components: Any = None, inference_only: bool = False
     ) -> dict[str, np.ndarray]:
@@ -304,7 +309,7 @@ class TorchRLModule(nn.Module, RLModule):
         left_out = [*_names(not_components), *(self._only_learned() if inference_only else [])]
         return {
             name: tensor.numpy(force=True).copy()
-            for name, tensor in self.state_dict().items()
+            for name, tensor in self._tensors().items()
             if (components is None or _within(name, _names(components))) and not _within(name, left_out)
         }
 
@@ -314,15 +319,16 @@ class TorchRLModule(nn.Module, RLModule):
         Raises:
             ValueError: a name that the module does not have, or another shape. Nothing has changed then.
         """
-        own = self.state_dict()
+        own = self._tensors()
         left_out = self._only_learned() if self.inference_only else []
         state = {plain_name(name): value for name, value in state.items()}
         state = {name: value for name, value in state.items() if not _within(name, left_out)}
         wrong = [name for name, value in state.items() if name not in own or own[name].shape != np.shape(value)]
         if wrong:
             raise ValueError(f"state does not fit {type(self).__name__}: it has no such tensors as {sorted(wrong)}.")
-        tensors = {k: torch.as_tensor(np.array(v) if isinstance(v, np.ndarray) else v) for k, v in state.items()}
-        self.load_state_dict(tensors, strict=False)
+        with torch.no_grad():
+            for name, value in state.items():
+                own[name].copy_(torch.as_tensor(np.array(value) if isinstance(value, np.ndarray) else value))
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

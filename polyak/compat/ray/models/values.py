@@ -252,21 +252,19 @@ class ModuleValuePolicy(ValuePolicy):
         self.explored += 0 if noise is None else len(outcome.actions)
         return outcome
 
-    def said_of(self, batch: Any) -> dict[str, Tensor]:
-        """What ``forward_train`` of the module returns of a replayed batch."""
-        columns = {
-            Columns.OBS: batch.observations,
-            Columns.NEXT_OBS: batch.next_observations,
-        }
+    def columns_of(self, batch: Any) -> dict[str, Any]:
+        """A replayed batch under RLlib's names, as the module reads it."""
+        columns = {Columns.OBS: batch.observations, Columns.NEXT_OBS: batch.next_observations}
         read: dict[str, Any] = {name: self.preprocess(part) for name, part in columns.items()}
         if self._build.turned:
             read = {name: part.movedim(1, -1) for name, part in read.items()}
-        actions = batch.actions.flatten().long()
-        module = self.rl_module
-        outputs: dict[str, Tensor] = module.forward_train(
-            {**read, Columns.ACTIONS: actions, Columns.REWARDS: batch.rewards}
-        )
-        shape = len(actions), int(self.action_space.n)  # type: ignore[attr-defined]
+        return {**read, Columns.ACTIONS: batch.actions.flatten().long(), Columns.REWARDS: batch.rewards}
+
+    def said_of(self, batch: Any) -> dict[str, Tensor]:
+        """What ``forward_train`` of the module returns of a replayed batch."""
+        columns, module = self.columns_of(batch), self.rl_module
+        outputs: dict[str, Tensor] = module.forward_train(columns)
+        shape = len(columns[Columns.ACTIONS]), int(self.action_space.n)  # type: ignore[attr-defined]
         check_output(module, f"forward_train(), {QF_PREDS!r}", outputs.get(QF_PREDS), shape)
         return outputs
 

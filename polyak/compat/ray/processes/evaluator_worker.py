@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ class EvaluatorWorker:
 
     def __init__(self, config: AlgorithmConfig, index: int) -> None:
         torch.set_num_threads(max(int(config.num_cpus_per_env_runner), 1))
+        self.config, self.worker_index = config, index
         hooks = Hooks(config)
         created: Callable[..., None] | None = None
         if hooks.wants("on_environment_created"):
@@ -55,3 +57,7 @@ class EvaluatorWorker:
         if randomness is not None:
             self.model.exploration_rate = randomness
         return play(self.model, self.env, order)
+
+    def apply(self, function: Callable[[Any], Any]) -> Any:
+        """What a function returns of this evaluator, which has ``env``, ``model``, ``config`` and ``worker_index``."""
+        return function(self)

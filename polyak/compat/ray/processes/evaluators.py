@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from polyak.compat.ray.config.base import AlgorithmConfig
@@ -145,6 +146,15 @@ class RemoteEvaluators:
         self._workers.ask(worker, "describe", within=patience)
         if worker in self._orders:
             self._ask(worker, self._orders[worker], patience + config.evaluation_sample_timeout_s)
+
+    def foreach(self, func: Callable[[Any], Any]) -> list[Any]:
+        """What a function returns of each evaluator, once all of them have played what was ordered."""
+        self.result()
+        answers = self._workers.ask_all("apply", [func] * len(self._workers))
+        for answer in answers:
+            if isinstance(answer, Failure):
+                raise answer.error
+        return answers
 
     def stop(self) -> None:
         """End all of them."""

@@ -30,13 +30,14 @@ class RemoteLearners(LocalLearner):
     Args:
         config: what to make.
         model: which they learn for.
+        module: its networks, under RLlib's contract.
         spaces: of its environments.
     """
 
     is_local, is_remote = False, True
 
-    def __init__(self, config: AlgorithmConfig, model: Any, spaces: Spaces) -> None:
-        super().__init__(model)
+    def __init__(self, config: AlgorithmConfig, model: Any, module: Any, spaces: Spaces) -> None:
+        super().__init__(model, module)
         self.config, self.restarts = config, 0
         size = config.num_learners
         envs = -(-model.n_envs // size)
@@ -104,6 +105,10 @@ class RemoteLearners(LocalLearner):
     def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
         self.settle()
         super().set_weights(weights)
+        self.follow()
+
+    def follow(self) -> None:
+        """Let the learners take the state of the model here before they learn on."""
         self._changed = True
 
     def foreach_learner(self, func: Callable[[Any], Any]) -> list[Any]:

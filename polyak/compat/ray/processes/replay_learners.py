@@ -37,12 +37,13 @@ class ReplayLearners(RemoteLearners):
     Args:
         config: what to make.
         model: its learner asks them from now on.
+        module: its networks, under RLlib's contract.
         spaces: of its environments.
     """
 
-    def __init__(self, config: AlgorithmConfig, model: Any, spaces: Spaces) -> None:
+    def __init__(self, config: AlgorithmConfig, model: Any, module: Any, spaces: Spaces) -> None:
         self._since: list[_Task] = []
-        super().__init__(config, model, spaces)
+        super().__init__(config, model, module, spaces)
         self._every = BROUGHT_EVERY if config.seed is None else 1
         self._train = model.train
         model.train, model._update_target = self.train, self.update_target

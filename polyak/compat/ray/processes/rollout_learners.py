@@ -19,11 +19,12 @@ class RolloutLearners(RemoteLearners):
     Args:
         config: what to make.
         model: its ``train()`` asks them from now on.
+        module: its networks, under RLlib's contract.
         spaces: of its environments.
     """
 
-    def __init__(self, config: AlgorithmConfig, model: Any, spaces: Spaces) -> None:
-        super().__init__(config, model, spaces)
+    def __init__(self, config: AlgorithmConfig, model: Any, module: Any, spaces: Spaces) -> None:
+        super().__init__(config, model, module, spaces)
         model.train = self.train
 
     def train(self) -> None:

@@ -38,7 +38,7 @@ class RunnerWorker:
 
     def __init__(self, config: AlgorithmConfig, index: int) -> None:
         torch.set_num_threads(max(int(config.num_cpus_per_env_runner), 1))
-        hooks, self.index = Hooks(config), index
+        hooks, self.config, self.worker_index = Hooks(config), config, index
         created: Callable[..., None] | None = None
         if hooks.wants("on_environment_created"):
             created = lambda **known: hooks("on_environment_created", env_runner=self, **known)  # noqa: E731
@@ -51,6 +51,15 @@ class RunnerWorker:
         self._lessons: Lessons | None = None
         self._ends: list[tuple[int, list[dict[str, Any]]]] = []
         self._name, self._made = uuid.uuid4().hex, 0
+
+    @property
+    def env(self) -> Any:
+        """The vector of environments."""
+        return self.model.get_env()
+
+    def apply(self, function: Callable[[Any], Any]) -> Any:
+        """What a function returns of this runner, which has ``env``, ``model``, ``config`` and ``worker_index``."""
+        return function(self)
 
     def describe(self) -> tuple[int, Spaces]:
         """Its process and the spaces of its environments."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -102,6 +102,16 @@ class RemoteRunners:
         """What the model takes for its environments."""
         return self.model.get_env()
 
+    local_env_runner = None
+
+    def num_remote_env_runners(self) -> int:
+        """Runners in other processes."""
+        return len(self._workers)
+
+    def follow(self) -> None:
+        """Act by the weights that the model has been brought to."""
+        self._weights = None
+
     @property
     def num_healthy_env_runners(self) -> int:
         """Those that answer."""
@@ -147,19 +157,44 @@ class RemoteRunners:
         while len(self._fragments) < need:
             self._renew_those_due()
             self._ask(need, ahead)
-            for worker, method, answer in self._workers.answers():
-                if isinstance(answer, Failure):
-                    self._failed(worker, answer)
-                elif method == "describe":
-                    self.processes[worker], _ = answer
-                    self._healthy.add(worker)
-                else:
-                    self._failures = 0
-                    self._fragments.append((worker, answer))
+            self._take()
         if ahead:
             self._ask(need, ahead)  # so that no runner rests during updates
         taken, self._fragments = self._fragments[:need], self._fragments[need:]
         return [fragment for _, fragment in (taken if ahead else sorted(taken, key=lambda one: one[0]))]
+
+    def _take(self) -> dict[int, Any]:
+        """Wait for answers, and note them; what functions have returned, by runner."""
+        returned: dict[int, Any] = {}
+        for worker, method, answer in self._workers.answers():
+            if isinstance(answer, Failure):
+                if method == "apply" and not answer.gone:
+                    raise answer.error
+                self._failed(worker, answer)
+            elif method == "apply":
+                returned[worker] = answer
+            elif method == "describe":
+                self.processes[worker], _ = answer
+                self._healthy.add(worker)
+            else:
+                self._failures = 0
+                self._fragments.append((worker, answer))
+        return returned
+
+    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True) -> list[Any]:
+        """What a function returns of each runner that answers; this process has none.
+
+        Args:
+            func: called with a runner, which has ``env``, ``config`` and ``worker_index``.
+            local_env_runner: without effect, since there is none here.
+        """
+        asked = sorted(self._healthy)
+        for worker in asked:
+            self._workers.ask(worker, "apply", func)
+        returned: dict[int, Any] = {}
+        while any(worker in self._healthy and worker not in returned for worker in asked):
+            returned |= self._take()
+        return [returned[worker] for worker in sorted(returned)]
 
     def _ask(self, need: int, ahead: bool) -> None:
         most = self.config.max_requests_in_flight_per_env_runner if ahead else 1

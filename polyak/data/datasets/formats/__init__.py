@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyak.data.datasets.formats import csv, d3rlpy, d4rl, minari, npz, parquet, replay
+from polyak.data.datasets.formats import csv, d3rlpy, d4rl, minari, npz, parquet, replay, rllib
 from polyak.data.datasets.formats.source import Source, damage_named
 from polyak.data.datasets.parts import DatasetError, Recording
 
@@ -26,6 +26,7 @@ class Format(NamedTuple):
 
 FORMATS: dict[str, Format] = {
     "npz": Format(npz.recognises, npz.read, npz.write, (".npz",)),
+    "rllib": Format(rllib.recognises, rllib.read, is_table=True),
     "csv": Format(csv.recognises, csv.read, csv.write, (".csv",), is_table=True),
     "parquet": Format(parquet.recognises, parquet.read, parquet.write, (".parquet", ".pq"), is_table=True),
     "minari": Format(minari.recognises, minari.read, minari.write),

@@ -32,7 +32,7 @@ def recognises(source: Source) -> bool:
 
 def read(source: Source) -> Recording:
     """A table; one of our own with its spaces."""
-    pa, pq = _pyarrow()
+    pa, pq = libraries()
     try:
         with pq.ParquetFile(source.path) as file:
             schema = file.schema_arrow
@@ -90,7 +90,7 @@ def _texts(pa: Any, pq: Any, source: Source, schema: Any) -> dict[str, np.ndarra
 
 def write(recording: Recording, path: Path) -> None:
     """A table, and what it was recorded in."""
-    pa, pq = _pyarrow()
+    pa, pq = libraries()
     about = {
         "observation_space": encode_space(recording.observation_space),  # type: ignore[arg-type]
         "action_space": encode_space(recording.action_space),  # type: ignore[arg-type]
@@ -102,7 +102,12 @@ def write(recording: Recording, path: Path) -> None:
         pq.write_table(table, unfinished)
 
 
-def _pyarrow() -> Any:
+def libraries() -> Any:
+    """pyarrow, and its reader of Parquet files.
+
+    Raises:
+        ImportError: one is not installed.
+    """
     pandas()
     try:
         import pyarrow

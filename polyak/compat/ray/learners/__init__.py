@@ -1,0 +1,1 @@
+"""Learners that programs written for RLlib subclass."""

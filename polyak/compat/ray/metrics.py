@@ -1,0 +1,112 @@
+"""Numbers that callbacks and learners log."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from polyak.hyperparameters.declaration import require
+
+
+class MetricsLogger:
+    """Numbers of callbacks, reported under ``env_runners``, and of learners, under ``learners``."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, ...], tuple[str, deque[float]]] = {}
+
+    def log_value(
+        self,
+        key: Any,
+        value: Any,
+        *,
+        reduce: str | None = "mean",
+        window: int | None = None,
+        ema_coeff: float | None = None,
+        clear_on_reduce: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note a number.
+
+        Args:
+            key: its name, or a tuple of names, by which results are nested.
+            value: the number.
+            reduce: ``"mean"``, ``"sum"``, ``"min"``, ``"max"``, ``"lifetime_sum"``, ``"item"`` (the last one),
+                ``"ema"`` (a mean in which older ones count less and less) or ``"item_series"`` (all); ``None``: the
+                mean.
+            window: of how many; ``None``: of those of one iteration.
+            ema_coeff: what each new number counts in ``"ema"``; ``None``: 0.01.
+            clear_on_reduce: begin again at zero with each iteration; ``None``: as ``reduce`` says.
+
+        Raises:
+            HyperparameterError: another ``reduce``, or an unknown option.
+        """
+        reduce = reduce or ("mean" if ema_coeff is None else "ema")
+        require(reduce in REDUCTIONS, "reduce", reduce, f"there are {', '.join(REDUCTIONS)}.")
+        for name, given in kwargs.items():
+            require(given is None, name, given, "there are reduce, window, ema_coeff and clear_on_reduce.")
+        if reduce == "sum" and clear_on_reduce is False:
+            reduce = "lifetime_sum"
+        kept = self._values.setdefault(_names(key), (reduce, deque(maxlen=window)))[1]
+        value = float(value.detach() if isinstance(value, Tensor) else value)
+        if reduce == "lifetime_sum" and kept:
+            value += kept.pop()
+        elif reduce == "ema" and kept:
+            share = 0.01 if ema_coeff is None else ema_coeff
+            value = share * value + (1 - share) * kept.pop()
+        kept.append(value)
+
+    def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = (), **options: Any) -> None:
+        """:meth:`log_value` of each entry, nested as they are, under ``key``."""
+        above = _names(key)
+        for name, value in value_dict.items():
+            if isinstance(value, Mapping):
+                self.log_dict(value, key=(*above, name), **options)
+            else:
+                self.log_value((*above, name), value, **options)
+
+    def peek(self, key: Any, default: Any = None) -> Any:
+        """What a number would be reported as now; ``default`` if there is none."""
+        reduce, values = self._values.get(_names(key), ("mean", ()))
+        return REDUCTIONS[reduce](values) if values else default
+
+    def get_state(self) -> list[Any]:
+        """All numbers that are kept: of each its names, how it is reduced, its values and of how many."""
+        return [(names, reduce, list(kept), kept.maxlen) for names, (reduce, kept) in self._values.items()]
+
+    def set_state(self, state: Iterable[Any]) -> None:
+        """Put back what :meth:`get_state` returned."""
+        self._values = {tuple(names): (reduce, deque(kept, maxlen=most)) for names, reduce, kept, most in state}
+
+    def reduced(self) -> dict[str, Any]:
+        """All numbers, nested by their keys; those of one iteration are dropped."""
+        found: dict[str, Any] = {}
+        for names, (reduce, values) in self._values.items():
+            if values:
+                place = found
+                for name in names[:-1]:
+                    place = place.setdefault(name, {})
+                place[names[-1]] = REDUCTIONS[reduce](values)
+            if values.maxlen is None and reduce not in ("lifetime_sum", "ema"):
+                values.clear()
+        return found
+
+
+def _names(key: Any) -> tuple[str, ...]:
+    """A key as the names by which results are nested."""
+    return tuple(map(str, key)) if isinstance(key, tuple | list) else (str(key),)
+
+
+REDUCTIONS: dict[str, Callable[[Any], Any]] = {
+    "mean": lambda values: float(np.mean(values)),
+    "sum": lambda values: float(np.sum(values)),
+    "min": min,
+    "max": max,
+    "lifetime_sum": lambda values: values[-1],
+    "item": lambda values: values[-1],
+    "ema": lambda values: values[-1],
+    "item_series": list,
+}

@@ -1,0 +1,227 @@
+"""Runners elsewhere that each collect by themselves: what one has finished is taken without waiting for the others.
+
+Shapes: T steps of N environments of one runner.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import nn
+
+from polyak.collecting.exploration import Dials
+from polyak.collecting.time_split import TimeSplit
+from polyak.data.step import Observations, Step
+from polyak.distributed.ray_workers import Failure
+from polyak.distributed.runner_process import Chunk, Order
+from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, chunk_from, chunk_state, row_of, under
+from polyak.distributed.weights import flat_weights
+from polyak.envs.composed import is_composed
+
+
+class Published(NamedTuple):
+    """Weights that runners act with from their next request on."""
+
+    version: int
+    flat: np.ndarray
+    sent: Any
+    """What runners are given in their place."""
+
+
+class Finished(NamedTuple):
+    """The steps that a runner has made of one request."""
+
+    worker: int
+    chunk: Chunk
+    version: int
+    """Of the weights that acted."""
+    weights: np.ndarray
+    """These, as :func:`~polyak.distributed.weights.flat_weights` returned them."""
+
+
+class Last(NamedTuple):
+    """What there is after the last step of a chunk, under the names that a runner has for it."""
+
+    obs: Observations
+    episode_starts: np.ndarray
+    allowed: np.ndarray | None
+
+
+class SeparateRunners(RunnerGroup):
+    """Runners of which each is asked again without waiting for the others.
+
+    Args:
+        env: their environments.
+        actor: what they act with.
+        numbers: that exploration goes by.
+        split: where to add up how long waiting for them takes.
+        uses_masks: whether the policy is to know which choices are allowed.
+        in_turn: take what they finish in their order, and ask one again when what it finished has been learned from:
+            equal seeds give equal numbers. Else what is finished first is taken first, and who has finished is asked
+            again at once.
+        most_waiting: unless ``in_turn``: no runner is asked while so many chunks wait to be taken.
+    """
+
+    def __init__(
+        self,
+        env: RemoteEnvs,
+        actor: RemoteActor,
+        numbers: Dials,
+        split: TimeSplit,
+        uses_masks: bool,
+        in_turn: bool,
+        most_waiting: int,
+    ) -> None:
+        self.in_turn, self.most_waiting = in_turn, most_waiting
+        self.in_hand: Finished | None = None
+        """What was taken and is not finished yet."""
+        self.row, self.told = 0, False
+        """The row of it that callbacks are asked about next, and whether they have been asked already."""
+        self._turn = 0
+        self._idle: deque[int] = deque(range(env.n_runners))
+        self._waiting: deque[Finished] = deque()
+        self._under_way: dict[int, tuple[Published, Order]] = {}
+        self._published: Published | None = None
+        super().__init__(env, actor, numbers, split, uses_masks)
+
+    # -- collecting ----------------------------------------------------------------------------------------------------
+
+    def publish(self, version: int, policy: nn.Module) -> None:
+        """Let runners that are asked from now on act with these weights."""
+        flat = flat_weights(policy)
+        self._published = Published(version, flat, self.env.workers.put(flat))
+
+    def take(self) -> Finished:
+        """What is in hand, or else what a runner has finished, as soon as there is something."""
+        if self.in_hand is None:
+            if self.obs is None:
+                self.reset()
+            self._receive(wait=False)
+            self._ask_idle()
+            while (found := self._next()) is None:
+                self._receive()
+            self.in_hand, self.row, self.told = found, 0, False
+            if not self.in_turn:
+                self._ask_idle()
+        return self.in_hand
+
+    def step_in_hand(self, row: int) -> Step:
+        """One of the steps of what is in hand; the actor has the recurrent state after it."""
+        assert self.in_hand is not None
+        step, self.actor.memory, _ = row_of(self.in_hand.chunk, row, self.actor.codec)
+        return step
+
+    def after_in_hand(self) -> Last:
+        """What there is after its last step; the actor has the recurrent state then."""
+        assert self.in_hand is not None
+        chunk = self.in_hand.chunk
+        _, self.actor.memory, allowed = row_of(chunk, len(chunk.infos) - 1, self.actor.codec)
+        return Last(
+            chunk.observations, np.array(chunk.columns["dones"][-1]), None if allowed is None else allowed.copy()
+        )
+
+    def finish(self) -> None:
+        """What is in hand has been read."""
+        assert self.in_hand is not None
+        worker, chunk, *_ = self.in_hand
+        self._turn = (worker + 1) % self.env.n_runners
+        self.steps += len(chunk.infos)
+        if self.in_turn:
+            self._idle.append(worker)
+        self.in_hand = None
+
+    def waiting(self) -> int:
+        """How many chunks can be taken without waiting, what is in hand among them."""
+        self._receive(wait=False)
+        return len(self._waiting) + (self.in_hand is not None)
+
+    def _next(self) -> Finished | None:
+        """What is to be taken now, if it is there."""
+        for place, finished in enumerate(self._waiting):
+            if not self.in_turn or finished.worker == self._turn:
+                del self._waiting[place]
+                return finished
+        return None
+
+    def _ask_idle(self) -> None:
+        self._send_actor()
+        while self._idle and (self.in_turn or len(self._waiting) < self.most_waiting):
+            assert self._published is not None
+            order = Order(self._planned, self.numbers.steps, self.numbers.epsilon, self.env.num_envs, True)
+            self._ask(self._idle.popleft(), self._published, order)
+
+    def _ask(self, worker: int, weights: Published, order: Order) -> None:
+        self._under_way[worker] = weights, order
+        self.env.workers.ask(worker, "collect", weights.sent, order)
+
+    def _receive(self, wait: bool = True) -> None:
+        """Put what runners have finished among what waits."""
+        for worker, asked, answer in self.env.answers(wait):
+            if asked == "collect" and not isinstance(answer, Failure):
+                weights, _ = self._under_way.pop(worker)
+                self._waiting.append(Finished(worker, answer, weights.version, weights.flat))
+                if not self.in_turn:
+                    self._idle.append(worker)
+
+    def _settle(self) -> None:
+        """Wait until no runner is making steps."""
+        while self._under_way:
+            self._receive()
+
+    def _replaced(self, worker: int) -> None:
+        super()._replaced(worker)
+        if worker in self._under_way:
+            self._ask(worker, *self._under_way[worker])
+
+    def _send_actor(self) -> None:
+        if self.actor.is_new:
+            self._settle()
+        super()._send_actor()
+
+    def _drop(self) -> None:
+        self._settle()
+        self._waiting.clear()
+        self.in_hand, self._turn = None, 0
+        self._idle = deque(range(self.env.n_runners))
+
+    def step(self) -> Step:
+        """Refuse a step of all environments at a time.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError("these runners (n_runners) collect each by itself, whole rollouts: call model.learn().")
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The observations before all, and what runners have finished that has not been read, as arrays by name."""
+        self._settle()
+        columns = super().state()
+        if not columns:
+            return columns
+        held = [self.in_hand] if self.in_hand is not None else []
+        for number, (worker, chunk, version, weights) in enumerate([*held, *self._waiting]):
+            columns |= {f"finished/{number}/chunk/{name}": part for name, part in chunk_state(chunk).items()}
+            columns[f"finished/{number}/source"] = np.array([worker, version])
+            columns[f"finished/{number}/weights"] = weights
+        columns["in_hand"] = np.array([len(held), self.row, self.told, self._turn])
+        columns["idle"] = np.array(self._idle, np.int64)
+        return columns
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Continue from what :meth:`state` returned; the runners must be in the matching state."""
+        super().load_state(state)
+        if "in_hand" not in state:
+            return
+        composed = is_composed(self.env.action_space)
+        while found := under(f"finished/{len(self._waiting)}", state):
+            worker, version = found["source"].tolist()
+            chunk = chunk_from(under("chunk", found), self.actor.codec, composed)
+            self._waiting.append(Finished(worker, chunk, version, found["weights"]))
+        held, self.row, self.told, self._turn = state["in_hand"].tolist()
+        self.told = bool(self.told)
+        self.in_hand = self._waiting.popleft() if held else None
+        self._idle = deque(state["idle"].tolist())

@@ -1,0 +1,121 @@
+"""A part of a replay buffer, as another process holds it. It does not know how it is reached.
+
+Shapes: T steps of N environments, B rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import torch
+
+from polyak.data.base import Normalizer
+from polyak.data.batch import gathered
+from polyak.data.replay import ReplayBuffer
+from polyak.experience.arrays import mapped
+from polyak.experience.record import Experience
+from polyak.experience.samplers import Prioritized
+
+
+class ShardProcess:
+    """Holds the steps of some of the environments, and draws from them.
+
+    Args:
+        recipe: pickled: a function that makes the :class:`~polyak.data.ReplayBuffer`.
+        alone: it has the process for itself, and one thread.
+    """
+
+    def __init__(self, recipe: bytes, alone: bool) -> None:
+        if alone:
+            torch.set_num_threads(1)
+        self._make: Callable[[], ReplayBuffer] = cloudpickle.loads(recipe)
+
+    def begin(self) -> int:
+        """Make the buffer. -> its process"""
+        self.buffer = self._make()
+        return os.getpid()
+
+    @property
+    def _sampler(self) -> Prioritized | None:
+        return self.buffer.sampler if isinstance(self.buffer.sampler, Prioritized) else None
+
+    def mass(self) -> float:
+        """How much there is to draw from: the sum of priorities, or without those the number of rows."""
+        sampler = self._sampler
+        return float(self.buffer.size() * self.buffer.n_envs) if sampler is None else sampler.tree.total
+
+    def add(self, rows: Experience, highest: float) -> float:
+        """Store steps. -> the mass then
+
+        Args:
+            rows: [T, N, ...] as a replay buffer stores them.
+            highest: the highest priority in any shard so far, which new rows get.
+        """
+        self._raise(highest)
+        self.buffer.take_over(rows)
+        return self.mass()
+
+    def cut(self, envs: Sequence[int]) -> float:
+        """Let running episodes end at the newest row. -> the mass then"""
+        self.buffer.cut_episodes(envs)
+        return self.mass()
+
+    def draw(self, rows: int, gamma: float, normalizer: Normalizer | None) -> Experience:
+        """Rows in proportion to their priorities: the fields of a :class:`~polyak.data.batch.Transition`, and where
+        they have priorities ``cells`` [B], where they stand, and ``priorities`` [B].
+
+        Args:
+            rows: B
+            gamma: discount of one step, where the buffer does not sum several.
+            normalizer: of observations and rewards.
+        """
+        batch, indices = next(iter(self.buffer.transitions(rows, gamma, normalizer)))
+        fields = {name: column for name, column in gathered(batch)._asdict().items() if column is not None}
+        columns = mapped(lambda column: column.numpy(force=True), fields)
+        if (sampler := self._sampler) is not None:
+            assert indices is not None
+            columns["cells"] = indices.numpy()
+            columns["priorities"] = sampler.tree.leaves[columns["cells"]]
+        return Experience(columns)
+
+    def update(self, cells: np.ndarray, errors: np.ndarray, highest: float) -> float:
+        """Give rows [B] new priorities. -> the mass then"""
+        self.buffer.update_priorities(cells, errors)
+        self._raise(highest)
+        return self.mass()
+
+    def _raise(self, highest: float) -> None:
+        if (sampler := self._sampler) is not None:
+            _ = sampler.tree  # rows that came before get what was the highest then
+            sampler.highest = max(sampler.highest, highest)
+
+    def discount_by(self, gamma: float) -> float:
+        """Sum returns of several steps with another discount from now on. -> the mass"""
+        self.buffer.discount_by(gamma)
+        return self.mass()
+
+    def reset(self) -> float:
+        """Forget all rows. -> the mass then"""
+        self.buffer.reset()
+        return self.mass()
+
+    def contents(self) -> Experience:
+        """All rows, the oldest first: [T, N, ...]"""
+        return Experience(self.buffer.contents())
+
+    def state(self) -> dict[str, Any]:
+        """All that it holds, and how it is drawn from."""
+        return self.buffer.state_dict()
+
+    def load_state(self, state: dict[str, Any]) -> float:
+        """Take back what :meth:`state` returned. -> the mass then"""
+        self.buffer.load_state_dict(state)
+        return self.mass()
+
+    def close(self) -> None:
+        """Free what the buffer holds."""
+        self.buffer.close()

@@ -1,0 +1,430 @@
+"""A replay buffer whose rows are elsewhere: Ape-X's, Horgan et al. 2018 (arXiv:1803.00933), in several parts.
+
+Each part is a :class:`~polyak.data.ReplayBuffer` with the steps of some of the environments. A batch comes from all, in
+proportion to their priorities, with the importance weights that it would have if they were one buffer.
+
+Shapes: T steps of N environments, B rows, S shards.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+import cloudpickle
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.data.base import Normalizer
+from polyak.data.batch import Transition
+from polyak.data.replay import ReplayBuffer
+from polyak.data.step import Step
+from polyak.distributed.local_workers import LocalWorkers
+from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.runners import MOST_RESTARTS, PATIENCE, Transport
+from polyak.distributed.shard_process import ShardProcess
+from polyak.envs.wrappers.layers import frozen
+from polyak.experience.arrays import joined, mapped, shared
+from polyak.experience.record import Experience
+from polyak.experience.samplers import Prioritized, make_sampler
+from polyak.hyperparameters.declaration import require
+from polyak.ops.transfer import to_device
+from polyak.seeding import derived_seed
+from polyak.warning import warn_user
+
+WAITING_ROWS = 64
+"""Steps that wait here before they are sent, where nothing is drawn meanwhile."""
+DRAWN_AHEAD = 4
+"""Batches that are asked for at a time, where they do not depend on what is learned from those before."""
+
+
+@dataclass
+class _Draw:
+    """A batch that was asked for."""
+
+    wanted: list[int]
+    """Shards that were asked."""
+    lives: np.ndarray
+    """Of all shards, then."""
+    parts: dict[int, Experience] = field(default_factory=dict)
+    is_lost: bool = False
+    """Whether one of them is gone."""
+
+
+class ShardedReplay:
+    """The newest ``buffer_size`` transitions of N environments in S processes.
+
+    It stands where a :class:`~polyak.data.ReplayBuffer` stands. New rows get the highest priority so far in any shard.
+    A shard that dies is replaced by an empty one, and training continues with what the others hold.
+
+    Args:
+        buffer_size: transitions in all shards together; each environment gets ``buffer_size // n_envs`` steps.
+        observation_space, action_space: of one environment.
+        device: where batches go.
+        n_envs: N
+        n_shards: S, at most N.
+        transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
+        seed: of the draws of shards; ``None``: drawn from numpy's global stream.
+        sampler: ``None``, ``"uniform"``, ``"prioritized"`` or an object of these kinds, which serves as the pattern.
+        columns: what else each row holds.
+        handle_timeout_termination: False treats a time limit as a termination.
+        **options: as for :class:`~polyak.data.ReplayBuffer`.
+
+    Raises:
+        ValueError: ``n_shards`` or an option cannot be used.
+        ImportError: ``polyak[scale]`` is missing.
+    """
+
+    relabel = None
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        device: torch.device,
+        n_envs: int,
+        n_shards: int,
+        transport: Transport,
+        seed: int | None,
+        *,
+        sampler: Any = None,
+        columns: Any = None,
+        handle_timeout_termination: bool = True,
+        **options: Any,
+    ) -> None:
+        fix = f"each holds the steps of at least one environment, and there are {n_envs}. Use at most as many."
+        require(1 <= n_shards <= n_envs, "n_replay_shards", n_shards, fix)
+        self.buffer_size, self.n_envs, self.device = max(buffer_size // n_envs, 1), n_envs, device
+        self.observation_space, self.action_space = observation_space, action_space
+        self.sampler: Any = make_sampler(sampler)
+        """It knows no rows, but importance weights, and draws how many rows come from where."""
+        self._highest, self._gamma = 1.0, options.get("gamma")
+        stored: dict[str, Any] = {"columns": columns, "handle_timeout_termination": handle_timeout_termination}
+        own = options.pop("seed", None)
+        self.sampler.seed(own)
+        first = next((one for one in (own, seed) if one is not None), None)
+        first = int(np.random.randint(2**31)) if first is None else first
+        self._envs = np.array_split(np.arange(n_envs), n_shards)
+        recipe = partial(ReplayBuffer, observation_space=observation_space, action_space=action_space, device="cpu")
+        arguments = []
+        for shard, envs in enumerate(self._envs):
+            size, draws = self.buffer_size * len(envs), derived_seed(first % 2**32, shard)
+            make = partial(recipe, size, n_envs=len(envs), sampler=sampler, seed=draws, **stored, **options)
+            arguments.append((cloudpickle.dumps(make), transport == "ray"))
+        rows = min(WAITING_ROWS, self.buffer_size)
+        self._outbox = recipe(rows * n_envs, n_envs=n_envs, **stored)
+        self.workers: Workers | LocalWorkers = (
+            LocalWorkers(ShardProcess, arguments)
+            if transport == "local"
+            else Workers(ShardProcess, arguments, PATIENCE, num_cpus=0)
+        )
+        self._end = weakref.finalize(self, self.workers.stop)
+        self._draws: list[deque[_Draw]] = [deque() for _ in self._envs]
+        """Of each shard, those that it has yet to answer."""
+        self._due = np.zeros(n_shards, np.int64)
+        """Of each shard, other answers to come."""
+        self._masses, self._held = np.zeros(n_shards), np.zeros(n_shards, np.int64)
+        """What there is to draw from in each shard, and the steps of its environments that it holds."""
+        self._lives = np.zeros(n_shards, np.int64)
+        """How many have been in the place of each shard before."""
+        try:
+            self.processes: list[int] = self.workers.ask_all("begin")
+            for process in self.processes:
+                if isinstance(process, Failure):
+                    raise process.error
+        except BaseException:
+            self.close()
+            raise
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"replay_buffer.{name}: rows are elsewhere (n_replay_shards), and there is no {name} of them here. "
+            "replay_buffer.contents() brings copies of all, transitions() draws some; n_replay_shards=0 has them here."
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("shards of a replay buffer (n_replay_shards) cannot be copied: save the model, and load it.")
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def record(self, step: Step) -> None:
+        """Store one step of the environments.
+
+        Raises:
+            ValueError: something has another shape than it must have, or a column is missing or unknown.
+        """
+        self._outbox.record(step)
+        if self._outbox.full:
+            self._send()
+
+    def _send(self) -> None:
+        """Give the shards what was recorded."""
+        steps = self._outbox.size()
+        if steps == 0:
+            return
+        rows = self._outbox.storage.all()
+        for shard, envs in enumerate(self._envs):
+            self._ask(shard, "add", rows[:, envs[0] : envs[-1] + 1], self._highest)
+            self._held[shard] = min(self._held[shard] + steps, self.buffer_size)
+        self._outbox.reset()
+
+    def cut_episodes(self, envs: Iterable[int] | None = None) -> None:
+        """Let the running episodes end, by truncation, at the newest row: what comes next belongs to another one.
+
+        Args:
+            envs: which environments; ``None``: all.
+        """
+        self._send()
+        which = set(range(self.n_envs) if envs is None else envs)
+        for shard, own in enumerate(self._envs):
+            if here := [int(env - own[0]) for env in own if env in which]:
+                self._ask(shard, "cut", here)
+
+    def reset(self) -> None:
+        """Empty all shards."""
+        self._outbox.reset()
+        self._held[:] = 0
+        for shard in range(len(self._envs)):
+            self._ask(shard, "reset")
+
+    def size(self) -> int:
+        """Steps of each environment that shards hold, on average where one of them was lost."""
+        held = sum(int(steps) * len(envs) for steps, envs in zip(self._held, self._envs, strict=True))
+        return min(held // self.n_envs + self._outbox.size(), self.buffer_size)
+
+    def can_sample(self) -> bool:
+        """Whether there is anything to draw."""
+        return self.size() > 0
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def transitions(
+        self, batch_size: int, gamma: float, env: Normalizer | None = None, batches: int = 1, late: bool = False
+    ) -> Iterator[tuple[Transition, Tensor | None]]:
+        """Draw minibatches in the form in which learners take them; fewer where all shards have died meanwhile.
+
+        Args:
+            batch_size: B
+            gamma: discount of one step, where the buffer does not sum several.
+            env: a VecNormalize, by whose present statistics observations and rewards are normalised.
+            batches: how many.
+            late: has no meaning here: rows are gathered where they are.
+        Yields:
+            a minibatch, and where its rows stand [B], for :meth:`update_priorities`, or ``None`` where they have no
+            priorities.
+        """
+        self._send()
+        normalizer = None if env is None else self.workers.put(frozen(env))
+        ahead = 1 if self.sampler.adaptive else DRAWN_AHEAD
+        asked: deque[_Draw] = deque()
+        left = batches
+        while left or asked:
+            while left and len(asked) < ahead:
+                draw = self._ask_draw(batch_size, gamma, normalizer)
+                if draw is None:
+                    break
+                asked.append(draw)
+                left -= 1
+            if not asked:
+                return
+            draw = asked.popleft()
+            while not draw.is_lost and len(draw.parts) < len(draw.wanted):
+                self._take()
+            if draw.is_lost:
+                left += 1
+            else:
+                yield self._batch(draw)
+
+    def _ask_draw(self, rows: int, gamma: float, normalizer: Any) -> _Draw | None:
+        """Ask shards for their parts of a batch; ``None``: there is nothing to draw from."""
+        self._settle()
+        if not self._masses.any():
+            return None
+        strata = (np.arange(rows) + self.sampler.rng.random_sample(rows)) / rows
+        counts = dealt(self._masses, strata)
+        draw = _Draw(np.flatnonzero(counts).tolist(), self._lives.copy())
+        for shard in draw.wanted:
+            self._draws[shard].append(draw)
+            self.workers.ask(shard, "draw", int(counts[shard]), float(gamma), normalizer)
+        return draw
+
+    def _batch(self, draw: _Draw) -> tuple[Transition, Tensor | None]:
+        parts = [draw.parts[shard] for shard in draw.wanted]
+        columns = Experience.joined(parts, 0).columns
+        cells, chances = columns.pop("cells", None), columns.pop("priorities", None)
+        if chances is not None:
+            columns["weights"] = self.sampler.weights(chances)
+        batch = Transition(**mapped(self._tensor, columns))
+        if cells is None:
+            return batch, None
+        origin = (shard + len(self._envs) * draw.lives[shard] for shard in draw.wanted)
+        starts = [np.full(len(part.rewards), at * self._cells) for at, part in zip(origin, parts, strict=True)]
+        return batch, torch.from_numpy(np.concatenate(starts) + cells)
+
+    def _tensor(self, column: np.ndarray) -> Tensor:
+        return to_device(shared(column), self.device)
+
+    # -- priorities ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _cells(self) -> int:
+        """More than any shard has."""
+        return self.buffer_size * len(self._envs[0]) + 1
+
+    def update_priorities(self, indices: Tensor | np.ndarray, td_errors: Tensor | np.ndarray) -> None:
+        """Tell shards how wrong the critic was.
+
+        Args:
+            indices: what :meth:`transitions` gave with the batch, [B]. Rows that were lost since are left out.
+            td_errors: [B] or [B, 1]; their sign does not matter.
+        """
+        if not isinstance(self.sampler, Prioritized):
+            return
+        places, errors = (torch.as_tensor(each).numpy(force=True).reshape(-1) for each in (indices, td_errors))
+        self._highest = max(self._highest, float(np.abs(errors).max()) + self.sampler.eps)
+        shards, cells = np.divmod(places, self._cells)
+        lives, shards = np.divmod(shards, len(self._envs))
+        for shard in range(len(self._envs)):
+            here = (shards == shard) & (lives == self._lives[shard])
+            if here.any():
+                self._ask(shard, "update", cells[here], errors[here], self._highest)
+
+    def anneal(self, progress: float) -> None:
+        """Tell the sampler how far training has come: 0 at its start, 1 at its end."""
+        if self.sampler.adaptive:
+            self.sampler.anneal(progress)
+
+    def discount_by(self, gamma: float) -> None:
+        """Sum returns of several steps with another discount from now on."""
+        self._gamma = float(gamma)
+        for shard in range(len(self._envs)):
+            self._ask(shard, "discount_by", self._gamma)
+
+    # -- shards --------------------------------------------------------------------------------------------------------
+
+    def _ask(self, shard: int, method: str, *arguments: Any) -> None:
+        """Let one do something that is answered with its mass."""
+        self._due[shard] += 1
+        self.workers.ask(shard, method, *arguments)
+
+    def _settle(self) -> None:
+        """Wait for all answers but draws."""
+        while self._due.any():
+            self._take()
+
+    def _take(self) -> None:
+        """Wait for some answers, and note what they say."""
+        for shard, method, answer in self.workers.answers():
+            self._note(shard, method, answer)
+
+    def _note(self, shard: int, method: str, answer: Any) -> None:
+        if isinstance(answer, Failure):
+            self._replace(shard, answer)
+        elif method == "draw":
+            self._draws[shard].popleft().parts[shard] = answer
+        elif method == "begin":
+            self._due[shard] -= 1
+            self.processes[shard] = answer
+        else:
+            self._due[shard] -= 1
+            self._masses[shard] = answer
+
+    def _replace(self, shard: int, failure: Failure) -> None:
+        if not failure.gone:
+            raise failure.error
+        lost = int(self._held[shard]) * len(self._envs[shard])
+        known = f"replay shard {shard + 1} of {len(self._envs)} is gone: {str(failure.error).partition(chr(10))[0]}"
+        if self.workers.restarts >= MOST_RESTARTS:
+            raise RuntimeError(f"{known} It was not replaced: {MOST_RESTARTS} have been.") from failure.error
+        warn_user(f"{known} {lost:,} transitions are lost, and an empty one takes its place.", RuntimeWarning)
+        self.workers.renew(shard)
+        for draw in self._draws[shard]:
+            draw.is_lost = True
+        self._draws[shard].clear()
+        self._lives[shard] += 1
+        self._masses[shard] = self._held[shard] = self._due[shard] = 0
+        self._ask(shard, "begin")
+        if self._gamma is not None:
+            self._ask(shard, "discount_by", self._gamma)
+
+    def _all(self, method: str, *arguments: list[Any]) -> list[Any]:
+        """What all answer, in order: the i-th gets the i-th of each of the arguments."""
+        self._settle()
+        for shard in range(len(self._envs)):
+            self.workers.ask(shard, method, *(each[shard] for each in arguments))
+        found: dict[int, Any] = {}
+        while len(found) < len(self._envs):
+            for shard, asked, answer in self.workers.answers():
+                if asked == method and not isinstance(answer, Failure):
+                    found[shard] = answer
+                    continue
+                self._note(shard, asked, answer)
+                if isinstance(answer, Failure):  # another one stands in its place
+                    self.workers.ask(shard, method, *(each[shard] for each in arguments))
+        return [found[shard] for shard in range(len(self._envs))]
+
+    def close(self) -> None:
+        """End all shards."""
+        self._end()
+
+    # -- keeping -------------------------------------------------------------------------------------------------------
+
+    def contents(self) -> dict[str, Any]:
+        """Copies of the newest steps that all shards hold, the oldest first, as of
+        :meth:`~polyak.data.ReplayBuffer.contents`: [T, N, ...]"""
+        self._send()
+        parts = self._all("contents")
+        steps = min(part.lead[0] for part in parts)
+        newest = [part[part.lead[0] - steps :].columns for part in parts]
+        columns: dict[str, Any] = mapped(lambda *several: joined(several, 1), *newest)
+        return columns
+
+    def state_dict(self) -> dict[str, Any]:
+        """What all shards hold, as numpy arrays, and the rest as JSON values."""
+        self._send()
+        state = {"shards": len(self._envs), "highest": self._highest, "rng": self.sampler.rng_state()}
+        for shard, own in enumerate(self._all("state")):
+            state |= {f"shard{shard}:{name}": value for name, value in own.items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned.
+
+        Raises:
+            ValueError: of a buffer with another number of shards, or none.
+        """
+        if state.get("shards", 0) != len(self._envs):
+            raise ValueError(
+                f"The saved replay buffer has n_replay_shards={state.get('shards', 0)}, this one {len(self._envs)}: "
+                "build it alike."
+            )
+        self._outbox.reset()
+        prefixes = [f"shard{shard}:" for shard in range(len(self._envs))]
+        parts = [{key[len(p) :]: value for key, value in state.items() if key.startswith(p)} for p in prefixes]
+        self._masses[:] = self._all("load_state", parts)
+        self._held[:] = [len(part["rewards"]) for part in parts]
+        self._highest = float(state["highest"])
+        self.sampler.load_rng_state(state["rng"])
+
+
+def dealt(masses: np.ndarray, strata: np.ndarray) -> np.ndarray:
+    """How many rows of a batch come from each shard, in proportion to its mass: [S], B in all.
+
+    One point is drawn in each of B equal parts of the whole mass, as within one tree (arXiv:1511.05952 section 3.3);
+    shards whose share is a whole number of rows get exactly so many.
+
+    Args:
+        masses: [S], at least 0, one of them more.
+        strata: [B] in [0, 1), one in each of B equal parts.
+    """
+    ends = np.cumsum(masses)
+    found = np.searchsorted(ends, strata * ends[-1], side="right")
+    last = np.flatnonzero(masses)[-1]  # rounding may put the last point beyond it
+    return np.bincount(np.minimum(found, last), minlength=len(masses))
