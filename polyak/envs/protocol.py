@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
     terminated: Array
     """[N] bool: the episode ended in a terminal state."""
     truncated: Array
-    """[N] bool: the episode was cut short in a state that is not terminal."""
+    """[N] bool: the episode was truncated in a state that is not terminal."""
     observations: Array
     """The observations to act on next: the first of a new episode where one ended, else the successor."""
     dones: Array

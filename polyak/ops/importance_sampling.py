@@ -37,7 +37,7 @@ def doubly_robust(log_ratios: Tensor, rewards: Tensor, q: Tensor, v: Tensor, gam
         log_ratios, rewards: [E, T].
         q: [E, T] of the recorded actions.
         v: [E, T + 1] means of the action values under the policy. After the last step it is the value of the state in
-            which the episode was cut short, or 0 if that was a terminal one.
+            which the episode was truncated, or 0 if that was a terminal one.
         gamma: discount of one step.
 
     Returns:

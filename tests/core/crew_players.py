@@ -19,7 +19,7 @@ SEEDS = [11, 12]
 
 
 class Taking(Rollouts):
-    """Judges as games played at random do, and then by the weights that it was given."""
+    """Evaluates by random rollouts, and then by the weights that it was given."""
 
     weight = 0.0
 
@@ -33,12 +33,12 @@ class Taking(Rollouts):
 
 
 def make(n_games: int) -> Player:
-    judge = Taking(TicTacToe())
+    evaluator = Taking(TicTacToe())
 
     def take(weights: Any) -> None:
-        judge.weight = float(weights[0])
+        evaluator.weight = float(weights[0])
 
-    return Player(SelfPlay(MCTS(TicTacToe(), judge, 6), n_games, warm_moves=9), take)
+    return Player(SelfPlay(MCTS(TicTacToe(), evaluator, 6), n_games, warm_moves=9), take)
 
 
 class Weights:

@@ -32,7 +32,7 @@ from polyak.logging.logger import KVWriter, Logger
 
 
 class Recorder(KVWriter):
-    """A sink that remembers."""
+    """A sink that keeps what is written."""
 
     def __init__(self):
         self.dumps = []
@@ -163,7 +163,7 @@ def test_hooks_are_called_in_order_with_their_counters():
     assert {"self", "total_timesteps", "rewards", "dones", "infos"} <= hooks.locals.keys()
 
 
-def test_calls_go_on_counting_in_a_second_learn():
+def test_calls_continue_counting_in_a_second_learn():
     hooks = Hooks()
     model = Model(rollout=2).learn(2, hooks).learn(2, hooks, reset_num_timesteps=False)
     assert hooks.calls[-3:] == [("step", 4, 4), ("rollout_end", 4, 4), ("training_end", 4, 4)]
@@ -255,7 +255,7 @@ def test_locals_reach_children_that_have_their_own(hold):
     assert holder.locals == child.locals == {"dones": 1}
 
 
-# -- who needs the loop's variables ------------------------------------------------------------------------------------
+# -- need of the loop's variables --------------------------------------------------------------------------------------
 
 
 def test_needs_locals():

@@ -287,7 +287,7 @@ def test_a_models_file_is_not_a_replay_buffer(tmp_path: Path) -> None:
         DQN.load(tmp_path / "replay.pkl")
 
 
-def test_hindsight_replay_goes_on(tmp_path: Path) -> None:
+def test_hindsight_replay_continues(tmp_path: Path) -> None:
     env = BitFlippingEnv(n_bits=4, max_steps=4)
     options = {"replay_buffer_class": HerReplayBuffer, "replay_buffer_kwargs": {"n_sampled_goal": 2}}
     model = DQN("MultiInputPolicy", env, buffer_size=200, learning_starts=20, seed=0, **options).learn(102)

@@ -1,4 +1,4 @@
-"""Other threads predict and save while a gradient step is traced and compiled: nobody notices anything."""
+"""Other threads predict and save while a gradient step is traced and compiled: neither notices the other."""
 
 import io
 import random

@@ -54,7 +54,7 @@ def in_this_process(moves: int) -> list[Ended]:
     return [Ended(*map(np.concatenate, zip(*both, strict=True))) for both in zip(*found, strict=True)]
 
 
-def test_processes_play_as_this_one_would_and_go_on_where_they_were() -> None:
+def test_processes_play_as_this_one_would_and_resume_where_they_were() -> None:
     expected, weights = in_this_process(14), Weights()
     players = crew(weights)
     players.start()

@@ -29,7 +29,7 @@ from .changes import loaded_optimizer, replaced_network
 
 
 class Repeater:
-    """Records by remembering; like a CUDA graph it goes on with the memory that the arguments had then."""
+    """Records by keeping; like a CUDA graph it continues with the memory that the arguments had then."""
 
     made: int
 
@@ -127,7 +127,7 @@ def test_one_recording_of_a_method_serves_a_whole_training() -> None:
     sac(compile=True).learn(80)
     assert Repeater.made == 1
     ppo(compile=True).learn(192)
-    assert Repeater.made == 1 + 2  # its steps, and what judges its rollouts
+    assert Repeater.made == 1 + 2  # its steps, and the evaluation of its rollouts
 
 
 def test_recording_changes_nothing() -> None:
@@ -177,7 +177,7 @@ def moved_memory(model: SAC) -> None:
 
 
 @pytest.mark.parametrize("change", [moved_memory, loaded_optimizer, replaced_network])
-def test_it_records_anew_when_the_learner_has_other_tensors(change: Callable[[SAC], None]) -> None:
+def test_it_records_again_when_the_learner_has_other_tensors(change: Callable[[SAC], None]) -> None:
     plain, recorded = (sac(compile=choice).learn(40) for choice in (False, True))
     for model in (plain, recorded):
         change(model)

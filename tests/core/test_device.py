@@ -84,7 +84,7 @@ def test_code_that_cannot_be_looked_through_counts_each_parameter_once() -> None
     assert flops(extractor, 1) == 6 * (3 * 84 * 84 * 2 + 2)
 
 
-# -- remembering -------------------------------------------------------------------------------------------------------
+# -- the cache ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_speeds_are_measured_once_for_each_machine(folder: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "[]", "7", '{"a": 3}', '{"a": {"cpu_flops": 1.0}}', '{"a": {"cpu_flops": "x"}}', "\xff"]
 )
-def test_a_file_that_cannot_be_understood_is_written_anew(folder: Path, content: str) -> None:
+def test_a_file_that_cannot_be_understood_is_written_again(folder: Path, content: str) -> None:
     (folder / "speeds.json").write_bytes(content.encode("latin-1"))
     assert stored_speeds("a", lambda: DESKTOP) == DESKTOP
     assert stored_speeds("a", lambda: STRONG_CPU) == DESKTOP

@@ -106,7 +106,7 @@ def test_a_training_loop_that_asks_the_learner_is_not(asked: dict[str, Any]) -> 
     assert same == (asked == {"compile": True})
 
 
-def test_going_on_with_a_loaded_model_is_no_such_case(tmp_path: Any) -> None:
+def test_continuing_with_a_loaded_model_is_no_such_case(tmp_path: Any) -> None:
     make(PPO, precision="bfloat16").learn(32).save(tmp_path / "model")
     model = PPO.load(tmp_path / "model", env="CartPole-v1")
     assert model._n_updates == 4

@@ -68,7 +68,7 @@ class Lives(gym.Wrapper):
 
 
 class Player:
-    """Acts on nothing, and remembers how it was asked."""
+    """Ignores observations, and records its calls."""
 
     def __init__(self):
         self.asked = []
@@ -162,8 +162,8 @@ def test_the_cap_does_not_cut_the_other_environments_short():
     assert sorted(lengths) == [2, 3, 3, 4]
 
 
-def test_an_environment_that_is_capped_goes_on_when_it_ends_by_itself():
-    """Steps 5 and 6 of the first environment are nobody's; its next episode counts, without a reset of both."""
+def test_an_environment_that_is_capped_continues_when_it_ends_by_itself():
+    """Steps 5 and 6 of the first environment do not count; its next episode counts, without a reset of both."""
     env = vec([6, 2], [3], wrapper=lambda env: env)
     with pytest.warns(UserWarning, match="1 of 4"):
         result = evaluate(Player(), env, 4, max_steps_per_episode=4)

@@ -168,7 +168,7 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Branching(BaseFeaturesExtractor):
-    """Of a user who looks at the numbers."""
+    """A user's own, which reads values."""
 
     def forward(self, observations: torch.Tensor) -> torch.Tensor:
         return observations if observations.sum() > 0 else -observations

@@ -71,7 +71,7 @@ def states(model: Any) -> dict[str, torch.Tensor]:
 
 
 def assert_good(model: Any, path: Path) -> None:
-    """Everything learned is finite, saves, loads and acts, and training goes on."""
+    """Everything learned is finite, saves, loads and acts, and training continues."""
     assert all(bool(torch.isfinite(tensor).all()) for tensor in states(model).values())
     model.save(path / "model")
     env = DummyVecEnv([lambda: Spoiled(discrete=type(model) is DQN)] * model.n_envs)
@@ -169,7 +169,7 @@ def test_vec_check_nan_still_comes_first() -> None:
 def test_the_quick_answer_is_the_exact_one(dtype: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "invalid value")  # infinities, of which an error tells
+        warnings.filterwarnings("ignore", "invalid value")  # infinities, which an error reports
         for shape in [(), (1,), (7,), (3, 5), (0,)]:
             assert is_finite(np.ones(shape, dtype))
             assert is_finite(np.ones((*shape, 4), dtype)[..., ::2])

@@ -85,7 +85,7 @@ def test_discrete_actions(poles: Dataset) -> None:
     np.testing.assert_array_equal(model.data_buffer.timeouts[:, 0], poles.truncations)
 
 
-def test_the_same_model_goes_on_by_acting(swings: Dataset) -> None:
+def test_the_same_model_continues_by_acting(swings: Dataset) -> None:
     model = TD3BC("MlpPolicy", swings, **SMALL).learn(20)
     learned = weights(model)
     model.set_env(gym.make("Pendulum-v1"))
@@ -190,7 +190,7 @@ def test_a_file_holds_the_units(swings: Dataset, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
-def test_resumed_it_goes_on_as_if_nothing_had_happened(swings: Dataset, prioritized: bool, tmp_path: Path) -> None:
+def test_resumed_it_resumes_as_if_nothing_had_happened(swings: Dataset, prioritized: bool, tmp_path: Path) -> None:
     model = TD3("MlpPolicy", swings, prioritized=prioritized, **SMALL).learn(30)
     model.save(tmp_path / "model", include=["replay_buffer"])
     model.learn(30, reset_num_timesteps=False)

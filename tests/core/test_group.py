@@ -68,11 +68,11 @@ def model(name: str) -> Any:
         return DQN("MlpPolicy", "CartPole-v1", **small, **options)
     if name == "a2c":
         return A2C("MlpPolicy", "Pendulum-v1", **rollouts, **options)
-    limit = {"ppo": None, "ppo that goes on": 1e3, "ppo that stops": 0.6}[name]
+    limit = {"ppo": None, "ppo that continues": 1e3, "ppo that stops": 0.6}[name]
     return PPO("MlpPolicy", "Pendulum-v1", batch_size=ROWS, target_kl=limit, **rollouts, **options)
 
 
-NAMES = ["sac", "td3", "dqn", "a2c", "ppo", "ppo that goes on", "ppo that stops"]
+NAMES = ["sac", "td3", "dqn", "a2c", "ppo", "ppo that continues", "ppo that stops"]
 
 
 def batches(name: str) -> list[Any]:
@@ -148,7 +148,7 @@ def test_learners_in_threads_learn_as_one(name: str, compile: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sac", "td3", "dqn", "a2c", "ppo that goes on"])
+@pytest.mark.parametrize("name", ["sac", "td3", "dqn", "a2c", "ppo that continues"])
 def test_compiled_learners_in_threads_learn_as_one(name: str) -> None:
     results = in_threads(model(name).learner, name, compile=True)
     assert_equal_to_one(name, [(learner.networks(), skipped) for learner, skipped in results])
@@ -190,7 +190,7 @@ def test_learners_in_processes_learn_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_compiled_learners_in_processes_learn_as_one(tmp_path: Path) -> None:
-    assert_processes_learn_as_one(tmp_path, ["sac", "ppo that goes on"], compilers=True)
+    assert_processes_learn_as_one(tmp_path, ["sac", "ppo that continues"], compilers=True)
 
 
 # -- joining -----------------------------------------------------------------------------------------------------------

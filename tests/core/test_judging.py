@@ -1,4 +1,4 @@
-"""Policies judged by recorded data: densities by quadrature, estimators by hand, metrics by their definitions."""
+"""Off-policy evaluation: densities by quadrature, estimators by hand, metrics by their definitions."""
 
 from __future__ import annotations
 
@@ -137,9 +137,9 @@ def test_a_deterministic_policy_has_no_density(cls: Any, space: Any) -> None:
 
 
 def test_memory_and_strangers_are_refused() -> None:
-    remembers = model_of(SAC, WIDE, policy_kwargs={"net_arch": [8], "memory": "gru"})
+    recurrent = model_of(SAC, WIDE, policy_kwargs={"net_arch": [8], "memory": "gru"})
     with pytest.raises(NotApplicableError, match="SAC acts on a recurrent state"):
-        distribution_of(remembers, states(1))
+        distribution_of(recurrent, states(1))
     with pytest.raises(NotApplicableError, match="has no networks of polyak"):
         distribution_of(lambda obs: 0, states(1))
 

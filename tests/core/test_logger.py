@@ -254,7 +254,7 @@ def test_record_and_means(tmp_path):
     assert not logger.name_to_value
     assert not logger.name_to_count
     assert not logger.name_to_excluded
-    logger.record_mean("mean", 10)  # starts anew
+    logger.record_mean("mean", 10)  # starts again
     logger.dump(6)
     lines = [json.loads(line) for line in (tmp_path / "progress.json").read_text().splitlines()]
     assert lines == [{"last": 2, "mean": 4.0}, {"mean": 10.0}]
@@ -269,7 +269,7 @@ def test_tensors_are_copied_at_once(tmp_path):
     logger.record("count", torch.tensor(4))
     logger.record("weights", weights, exclude=("json", "csv"))
     with torch.no_grad():
-        buffer.fill_(99.0)  # training goes on in place
+        buffer.fill_(99.0)  # training continues in place
         weights.fill_(99.0)
     assert torch.equal(logger.name_to_value["weights"], torch.ones(2))
     assert not logger.name_to_value["weights"].requires_grad
@@ -343,7 +343,7 @@ def test_a_silent_logger_leaves_no_folder_behind(tmp_path, monkeypatch, capsys):
     assert logger.output_formats == []
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().out == ""
-    folder = logger.get_dir()  # made when somebody asks for it
+    folder = logger.get_dir()  # made on request
     assert list(tmp_path.iterdir()) == [Path(folder)]
     assert Logger(None, []).get_dir() is None
 

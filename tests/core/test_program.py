@@ -89,7 +89,7 @@ def test_rules_do_what_torchs_optimizers_do(make: Callable[..., torch.optim.Opti
     optimizer = make(theirs)
     for step in range(8):
         grads = [torch.randn(p.shape, generator=generator) for p in theirs]
-        if step == 1:  # by now there is state to go on from
+        if step == 1:  # by now there is state to continue from
             ours = [p.detach().clone() for p in theirs]
             states = [copy.deepcopy(optimizer.state[p]) for p in theirs]
             by = torch.empty(len(factors(optimizer, optimizer.param_groups[0])))
@@ -283,7 +283,7 @@ def test_a_copy_draws_exploration_noise_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.Adam, RMSpropTFLike])
-def test_small_rollouts_are_judged_by_a_program_which_counts_no_step(optimizer: Any) -> None:
+def test_small_rollouts_are_evaluated_by_a_program_which_counts_no_step(optimizer: Any) -> None:
     kwargs = {"optimizer_class": optimizer, "net_arch": [8]}
     env = make_vec_env("CartPole-v1", 3)
     plain, traced = (
@@ -301,7 +301,7 @@ def test_small_rollouts_are_judged_by_a_program_which_counts_no_step(optimizer: 
     assert counts[0] == counts[1] == 30
 
 
-def test_large_rollouts_are_judged_without_a_program() -> None:
+def test_large_rollouts_are_evaluated_without_a_program() -> None:
     model = PPO("MlpPolicy", "CartPole-v1", n_steps=320, seed=0, device="cpu", compile=True).learn(640)
     assert model.engine.programs["gradient_step"]
     assert "evaluation" not in model.engine.programs

@@ -122,7 +122,7 @@ def a_link_in_place_of_the_entry(entry: Path) -> None:
 def unreadable(entry: Path) -> None:
     for path in (entry / LIBRARY, entry):
         path.chmod(0)
-    if os.access(entry / LIBRARY, os.R_OK):  # as root, to whom modes are nothing
+    if os.access(entry / LIBRARY, os.R_OK):  # as root, modes are ignored
         entry.chmod(0o700)
         missing(entry)
 
@@ -275,7 +275,7 @@ def test_a_folder_that_cannot_be_written_to_is_replaced_by_a_private_one(
 
 
 @posix
-def test_a_private_folder_that_somebody_else_has_made_first_is_left_alone(
+def test_a_private_folder_that_another_process_has_made_first_is_left_alone(
     tmp_path: Path, folder: Path, built: list[Path]
 ) -> None:
     folder.mkdir(mode=0o777)

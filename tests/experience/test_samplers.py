@@ -240,7 +240,7 @@ def test_new_rows_get_the_highest_priority():
     np.testing.assert_allclose(buffer.sampler.tree.leaves, [7, 7, 1, 1, 7, 7, 7, 7], rtol=EPS + bound())
 
 
-def test_beta_is_a_dial():
+def test_beta_can_be_changed():
     buffer = PrioritizedReplayBuffer(100, UNIT, UNIT, "cpu", seed=0)
     add(buffer, 50)
     buffer.update_priorities(np.arange(50), np.linspace(0.1, 3, 50))

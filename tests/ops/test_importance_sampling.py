@@ -147,7 +147,7 @@ def test_it_is_the_recursion_of_its_paper(problem: Problem) -> None:
     torch.testing.assert_close(ops.doubly_robust(found.log_ratios, found.rewards, q, v, GAMMA), value)
 
 
-def test_where_an_episode_is_cut_short_the_critic_goes_on(problem: Problem) -> None:
+def test_where_an_episode_is_cut_short_the_critic_continues(problem: Problem) -> None:
     """Two of three steps, and the true value of the state after them; in between the critic is wrong."""
     found = problem.trajectories()
     _, values = problem.critic(found, *true_values(problem))

@@ -228,7 +228,7 @@ def test_what_is_done_is_not_done_again(
 
 
 @pytest.mark.slow
-def test_processes_work_side_by_side_and_one_that_fails_is_told(tmp_path: Path) -> None:
+def test_processes_work_side_by_side_and_one_that_fails_is_reported(tmp_path: Path) -> None:
     good, bad = job(tmp_path), job(tmp_path, algo="dqn", env="Pendulum-v1", seed=2)
     with alone_in(tmp_path / "logs") as place:
         with pytest.raises(ZooError, match="Another polyak benchmark is at work"), alone_in(tmp_path / "logs"):
@@ -246,7 +246,7 @@ def test_processes_work_side_by_side_and_one_that_fails_is_told(tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
-def test_a_killed_benchmark_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
+def test_a_killed_benchmark_leaves_no_process_and_continues(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     words = ["--algos", "a2c", "--envs", "CartPole-v1", "--seeds", "2", "--eval-episodes", "1", "-f", str(logs)]
     program = [sys.executable, "-m", "polyak", "benchmark", *words]
@@ -289,7 +289,7 @@ def workers(logs: str) -> list[str]:
         (["--table-only"], "There are no finished runs of today's settings under logs/benchmark"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_trained(
+def test_mistakes_are_reported_before_anything_is_trained(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -304,7 +304,7 @@ def test_mistakes_are_told_before_anything_is_trained(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a_file", "a_folder"]
 
 
-def test_a_missing_simulator_is_told_before_the_first_run(
+def test_a_missing_simulator_is_reported_before_the_first_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import gymnasium

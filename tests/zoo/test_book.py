@@ -1,4 +1,4 @@
-"""Figures of the book: what they are made of has the shape that the book shows, and each is written as a picture."""
+"""Figures of the book: what they are made of has the shape that the book shows, and each is written as a image."""
 
 from __future__ import annotations
 

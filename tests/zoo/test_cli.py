@@ -164,9 +164,9 @@ def test_train_enjoy_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert run(*enjoy, "--load-checkpoint", 5, "--no-render") == 2
 
     for source, extra in (("train", ["-w", 5, "-x", "episodes"]), ("eval", [])):
-        picture = tmp_path / f"{source}.png"
-        assert run("plot", "-a", "ppo", "-e", "CartPole-v1", "-f", logs, "-s", source, "-o", picture, *extra) == 0
-        assert picture.stat().st_size > 1000
+        image = tmp_path / f"{source}.png"
+        assert run("plot", "-a", "ppo", "-e", "CartPole-v1", "-f", logs, "-s", source, "-o", image, *extra) == 0
+        assert image.stat().st_size > 1000
     assert "|CartPole-v1|" in capsys.readouterr().out
 
     assert run(*train, "--trained-agent", folder / "CartPole-v1.zip", "--eval-freq", -1, "--verbose", 0) == 0
@@ -251,7 +251,7 @@ def test_an_interrupted_training_is_saved_and_says_so(
         return iterate(self, *args)
 
     monkeypatch.setattr(PPO, "_iterate", iterate_once)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests may ignore Ctrl-C
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the caller of the tests may ignore Ctrl-C
     others = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray, once started in this process, has its own way with it
     try:
         assert run("train", "-f", tmp_path, "-n", 1000, "--eval-freq", -1, *SMALL) == status
@@ -265,7 +265,7 @@ def test_an_interrupted_training_is_saved_and_says_so(
 
 
 def test_a_training_outlasts_its_reader(tmp_path: Path) -> None:
-    """``polyak train | head -1``: the reader closes the pipe while the training goes on."""
+    """``polyak train | head -1``: the reader closes the pipe while the training continues."""
     command = [sys.executable, "-u", "-m", "polyak", "train", "-f", str(tmp_path), "-n", "640", "--eval-freq", "-1"]
     with subprocess.Popen([*command, *SMALL], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None

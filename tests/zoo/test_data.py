@@ -71,7 +71,7 @@ def test_a_model_is_recorded_whatever_its_algorithm(here):
         (["convert", "broken.csv", "a.npz"], "row 7 (episode 0, step 7): rewards is nan"),
     ],
 )
-def test_mistakes_are_told_in_one_line(words, message, pendulum, capsys):
+def test_mistakes_are_reported_in_one_line(words, message, pendulum, capsys):
     pytest.importorskip("pandas")
     lines = Dataset.load(pendulum).select([0]).save("broken.csv").read_text().splitlines()
     cells = lines[8].split(",")
@@ -86,8 +86,8 @@ def test_mistakes_are_told_in_one_line(words, message, pendulum, capsys):
 # -- show and convert --------------------------------------------------------------------------------------------------
 
 
-def test_a_set_is_shown_as_table_and_picture(pendulum, capsys):
-    assert run("data", "show", pendulum, "-o", "picture.png") == 0
+def test_a_set_is_shown_as_table_and_images(pendulum, capsys):
+    assert run("data", "show", pendulum, "-o", "image.png") == 0
     out = capsys.readouterr().out
     dataset = Dataset.load(pendulum)
     for words in (
@@ -100,7 +100,7 @@ def test_a_set_is_shown_as_table_and_picture(pendulum, capsys):
         f"{np.median(dataset.returns):>12.5g}",
     ):
         assert words in out
-    assert Path("picture.png").stat().st_size > 10_000
+    assert Path("image.png").stat().st_size > 10_000
 
 
 def test_choices_and_dicts_are_shown(here, capsys):
@@ -109,7 +109,7 @@ def test_choices_and_dicts_are_shown(here, capsys):
     Dataset(seen, np.arange(30) % 3, rng.normal(size=30), np.arange(30) == 29, columns={"q": rng.normal(size=30)}).save(
         "a"
     )
-    assert run("data", "show", "a.npz", "--no-picture") == 0
+    assert run("data", "show", "a.npz", "--no-image") == 0
     out = capsys.readouterr().out
     assert "shares             0: 33.3%, 1: 33.3%, 2: 33.3%" in out
     assert "observations[a]" in out

@@ -132,7 +132,7 @@ def test_each_plays_what_the_other_trained(place: Path, logs: str, which: list[s
         assert len(here) > 3
 
 
-def test_each_goes_on_with_what_the_other_trained(place: Path) -> None:
+def test_each_continues_with_what_the_other_trained(place: Path) -> None:
     model = str(runs(place)[1].final_model)
     theirs("train", *TRAIN, "-f", "theirs_again", "-i", model, "--eval-freq", "-1", folder=place)
     model = str(runs(place)[0].final_model)

@@ -317,7 +317,7 @@ def test_the_replay_buffer_is_kept(tmp_path: Path) -> None:
 
 @pytest.fixture
 def usual_signals() -> Iterator[None]:
-    """Who runs the tests may ignore Ctrl-C; and Ray, once started in this process, has its own way with SIGTERM."""
+    """The caller of the tests may ignore Ctrl-C; and Ray, once started in this process, handles SIGTERM itself."""
     usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler}
     usual |= {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}

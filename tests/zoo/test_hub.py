@@ -170,7 +170,7 @@ def test_agents_that_are_missing_are_downloaded_and_measured(hub: Hub, peers: di
     where = {"log_dir": str(tmp_path / "agents"), "benchmark_dir": str(tmp_path / "table")}
     page = benchmark_agents(BenchmarkAgentsOptions(**where, n_timesteps=600, verbose=0))
     assert [line.split(" | ")[1] for line in page.read_text().splitlines()[2:]] == ["CartPole-v1"]
-    assert left(tmp_path / "agents" / "dqn") == []  # its repository is empty, which is told
+    assert left(tmp_path / "agents" / "dqn") == []  # its repository is empty, which is printed
     benchmark_agents(BenchmarkAgentsOptions(**where, n_timesteps=600, verbose=0))
     assert [path.name for path in (tmp_path / "agents" / "ppo").iterdir()] == ["CartPole-v1_1"]
 
@@ -248,7 +248,7 @@ def test_without_a_run_folder_only_its_own_files_are_replaced(peers: dict[str, b
         (["push-to-hub", "-orga", "me", "--deterministic", "--stochastic"], "exclude each other"),
     ],
 )
-def test_mistakes_are_told_in_a_line_and_leave_nothing(
+def test_mistakes_are_reported_in_a_line_and_leave_nothing(
     hub: Hub,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

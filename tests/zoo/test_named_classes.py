@@ -1,4 +1,4 @@
-"""What settings may name, and who may name what."""
+"""The classes that settings may name, by their authors."""
 
 import pickle
 import sys

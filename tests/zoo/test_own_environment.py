@@ -146,7 +146,7 @@ def test_advice_of_the_checker_is_printed(home: Path, capsys: pytest.CaptureFixt
         ("wants:X-v0", "The module 'wants' imports another: No module named 'no_such_package'"),
     ],
 )
-def test_mistakes_are_told_in_a_line_and_nothing_is_left(
+def test_mistakes_are_reported_in_a_line_and_nothing_is_left(
     home: Path, capsys: pytest.CaptureFixture[str], named: str, message: str
 ) -> None:
     (home / "typo.py").write_text("a = 1\nb = undefined\n")
@@ -183,7 +183,7 @@ def test_how_it_is_written_down(home: Path, tmp_path_factory: pytest.TempPathFac
 def test_code_of_a_run_folder_is_not_run(
     home: Path, capsys: pytest.CaptureFixture[str], kind: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Somebody sends a run folder that names code of theirs."""
+    """A run folder from elsewhere names code of its author."""
     assert run("train", "--env", "corridor.py:Corridor", *SMALL) == 0
     folder = home / "logs" / "ppo" / "Corridor_1"
     marker = home / "marker"

@@ -135,7 +135,7 @@ def test_without_an_environment_the_runs_are_listed(tmp_path: Path) -> None:
     assert lines[2:] == [f"  {tmp_path}/ppo: ALE-Pong-v5 (1), CartPole-v1 (2)", f"  {tmp_path}/sac: Pendulum-v1 (1)"]
 
 
-# -- the mean of runs, and what the picture shows of it ----------------------------------------------------------------
+# -- the mean of runs, and what the image shows of it ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def options(folder: Path, *envs: str, **others: Any) -> PlotOptions:
 
 
 def inside(figure: Figure, artist: Any) -> bool:
-    """Whether an artist lies within the picture, once all is laid out."""
+    """Whether an artist lies within the image, once all is laid out."""
     figure.canvas.draw()
     box = artist.get_window_extent()
     width, height = figure.get_size_inches() * figure.dpi
@@ -228,7 +228,7 @@ def test_long_runs_are_drawn_from_as_many_points_as_show(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("n_algos", [7, 12])
 @pytest.mark.parametrize("fontsize", [10.0, 24.0])
-def test_a_legend_lies_within_the_picture(n_algos: int, fontsize: float) -> None:
+def test_a_legend_lies_within_the_images(n_algos: int, fontsize: float) -> None:
     curves = [Curve(np.arange(3.0), np.zeros(3), f"{'W' * (1 + 3 * i)}") for i in range(n_algos)]
     for panels in ({"A": curves}, {"A": curves, "B": curves}, {"A": [Curve(np.arange(3.0), np.zeros(3), "W" * 90)]}):
         look = Look(fontsize=fontsize)
@@ -237,7 +237,7 @@ def test_a_legend_lies_within_the_picture(n_algos: int, fontsize: float) -> None
             assert inside(figure, legend_of(figure))
 
 
-def test_plot_train_names_ten_runs_within_the_picture(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_plot_train_names_ten_runs_within_the_images(tmp_path: Path, drawn: list[Figure]) -> None:
     for number in range(10):
         write_run(tmp_path / "ppo" / f"X-v0_{number + 1}", [1.0, 2.0])
     plot_train(PlotTrainOptions("ppo", ["X-v0"], str(tmp_path), output=str(tmp_path / "x.png")))
@@ -342,7 +342,7 @@ def test_where_nothing_acted_its_evaluations_are_drawn(tmp_path: Path, capsys: p
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_pictures(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
     logs = tmp_path / "logs"
     write_run(logs / "ppo" / "CartPole-v1_1", [1.0, 2.0], [[1.0], [3.0]])
     write_run(logs / "ppo" / "CartPole-v1_2", [3.0, 4.0], [[3.0], [6.0]])

@@ -80,9 +80,9 @@ def test_the_median_and_the_numbers_of_runs(here: Path, capsys: pytest.CaptureFi
     assert "|A-v0        |0.67 +/- 0.12|" in capsys.readouterr().out, "shares keep two digits"
 
 
-def test_with_a_name_it_writes_a_file_and_a_picture(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_a_name_it_writes_a_file_and_a_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_runs(here / "logs", "ppo", "A-v0", 2, 100)
-    results = all_plots(options("A-v0", algos=["ppo"], output="out/mine", picture_format="svg"))
+    results = all_plots(options("A-v0", algos=["ppo"], output="out/mine", image_format="svg"))
     printed = capsys.readouterr().out
     assert "Wrote out/mine.pkl" in printed
     assert "Wrote out/mine.svg" in printed
@@ -93,7 +93,7 @@ def test_with_a_name_it_writes_a_file_and_a_picture(here: Path, capsys: pytest.C
     assert sorted(path.name for path in Path("out").iterdir()) == ["mine.pkl", "mine.svg"], "no partial file is left"
 
 
-def test_without_a_name_and_a_screen_it_says_where_the_picture_is(
+def test_without_a_name_and_a_screen_it_says_where_the_images_is(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_runs(here / "logs", "ppo", "A-v0", 2, 100)
@@ -244,8 +244,8 @@ def test_other_keys_of_the_evaluations(here: Path, monkeypatch: pytest.MonkeyPat
         ({"envs": ["B-v0"]}, "Nothing to plot: no evaluations of B-v0 under logs"),
         ({"labels": ["a", "b"]}, "2 names for 1 folders"),
         ({"folders": ["logs", "logs"]}, "--exp-folders: 'logs' is given twice"),
-        ({"output": "x.pdf", "picture_format": "png"}, "contradict each other"),
-        ({"picture_format": "pgn"}, "--format must be one of png, svg, pdf, got 'pgn'. Did you mean 'png'"),
+        ({"output": "x.pdf", "image_format": "png"}, "contradict each other"),
+        ({"image_format": "pgn"}, "--format must be one of png, svg, pdf, got 'pgn'. Did you mean 'png'"),
         ({"output": "/proc/x"}, "--output '/proc/x.pkl' cannot be written"),
     ],
 )

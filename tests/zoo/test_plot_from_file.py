@@ -1,4 +1,4 @@
-"""``polyak plot-from-file``: pictures, tables, and files that are refused."""
+"""``polyak plot-from-file``: images, tables, and files that are refused."""
 
 import os
 import pickle
@@ -41,7 +41,7 @@ def names(paths: list[Path]) -> list[str]:
     return [path.name for path in paths]
 
 
-def test_every_picture(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_file("in.pkl")
     written = plot_from_file(PlotFromFileOptions("in.pkl", output="out/x", boxplot=True, rliable=True, versus=True))
     parts = ("", "_curves", "_boxplot", "_aggregates", "_profiles", "_efficiency", "_improvement")
@@ -56,7 +56,7 @@ def test_every_picture(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_formats(here: Path, suffix: str, start: bytes) -> None:
     write_file("in.pkl")
-    assert names(plot_from_file(PlotFromFileOptions("in.pkl", skip_timesteps=True, picture_format=suffix))) == [
+    assert names(plot_from_file(PlotFromFileOptions("in.pkl", skip_timesteps=True, image_format=suffix))) == [
         f"plot_from_file.{suffix}"
     ]
     assert names(plot_from_file(PlotFromFileOptions("in.pkl", output=f"y.{suffix}", iqm=True))) == [
@@ -146,7 +146,7 @@ def test_files_that_are_refused(here: Path, content: bytes, message: str) -> Non
         ({"legend_loc": "upper lift"}, "--legend-loc must be one of .*Did you mean 'upper left'"),
         ({"figsize": [1.0]}, "--figsize takes a width and a height"),
         ({"fontsize": 0}, "--fontsize is in points"),
-        ({"picture_format": "gif"}, "--format must be one of png, svg, pdf"),
+        ({"image_format": "gif"}, "--format must be one of png, svg, pdf"),
         ({"output": "/proc/x"}, "--output '/proc/x.svg' cannot be written"),
     ],
 )
@@ -216,7 +216,7 @@ def test_a_window_opens_where_there_is_a_screen(here: Path, monkeypatch: pytest.
     assert not plt.get_fignums(), "windows are closed afterwards"
 
 
-def test_pictures_say_the_level_of_their_intervals(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_say_the_level_of_their_intervals(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.figure import Figure
 
     drawn: list[Figure] = []

@@ -1,4 +1,4 @@
-"""``polyak plot-train``: the Zoo's flags, a picture or a window."""
+"""``polyak plot-train``: the Zoo's flags, a image or a window."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def options(**others: Any) -> PlotTrainOptions:
     return PlotTrainOptions(**({"algo": "ppo", "envs": ["A-v0", "B-v0"], "folder": "logs"} | others))
 
 
-def test_the_picture(logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_images(logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from matplotlib.figure import Figure
 
     drawn: list[Figure] = []

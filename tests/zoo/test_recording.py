@@ -1,4 +1,4 @@
-"""Moving pictures."""
+"""Moving images."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ imageio = pytest.importorskip("imageio.v3")
 
 
 def frames(n: int) -> list[np.ndarray]:
-    """Make `n` pictures that differ."""
+    """Make `n` images that differ."""
     return [np.full((33, 47, 3), 5 * i, dtype=np.uint8) for i in range(n)]
 
 
@@ -61,7 +61,7 @@ def test_captions_change_the_corner_only() -> None:
 
 
 @pytest.mark.parametrize(("screen", "driver"), [(None, "offscreen,dummy"), (":0", None)])
-def test_without_a_screen_pictures_are_still_drawn(
+def test_without_a_screen_images_are_still_drawn(
     screen: str | None, driver: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")

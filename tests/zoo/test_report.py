@@ -128,7 +128,7 @@ def test_a_growing_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert parsed == [b"7.0,3,2.0\n"]
 
 
-def test_a_file_written_anew_is_read_anew(tmp_path: Path) -> None:
+def test_a_file_written_again_is_read_again(tmp_path: Path) -> None:
     path = write_monitor(tmp_path / "0.monitor.csv", [(1.0, 10, 1.0)] * 50)
     tail = Tail(path, ("r", "l", "t"))
     tail.columns()

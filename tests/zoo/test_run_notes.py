@@ -31,7 +31,7 @@ def test_warnings_and_machine_are_written_down(tmp_path: Path) -> None:
     assert page["system"]["PyTorch"].startswith("2")
 
 
-def test_a_training_is_told_whole(tmp_path: Path) -> None:
+def test_a_training_is_reported_whole(tmp_path: Path) -> None:
     train(
         TrainOptions(
             algo="ppo", env="CartPole-v1", n_timesteps=1000, seed=0, eval_freq=400, verbose=0, log_folder=str(tmp_path)

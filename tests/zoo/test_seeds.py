@@ -88,7 +88,7 @@ def test_a_failing_seed_does_not_stop_the_others(tmp_path: Path) -> None:
     }
 
 
-def test_mistakes_are_told_once_and_leave_nothing(
+def test_mistakes_are_reported_once_and_leave_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -99,9 +99,9 @@ def test_mistakes_are_told_once_and_leave_nothing(
         with pytest.raises(SystemExit) as stopped:
             main(["train", *words])
         assert stopped.value.code == 2
-        told = capsys.readouterr().err
-        assert message in told
-        assert told.count("\n") == 1
+        printed = capsys.readouterr().err
+        assert message in printed
+        assert printed.count("\n") == 1
         assert list(tmp_path.iterdir()) == []
 
 
@@ -152,9 +152,9 @@ def is_alive(pid: int) -> bool:
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_ctrl_c_and_sigterm_let_them_save(tmp_path: Path, number: int, status: int) -> None:
     words = ["train", "-f", tmp_path, "-n", 10_000_000, "--eval-freq", -1, *SMALL, "--seeds", "0..3", "--processes", 2]
-    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # who runs the tests may ignore it: a shell's `&` does
+    reset = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # the caller may ignore it: a shell's `&` does
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(polyak(*words), preexec_fn=heed, **pipes) as program:
+    with subprocess.Popen(polyak(*words), preexec_fn=reset, **pipes) as program:
         until_two_train(tmp_path)
         program.send_signal(number)
         out, err = program.communicate(timeout=240)

@@ -14,7 +14,7 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.registry import algorithm_names, find_algorithm, parameter_names
 from polyak.zoo.settings import interpret, load_settings, tuned_blocks
 
-# Who plays games has no environment to be tuned for.
+# A player of games has no environment to be tuned for.
 TUNED = [algo for algo in algorithm_names() if "game" not in find_algorithm(algo).needs]
 BLOCKS = [(algo, key) for algo in TUNED for key in tuned_blocks(find_algorithm(algo))[0]]
 

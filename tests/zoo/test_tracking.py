@@ -153,7 +153,7 @@ def test_only_numbers_are_sent() -> None:
     logger.record("a/nan", float("nan"))
     logger.record("a/text", "hello")
     logger.record("a/film", Video(torch.zeros(1, 1, 3, 2, 2), 1.0))
-    logger.record("a/picture", Image(np.zeros((2, 2, 3)), "HWC"))
+    logger.record("a/image", Image(np.zeros((2, 2, 3)), "HWC"))
     logger.record("a/hidden", 1.0, exclude="wandb")
     logger.dump(7)
     assert run.logged == [(7, {"a/number": 0.5, "a/tensor": 3.0, "a/flag": 1.0})]

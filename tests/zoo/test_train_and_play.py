@@ -1,4 +1,4 @@
-"""Going on with a training, files for Stable-Baselines3, and what `enjoy` and the films make of a run folder."""
+"""Continuing a training, files for Stable-Baselines3, and what `enjoy` and the films make of a run folder."""
 
 import zipfile
 from pathlib import Path
@@ -95,7 +95,7 @@ def test_missing_statistics_are_named(tmp_path: Path, sb3_run: Path) -> None:
         enjoy(playing(tmp_path / "logs", env="Pendulum-v1"))
 
 
-def test_training_goes_on_with_statistics(tmp_path: Path, sb3_run: Path) -> None:
+def test_training_continues_with_statistics(tmp_path: Path, sb3_run: Path) -> None:
     """Whether they are in the model file or, as Stable-Baselines3 has it, beside it."""
     train(options(tmp_path / "own", env="Pendulum-v1"))
     for logs in (sb3_run, tmp_path / "own"):
@@ -123,7 +123,7 @@ def test_frames_and_normalisation(tmp_path: Path, save_format: str) -> None:
     assert again.get_vec_normalize_env().obs_rms.mean.shape == shape
 
 
-def test_training_goes_on_with_its_replay_buffer(tmp_path: Path) -> None:
+def test_training_continues_with_its_replay_buffer(tmp_path: Path) -> None:
     settings = ["learning_starts:20", "buffer_size:500", "batch_size:16", "policy_kwargs:dict(net_arch=[8])"]
     off_policy = {"algo": "sac", "env": "Pendulum-v1", "n_timesteps": 60, "hyperparams": settings}
     train(options(tmp_path, save_replay_buffer=True, **off_policy))

@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 from polyak.zoo.cli import main
 from polyak.zoo.tuning import studies
 
-#: The space of these tests; `trial.number` decides who crashes, diverges or waits for a file.
+#: The space of these tests; `trial.number` decides which ones crash, diverge or wait for a file.
 SPACE = """
 import time
 from pathlib import Path
@@ -157,10 +157,12 @@ def test_a_trial_that_crashes_or_diverges_does_not_stop_the_study(capsys: pytest
     assert "the first with OSError: no more memory" in capsys.readouterr().err
 
 
-def test_if_all_trials_fail_the_first_reason_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_if_all_trials_fail_the_first_reason_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*tune("--n-trials", 15, space="failing")) == 2
-    told = capsys.readouterr().err
-    assert "No trial of the study ppo_CartPole-v1 succeeded. The first failed with OSError: no disk for trial 0" in told
+    printed = capsys.readouterr().err
+    assert (
+        "No trial of the study ppo_CartPole-v1 succeeded. The first failed with OSError: no disk for trial 0" in printed
+    )
     assert len(trials()) == 10, "so many failures are enough"
 
 
@@ -185,7 +187,7 @@ def test_processes_share_a_study() -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_study_goes_on_and_ends_with_as_many_trials(folder: Path) -> None:
+def test_a_killed_study_continues_and_ends_with_as_many_trials(folder: Path) -> None:
     """Two processes of one command wait in the middle of their trials when the command is killed."""
     command = [sys.executable, "-m", "polyak", *tune("--n-trials", 5, "--n-jobs", 2, space="waiting")]
     journal = folder / "logs" / "ppo" / "study_ppo_CartPole-v1.journal"
@@ -262,11 +264,11 @@ def test_train_optimizes_with_the_flags_of_the_zoo(folder: Path, capsys: pytest.
         (["-f", "space.py"], "--log-folder 'space.py' cannot be written"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_written(
+def test_mistakes_are_reported_before_anything_is_written(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[object], message: str
 ) -> None:
     assert run("tune", *arguments) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
     assert {path.name for path in folder.rglob("*")} <= {"space.py", "__pycache__", "space.cpython-311.pyc"}

@@ -131,7 +131,7 @@ def test_an_interrupted_trial_is_tried_again_however_often(journal: str) -> None
     assert len(studies.finished(study)) == 1
 
 
-def test_a_study_goes_on_only_with_the_same_question(journal: str) -> None:
+def test_a_study_continues_only_with_the_same_question(journal: str) -> None:
     open_study(journal, n_timesteps=100, settings={"a": [1]})
     open_study(journal, n_timesteps=100, settings={"a": [1]})
     with pytest.raises(ZooError, match=r"'s' was begun with n_timesteps 100, not 200.*--study-name"):

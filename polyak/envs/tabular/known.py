@@ -37,7 +37,7 @@ class World(NamedTuple):
     ends: np.ndarray  # [O] bool
     starts: np.ndarray  # [S] probability of the state or one before it
     time_limit: int
-    """Steps after which an episode is cut short; 0: none."""
+    """Steps after which an episode is truncated; 0: none."""
 
 
 class KnownEnvs:

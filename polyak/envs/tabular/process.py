@@ -21,7 +21,7 @@ _TOLERANCE = 1e-8
 class FiniteProcess:
     """The possible outcomes of each action in each state. The outcomes of a pair are adjacent.
 
-    A state that ends the episode is worth 0, whatever its own rows say: termination is a property of outcomes.
+    A state that ends the episode has value 0, whatever its own rows say: termination is a property of outcomes.
 
     Args:
         n_states, n_actions: S and A.

@@ -31,7 +31,7 @@ class FixedHorizon(gym.Wrapper):
         limit = time_limit(env)
         if limit is not None and limit < steps:
             raise ValueError(
-                f"steps={steps} exceeds the environment's own time limit of {limit}, where its episodes are cut short. "
+                f"steps={steps} exceeds the environment's own time limit of {limit}, where its episodes are truncated. "
                 f"Use at most {limit}, or make it with max_episode_steps={steps}."
             )
         self.steps = steps

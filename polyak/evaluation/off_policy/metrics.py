@@ -91,7 +91,7 @@ def average_value(model: Any, dataset: Dataset) -> float:
 
 def td_error(model: Any, dataset: Dataset) -> float:
     """E[(Q(s, a) - r - gamma Q(s', pi(s')))^2] over transitions and critics. Terminal states are worth 0; those in
-    which an episode was cut short are not."""
+    which an episode was truncated are not."""
     total = 0.0
     rewards_of = getattr(model, "_reward_of_data", np.asarray)
     for part in dataset.chunks():

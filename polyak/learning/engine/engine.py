@@ -53,7 +53,7 @@ class Engine:
     def __init__(self, learner: Learner, mode: bool | str, report: Callable[[str], None] | None = None) -> None:
         self.learner, self.mode, self.report = learner, mode, report
         self.status = "uncompiled"
-        """What was decided, in words."""
+        """The decision, in words."""
         self.learned = False
         """Whether a method has run where gradients are taken."""
         self.programs: dict[str, dict[Any, list[Program] | None]] = {}
@@ -61,15 +61,15 @@ class Engine:
         latest first; None: there can be none."""
         self._layouts = Layouts()
         self._bound: set[Program] = set()
-        """Those that have looked at the learner since it was last changed."""
+        """Programs that are up to date with the learner since it was last changed."""
         self._waited: dict[str, int] = {}
         """By method: how often it could not be compiled yet."""
         self._compiles = mode is True
         learner.engine = self
 
     def expect(self, updates: int, rows: int) -> None:
-        """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never taken
-        back."""
+        """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never
+        revoked."""
         if self.mode != "auto" or self._compiles:
             return
         observed = rows * spaces.flatdim(self.learner.policy.observation_space)
@@ -95,7 +95,7 @@ class Engine:
         return self._compiles
 
     def run(self, method: Callable[..., Any], batch: Any, static: tuple[Any, ...]) -> Any:
-        """Call one of the learner's methods: itself, or its program for the layout of the batch at hand."""
+        """Call one of the learner's methods: directly, or its program for the layout of the batch."""
         self.learned |= torch.is_grad_enabled()
         if not self._compiles:
             return self.learner.eagerly(method, batch, *static)
@@ -109,7 +109,7 @@ class Engine:
         return self.learner.eagerly(method, batch, *static) if program is None else program(given)
 
     def _bind(self, programs: dict[Any, list[Program] | None], key: Any, name: str, batch: Any) -> Program | None:
-        """A program for the learner as it is now: one that there is, or a new one; None if there can be none."""
+        """A program for the learner's present state: an existing or a new one; None if it cannot be compiled."""
         known = programs.get(key, [])
         if known is None or (not known and (len(programs) >= MOST_LAYOUTS or self._waits(name))):
             return None
@@ -179,14 +179,14 @@ class Engine:
         advise(what, f"{what}. The results are the same, more slowly. Pass compile=False to leave out the attempt.")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "programs": {}, "_bound": set()}  # of a copy of the learner there will be others
+        return {**vars(self), "programs": {}, "_bound": set()}  # a copy of the learner needs programs of its own
 
 
 def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
-    """What runs the learner's steps where it is.
+    """The class of programs for the learner's device.
 
     Raises:
-        UntraceableError: nothing does, or the batch is elsewhere.
+        UntraceableError: there is none, or the batch is on another device.
     """
     devices = {tensor.device for tensor in (*tensors_of(batch), *learner.parameters())}
     if len(devices) > 1:

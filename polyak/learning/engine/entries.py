@@ -1,7 +1,7 @@
 """Entries of the folder of compiled programs: each a folder that is written aside, sealed and then put in its place.
 
-A seal lists the digests of an entry's files. What has no seal or another content was not finished, was damaged, or is
-something else; it is never loaded (to load half a library can end the process), and the next entry takes its place.
+A seal lists the digests of an entry's files. An entry without a seal, or with other contents, is unfinished, damaged or
+foreign; it is never loaded (loading an incomplete library can crash the process), and the next entry replaces it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from polyak.learning.engine.private_folder import objection
 
 SEAL = "seal.json"
 ABANDONED = 86_400.0
-"""Seconds after which what is being built was left behind by a process that was killed."""
+"""Seconds after which an unfinished entry is taken to be that of a killed process."""
 _TRIES = 5
 _BUILDING = ".building-"
 
@@ -44,7 +44,7 @@ def _digest(file: Path) -> str:
 
 
 def unseal(entry: Path) -> None:
-    """Have the next process that asks for the entry build it again."""
+    """Make the next process that needs the entry build it again."""
     with suppress(OSError):
         (entry / SEAL).unlink()
 

@@ -1,4 +1,4 @@
-"""How much arithmetic a gradient step is."""
+"""Floating-point operations of a gradient step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _positions(extractor: BaseFeaturesExtractor) -> dict[nn.Module, int]:
             shadow.get_submodule(name).register_forward_hook(partial(note, name))
         with torch.no_grad():
             shadow(_empty(extractor._observation_space))
-    except Exception:  # code of the user's own, which wants numbers: each parameter counts once then
+    except Exception:  # a user's own code, which reads values: each parameter counts once then
         return {}
     return found
 

@@ -1,4 +1,4 @@
-"""What the processor and the GPU of this machine do in a second: measured once, then stored in a file."""
+"""Speeds of the processor and the GPU of this machine: measured once, then stored in a file."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def speeds() -> Speeds:
 
 
 def stored_speeds(machine: str, measured: Callable[[], Speeds]) -> Speeds:
-    """What the cache folder knows of ``machine``; else what is measured now, which is then kept there."""
+    """The stored speeds of ``machine``; else new measurements, which are then stored."""
     return Speeds(**Measurements(STORED_AS).of(machine, lambda: asdict(measured()), _sound))
 
 
 def _sound(fact: Any) -> bool:
-    """Whether what was read is :class:`Speeds`: positive numbers under the names of its fields."""
+    """Whether stored data are valid :class:`Speeds`: positive numbers under the names of its fields."""
     return (
         isinstance(fact, dict)
         and fact.keys() == {field.name for field in fields(Speeds)}

@@ -52,9 +52,9 @@ Faster = Callable[[Product], bool]
 
 
 def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
-    """Hand the large float32 products of a graph to oneDNN where that is the faster library.
+    """Compute the large float32 products of a graph by oneDNN where that is the faster library.
 
-    Of those that torch keeps, the bias becomes an operation of its own, which the compiler joins with the activation
+    In products by torch, the bias becomes an operation of its own, which the compiler joins with the activation
     that follows: torch would write the bias into every row of the result before it multiplies.
 
     Args:
@@ -103,7 +103,7 @@ def _parts(node: Node) -> tuple[Node | None, Node, Node] | None:
 
 
 def undo_unbiased(graph: GraphModule) -> None:
-    """Write ``aten.mm`` again, for a compiler that cannot be taught: it will join product and bias, the second best."""
+    """Restore ``aten.mm``, for a compiler without support for it: it will join product and bias, the second best."""
     for node in graph.graph.nodes:
         if node.target is torch.ops.polyak.unbiased.default:
             node.target = aten.mm.default
@@ -125,7 +125,7 @@ def measured() -> Faster:
 
 
 def _measure(product: Product) -> dict[str, Any]:
-    """Microseconds by either library, and whether that speaks for oneDNN."""
+    """Microseconds by either library, and whether oneDNN is chosen."""
     ours, theirs = _seconds(product)
     return {
         "torch_us": round(ours * 1e6, 1),
@@ -180,10 +180,10 @@ _library.impl("unbiased", lambda a, b: a.new_empty(a.shape[0], b.shape[1]), "Met
 
 @cache
 def teach_compiler() -> bool:
-    """Let TorchInductor call oneDNN directly, which it knows for weights that never change only, and keep biases apart.
+    """Make TorchInductor call oneDNN directly, which it supports for constant weights only, and keep biases apart.
 
     Returns:
-        False if this release of torch has other insides; oneDNN is called the long way then.
+        False if this release of torch has other internals; oneDNN is then called with more overhead.
     """
     try:
         from torch._inductor.ir import ExternKernel, FixedLayout, TensorBox

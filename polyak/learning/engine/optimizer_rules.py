@@ -1,4 +1,4 @@
-"""Optimizer steps as plain tensor lines, so that a whole gradient step can become one graph.
+"""Optimizer steps as plain tensor operations, so that a whole gradient step can become one graph.
 
 torch's optimizers read numbers and look up dictionaries while they step. :class:`TracedOptimizer` does their
 arithmetic, and only that, on their own state; a test compares the two.
@@ -62,7 +62,7 @@ def _adam(
 def radam(
     params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
-    """Adam that waits with dividing by the root of the second moment until that is known well enough, Liu et al. 2020
+    """Adam that divides by the root of the second moment only once its variance is small enough, Liu et al. 2020
     (arXiv:1908.03265) algorithm 2; weight decay joins the gradient."""
     beta1, beta2 = options["betas"]
     rate, scale, plain = by[1], by[2], by[3]
@@ -74,7 +74,7 @@ def radam(
 
 
 def rectification(beta2: float, step: float) -> float:
-    """r_t of that algorithm: the less the second moment's variance is known, the smaller; 0 while it is not at all."""
+    """r_t of that algorithm: smaller for a larger variance of the second moment; 0 while that is infinite."""
     longest = 2 / (1 - beta2) - 1
     length = longest - 2 * step * beta2**step / (1 - beta2**step)
     if length <= 5:
@@ -85,14 +85,14 @@ def rectification(beta2: float, step: float) -> float:
 def rmsprop(
     params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
-    """RMSprop (Tieleman and Hinton 2012) as torch has it: ``eps`` outside the root."""
+    """RMSprop (Tieleman and Hinton 2012) as in torch: ``eps`` outside the root."""
     _rmsprop(params, grads, states, by, options, lambda variance: variance.sqrt() + options["eps"])
 
 
 def rmsprop_tf_like(
     params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
 ) -> None:
-    """RMSprop as TensorFlow 1 has it: ``eps`` inside the root."""
+    """RMSprop as in TensorFlow 1: ``eps`` inside the root."""
     _rmsprop(params, grads, states, by, options, lambda variance: (variance + options["eps"]).sqrt())
 
 
@@ -143,7 +143,7 @@ RULES: dict[type[Optimizer], Rule] = {
     torch.optim.SGD: sgd,
     RMSpropTFLike: rmsprop_tf_like,
 }
-"""The optimizers whose steps can be part of a graph; subclasses are not, since they may step otherwise."""
+"""The optimizers whose steps can be part of a graph, without subclasses, which may step differently."""
 
 
 def factors(optimizer: Optimizer, group: Mapping[str, Any], params: Sequence[Tensor] | None = None) -> list[float]:
@@ -248,7 +248,7 @@ def _is_stateful(optimizer: Optimizer, group: Mapping[str, Any]) -> bool:
 
 
 class TracedOptimizer:
-    """Stands for an optimizer while its step is traced.
+    """Replaces an optimizer while its step is traced.
 
     Args:
         optimizer: whose rule and options to follow.
@@ -275,7 +275,7 @@ class TracedOptimizer:
 
     @torch.no_grad()
     def step(self, unless: Tensor | None = None) -> None:
-        """Move the parameters that have a gradient.
+        """Update the parameters that have a gradient.
 
         Args:
             unless: [] bool; where it is true everything stays as it is.

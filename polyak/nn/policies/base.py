@@ -344,7 +344,7 @@ class Policy(Network, ABC):
 
     @property
     def squash_output(self) -> bool:
-        """Whether the network's actions lie in [-1, 1] and stand for the range of the Box."""
+        """Whether the network's actions lie in [-1, 1] and are scaled to the bounds of the Box."""
         return self.codec.squash
 
     def to_env(self, action: np.ndarray) -> Any:

@@ -113,7 +113,7 @@ def test_one_step(sigma: float, greedy: bool, terminated: bool) -> None:
 @pytest.mark.parametrize("terminated", [True, False])
 @pytest.mark.parametrize("n", [2, 4, 20])
 def test_n_step_sarsa(n: int, terminated: bool) -> None:
-    """Sutton and Barto eq. 7.4 and 7.5: the horizon is cut at the end, and updates go on until the last state."""
+    """Sutton and Barto eq. 7.4 and 7.5: the horizon is cut at the end, and updates continue until the last state."""
     episode, q = Episode(1, terminated=terminated), some_q(1)
     ours = q.copy()
     run(temporal_difference.learn, window(ours, n, 1.0, False), episode.moments())
@@ -276,7 +276,7 @@ def test_weighted_importance_sampling() -> None:
     np.testing.assert_allclose(held.totals[~firm], weights[~firm], rtol=1e-12)
 
 
-def test_an_episode_that_is_cut_short_goes_on_from_the_table() -> None:
+def test_an_episode_that_is_cut_short_continues_from_the_table() -> None:
     episode, held = Episode(7, length=3, terminated=False), record(True, False)
     held.q[0] = np.arange(S * A).reshape(S, A)
     last = held.q[0, episode.states[3]].max()

@@ -148,7 +148,7 @@ def test_environments_know_where_they_stand(tmp_path: Path) -> None:
     rows = load_results(str(tmp_path))
     assert len(rows) == model._episode_num == len(env.get_episode_rewards())
     assert rows["l"].sum() + len(env.rewards) == 3_333
-    observation, _, terminated, truncated, _ = env.step(1)  # somebody else goes on
+    observation, _, terminated, truncated, _ = env.step(1)  # another program continues
     assert len(env.rewards) == model.places.lengths[0] + 1
     assert 0 <= observation < 16
     assert terminated or truncated or not env.needs_reset
@@ -209,7 +209,7 @@ def test_callbacks_evaluate_save_and_stop(tmp_path: Path) -> None:
     assert model.num_timesteps == 30
 
 
-def test_training_goes_on_in_the_middle_of_an_episode(tmp_path: Path) -> None:
+def test_training_continues_in_the_middle_of_an_episode(tmp_path: Path) -> None:
     """In a new environment, and as if nothing had happened."""
     for cls, options in KINDS:
         env = gym.make("FrozenLake-v1", is_slippery=False)
@@ -221,7 +221,7 @@ def test_training_goes_on_in_the_middle_of_an_episode(tmp_path: Path) -> None:
         assert_same(whole, half)
 
 
-def test_episodes_are_told_in_order() -> None:
+def test_episodes_are_reported_in_order() -> None:
     model = SARSA(random_walk(), 0.1, gamma=1.0, seed=0, n_steps=4)
     found = model.learn_episodes(30)
     assert len(found.returns) == len(found.lengths) == 30

@@ -158,7 +158,7 @@ def _unfolded(trees: Trees, node: int) -> tuple[Any, ...]:
     return tuple(trees.positions[node].tolist()), float(trees.visits[node].sum()), below
 
 
-def test_games_that_began_anew_start_their_trees_anew() -> None:
+def test_games_that_began_again_get_new_trees() -> None:
     search = MCTS(GAME, uniform, 50)
     many = np.concatenate([after(GAME, "0314"), after(GAME, "04")])
     moves = search.search(many).moves
@@ -243,7 +243,7 @@ class Corridor(gym.Env[int, int]):
 
 
 class Pickled(gym.Wrapper[Any, Any, Any, Any], gym.utils.EzPickle):
-    """Says how to pickle it: by making it anew."""
+    """Says how to pickle it: by making it again."""
 
     def __init__(self) -> None:
         gym.utils.EzPickle.__init__(self)
@@ -338,7 +338,7 @@ def one_way_masks(env: Any) -> list[bool]:
 
 
 @pytest.mark.parametrize("where", ["wrapper", "observation"])
-def test_masks_are_heeded_wherever_they_are(where: str) -> None:
+def test_masks_are_applied_wherever_they_are(where: str) -> None:
     env = ActionMasker(Corridor(), one_way_masks) if where == "wrapper" else OneWay()
     observation, _ = env.reset()
     game = CopiedEnv(env)

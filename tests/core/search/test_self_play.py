@@ -69,7 +69,7 @@ def discs(game: Game, positions: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("random", [np.random.RandomState(0), np.random.default_rng(0)], ids=["numpy", "generator"])
 @pytest.mark.parametrize("game", [TicTacToe(), Connect4()], ids=repr)
-def test_openings_have_as_many_moves_as_they_should_and_go_on(game: Game, random: Any) -> None:
+def test_openings_have_as_many_moves_as_they_should_and_continue(game: Game, random: Any) -> None:
     wanted = np.arange(600) % 6  # after 6 moves of tic-tac-toe, every further one may end it
     positions = openings(game, 600, wanted, random)
     np.testing.assert_array_equal(discs(game, positions), wanted)

@@ -212,7 +212,7 @@ def test_models_that_cannot_play_themselves_are_refused() -> None:
     with pytest.raises(ValueError, match="norm_obs=False"):
         PPO("MlpPolicy", VecNormalize(SelfPlayVecEnv("tictactoe", 2)), **SMALL).learn(10, callback=PastSelves())
     memory = {**SMALL, "policy_kwargs": {"memory": "lstm", "memory_size": 8}}
-    with pytest.raises(ValueError, match="with memory"):
+    with pytest.raises(ValueError, match="a recurrent policy"):
         PPO("MlpPolicy", SelfPlayVecEnv("tictactoe", 2), **memory).learn(10, callback=PastSelves())
 
 
