@@ -73,7 +73,8 @@ def classes() -> dict[str, Any]:
 
 def action_spaces(cls: Any) -> tuple[Any, ...]:
     """Kinds of actions; none for what plays games."""
-    return getattr(cls, "action_spaces", None) or ()
+    kinds = getattr(cls, "action_spaces", None) or ()
+    return () if kinds == (spaces.Space,) else kinds
 
 
 def title(cls: Any) -> str:
