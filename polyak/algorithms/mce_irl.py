@@ -75,7 +75,7 @@ def demonstrated_occupancy(dataset: Dataset, n_states: int, gamma: float, horizo
     """Mean over episodes of sum_t gamma^t [s_t = s]. Observations are numbers of states -> [S]
 
     Nothing changes any more after a terminal state, in which the rest of the time is spent. An episode that was cut
-    short tells of the time until then; for ever, it stands for the rest.
+    short covers the time until then; for ever, it stands for the rest.
 
     Raises:
         ValueError: an episode was cut short before ``horizon`` steps.
