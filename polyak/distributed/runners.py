@@ -139,6 +139,9 @@ class RemoteEnvs(VecEnv):
     def _replace(self, worker: int, failure: Failure) -> None:
         if not failure.gone:
             raise failure.error
+        if getattr(failure.error, "actor_init_failed", False):  # another one would fail alike
+            why = str(failure.error).strip().rpartition("\n")[2]
+            raise RuntimeError(f"runner {worker + 1} of {self.n_runners} could not be made: {why}") from failure.error
         known = f"runner {worker + 1} of {self.n_runners} is gone: {str(failure.error).partition(chr(10))[0]}"
         if self.workers.restarts >= MOST_RESTARTS:
             raise RuntimeError(f"{known} It was not replaced: {MOST_RESTARTS} have been.") from failure.error

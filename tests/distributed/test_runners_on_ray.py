@@ -129,3 +129,13 @@ def test_an_actor_that_acts_ahead_has_runners_too() -> None:
     assert len(model.ep_info_buffer) > 10
     assert model.env is not None
     model.env.close()
+
+
+def test_a_runner_that_cannot_be_made_ends_the_training_with_the_reason() -> None:
+    """Another one in its place would fail alike."""
+
+    def broken() -> Any:
+        raise OSError("there is no licence for this simulator")
+
+    with pytest.raises(RuntimeError, match="runner [12] of 2 could not be made: .*no licence for this simulator"):
+        polyak.PPO("MlpPolicy", broken, n_runners=2, n_steps=32, batch_size=32, device="cpu")
