@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.algorithms import get
 from polyak.algorithms.gail import GAILLearner
 from polyak.algorithms.imitation.adversarial import AdversarialImitation, Comparison
 from polyak.algorithms.imitation.reward import RewardFunction, scored
@@ -72,9 +71,6 @@ class AIRL(AdversarialImitation):
     holds where the environment responds in another way (section 5)."""
 
     learner_class: ClassVar[type[Learner]] = AIRLLearner
-
-    def _find_generator(self, generator: str | type) -> type:
-        return get(generator) if isinstance(generator, str) else generator
 
     def _check_built(self) -> None:
         super()._check_built()

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from polyak.algorithms import get
 from polyak.algorithms.imitation.adversarial import AdversarialImitation, Comparison, Penalty
 from polyak.algorithms.imitation.reward import RewardForm, RewardFunction
 from polyak.cards import Card
@@ -132,9 +131,6 @@ class GAIL(AdversarialImitation):
     demonstrated and generated steps, for its norm's distance from 1 (WGAN-GP, arXiv:1704.00028)."""
 
     learner_class: ClassVar[type[Learner]] = GAILLearner
-
-    def _find_generator(self, generator: str | type) -> type:
-        return get(generator) if isinstance(generator, str) else generator
 
     def make_policy(self) -> Callable[[], Any]:
         """A picklable recipe of the network that is learned here; the generator has the policy."""

@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithms import get
 from polyak.algorithms.imitation.reward import RewardFunction
 from polyak.callbacks.callback import BaseCallback, Published
 from polyak.checkpoint import saved as checkpoint
@@ -134,14 +135,6 @@ class AdversarialImitation(NetworkAlgorithm):
 
     # -- what an algorithm writes --------------------------------------------------------------------------------------
 
-    def _find_generator(self, generator: str | type) -> type[Any]:
-        """The class of the generator.
-
-        Raises:
-            ValueError: there is no algorithm of that name.
-        """
-        raise NotImplementedError
-
     @property
     def reward(self) -> RewardFunction:
         """The learned reward, for :func:`~polyak.envs.with_reward`. It changes while the model learns."""
@@ -171,7 +164,8 @@ class AdversarialImitation(NetworkAlgorithm):
         super()._check_hyperparameters()
         if isinstance(self.generator, NetworkAlgorithm):  # that has been made, and does not change
             return
-        found = self._find_generator(cast(Any, self.generator))
+        chosen = cast("str | type[Any]", self.generator)
+        found = get(chosen) if isinstance(chosen, str) else chosen
         able = issubclass(found, OnPolicyAlgorithm | OffPolicyAlgorithm) and not issubclass(found, OfflineAlgorithm)
         fix = "it must be an algorithm that learns by acting, such as 'ppo', 'sac' or 'dqn'."
         require(able, "generator", self.generator, fix)
