@@ -59,7 +59,7 @@ laws: $(VENV)/.installed-tests
 lint: $(VENV)/.installed-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/codespell README.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md CHANGELOG.md docs examples polyak
+	$(BIN)/codespell *.md docs examples polyak
 
 format: $(VENV)/.installed-tests
 	$(BIN)/ruff check --fix .

@@ -5,20 +5,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PROSE = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "CODE_OF_CONDUCT.md",
-    "CHANGELOG.md",
-    "docs",
-    "examples",
-    "polyak",
-)
+PROSE = [*ROOT.glob("*.md"), *(ROOT / name for name in ("docs", "examples", "polyak"))]
 
 
-def spelled(*paths: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "codespell_lib", "--toml", "pyproject.toml", *paths]
+def spelled(*paths: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "codespell_lib", "--toml", "pyproject.toml", *map(str, paths)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -30,4 +21,4 @@ def test_words_are_spelled_right() -> None:
 def test_a_wrong_word_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("An agent that " + "recie" + "ves rewards.\n")
-    assert "receives" in spelled(str(page)).stdout
+    assert "receives" in spelled(page).stdout
