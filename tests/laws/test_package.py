@@ -160,7 +160,7 @@ def test_the_sdist_holds_what_builds_the_wheel(built: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_runs_readme_in_an_empty_environment(built: Path, tmp_path: Path) -> None:
+def test_the_wheel_runs_readme_and_a_tutorial_in_an_empty_environment(built: Path, tmp_path: Path) -> None:
     """Dependencies are those of this interpreter, put behind what the environment has itself."""
     [wheel] = built.glob("*.whl")
     place = tmp_path / "environment"
@@ -190,3 +190,7 @@ def test_the_wheel_runs_readme_in_an_empty_environment(built: Path, tmp_path: Pa
     assert list(tmp_path.glob("*.zip")), "README's first program saves a model"
     assert polyak.__version__ in run(str(scripts / "polyak"), "--version")
     assert "PPO" in run(str(scripts / "polyak"), "list")
+    assert "torch" in run(str(scripts / "polyak"), "doctor")
+    tutorial = (ROOT / "docs/tutorials/normalization.md").read_text("utf-8")
+    program.write_text("\n".join(re.findall(r"```python\n(.*?)```", tutorial, re.DOTALL)), encoding="utf-8")
+    run(str(python), str(program))
