@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
-from polyak.compat.ray.filters import filtered
+from polyak.compat.ray.connectors.environments import connected
 from polyak.compat.ray.models.simplex import Simplex
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecEnv, check_env, make_env
 from polyak.envs.spaces import clipped, is_image_space, is_image_space_channels_first, wide_bounds
@@ -255,7 +255,11 @@ def make_environments(
         if not same:
             env.close()
         require(same, name, said, f"the environment has {found}. Leave it out.")
-    return filtered(env, config.env_to_module_connector, config.gamma, training)
+    try:
+        return connected(env, own_action_space(env), config, training)
+    except BaseException:
+        env.close()
+        raise
 
 
 def look_over(env: gym.Env) -> None:
