@@ -198,12 +198,12 @@ def test_a_filter_stands_among_the_pieces() -> None:
 
 
 def test_what_pieces_learn_is_in_checkpoints(tmp_path: Path) -> None:
-    class Learning(Doubled):
+    class Learning(ConnectorV2):
         calls = 0
 
-        def __call__(self, **given: Any) -> Any:
+        def __call__(self, *, batch: Any, **given: Any) -> Any:
             self.calls += 1
-            return super().__call__(**given)
+            return batch
 
         def get_state(self, *args: Any, **kwargs: Any) -> Any:
             return {"calls": self.calls}
@@ -340,7 +340,8 @@ def test_the_learner_gets_the_rewards_of_the_pieces(environments: int) -> None:
         rewards = []
         for _ in range(2):
             result = algo.train()
-            rewards.append(algo.model.rollout_buffer.rewards.copy())
+            kept = algo.model.rollout_buffer.rewards  # which passes over it have laid out by environment
+            rewards.append(kept.reshape(environments, 16).T.copy())
         steps = [*range(1, 5), *range(1, 6), *range(1, 7), *range(1, 7), *range(1, 7), *range(1, 7)][:32]
         expected = np.repeat(1000 + np.array(steps, np.float32)[:, None], environments, 1)
         np.testing.assert_array_equal(np.concatenate(rewards), expected)
@@ -385,6 +386,7 @@ def piece(*_: Any) -> Any:
         (lambda: ppo(lambda *_: [MeanStdFilter(), MeanStdFilter()]), "one filter is enough"),
         (lambda: ppo(lambda *_: [MeanStdFilter(rewards=True)], piece), r"MeanStdFilter\(rewards=False\)"),
         (lambda: ppo(None, lambda *_: FrameStackingLearner(num_frames=2)), "put an equal piece into"),
+        (lambda: ppo(lambda *_: FlattenObservations(as_learner_connector=True)), "leave as_learner_connector out"),
         (lambda: ppo(lambda *_: FrameStackingEnvToModule(num_frames=2)), r"\[height, width, 1\]"),
     ],
 )

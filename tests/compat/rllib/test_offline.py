@@ -123,13 +123,8 @@ OTHER: dict[str, Any] = {
 ONE_VALUE = {
     *("num_epochs", "minibatch_size", "shuffle_batch_per_epoch", "burnin_len", "replay_buffer_config"),
     *("training_intensity", "num_steps_sampled_before_learning_starts", "store_buffer_in_checkpoints"),
-    *(
-        "grad_clip_by",
-        "learner_class",
-        "learner_connector",
-        "train_batch_size",
-        "lagrangian_thresh",
-    ),  # which need others
+    *("grad_clip_by", "learner_class", "train_batch_size", "lagrangian_thresh"),  # which need others
+    "learner_connector",
 }
 
 
