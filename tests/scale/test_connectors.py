@@ -23,7 +23,6 @@ from polyak.compat.ray import (
     PrevActionsPrevRewards,
     SingleAgentEpisode,
     SingleAgentObservationPreprocessor,
-    not_called,
 )
 from polyak.compat.ray.connectors.environments import ConnectedEnv, layers_of
 from polyak.compat.ray.connectors.episodes import LOOKBACK
@@ -336,7 +335,8 @@ def test_the_learner_gets_the_rewards_of_the_pieces(environments: int) -> None:
 
     config = ppo(lambda env, spaces, device: Doubled(), lambda observations, actions: Thousand())
     config.env_runners(num_envs_per_env_runner=environments).training(train_batch_size_per_learner=16 * environments)
-    with config.build() as algo:
+    behind = config.learner_connector
+    with config.training(learner_connector=None).learners(learner_connector=behind).build() as algo:
         rewards = []
         for _ in range(2):
             result = algo.train()
@@ -393,13 +393,6 @@ def piece(*_: Any) -> Any:
 def test_what_nothing_would_call_is_refused(config: Any, reason: str) -> None:
     with pytest.raises(HyperparameterError, match=reason):
         config().build()
-
-
-@pytest.mark.parametrize("name", not_called.CONNECTOR)
-def test_methods_that_nothing_calls_are_refused(name: str) -> None:
-    own = type("Own", (Doubled,), {name: lambda self, *args, **kwargs: None})
-    with pytest.raises(HyperparameterError, match=rf"its {name}\(\) would never be called"):
-        ppo(lambda *_: own()).build()
 
 
 def test_other_observations_than_those_of_the_space_are_refused() -> None:

@@ -30,6 +30,7 @@ from polyak.compat.ray.config import dumps, replaced
 from polyak.compat.ray.config.clipping import CLIPS
 from polyak.compat.ray.config.settings import (
     GROUPS,
+    TAKES_TOO,
     CallbackSettings,
     DebuggingSettings,
     EnvironmentSettings,
@@ -207,7 +208,7 @@ class AlgorithmConfig(
             hint = did_you_mean(name, known) or did_you_mean(name, hints)
             raise TypeError(f"{place} got an unexpected setting {name!r}.{hint}")
         own = _group_of(type(self), name)
-        if group is not None and own != group:
+        if group is not None and own != group and name not in TAKES_TOO.get(group, ()):
             raise TypeError(f"{place} got an unexpected setting {name!r}, which {own}() sets.")
         if hasattr(value, "of_one_agent"):
             value = value.of_one_agent()

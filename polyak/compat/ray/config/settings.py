@@ -335,6 +335,12 @@ GROUPS: tuple[type, ...] = (
 )
 
 
+TAKES_TOO: Mapping[str, tuple[str, ...]] = {
+    "learners": ("learner_class", "learner_connector", "learner_config_dict"),
+}
+"""Method of the builder -> settings of another one that it takes, too."""
+
+
 def says_on_ray(sentence: str) -> bool:
     """Whether a setting concerns other processes alone."""
     return sentence.startswith("On Ray")
