@@ -294,6 +294,39 @@ def test_what_was_done_before_is_observed(space: Any) -> None:
         algo.train()
 
 
+class Nested(Steps):
+    def __init__(self, config: Any = None) -> None:
+        super().__init__(config)
+        pair = gym.spaces.Tuple([gym.spaces.Discrete(9), gym.spaces.Box(0, 9, (2,), np.float32)])
+        self.observation_space = gym.spaces.Dict({"b": gym.spaces.Box(0, 9, (1,), np.float32), "a": pair})
+
+    def _look(self) -> Any:
+        row = np.array([self.steps, 1], np.float32)
+        return {"b": row[:1], "a": (self.steps, row)}
+
+
+def test_nested_observations_pass_whole() -> None:
+    """Pieces see them as the environment has them; the module, without pieces that flatten, their parts by name."""
+    seen = []
+
+    class Seeing(SingleAgentObservationPreprocessor):
+        def preprocess(self, observation: Any, episode: Any) -> Any:
+            seen.append((int(observation["a"][0]), observation["b"].tolist()))
+            return observation
+
+    with ppo(lambda env, spaces, device: [Seeing(), FlattenObservations()]).environment(Nested).build() as algo:
+        algo.train()
+        env = algo.env_runner.env
+        env.reset()
+        (row,) = env.step(np.array([0]))[0]
+        np.testing.assert_array_equal(row, [*np.eye(9)[1], 1, 1, 1])
+        assert {step for step, _ in seen} == set(range(7))
+        assert all([float(step)] == rest for step, rest in seen)
+    with ppo(lambda env, spaces, device: PrevActionsPrevRewards()).environment(Nested).build() as algo:
+        algo.train()
+        assert "_orig_obs/a/1" in algo.env_runner.env.observation_space.spaces
+
+
 def test_parts_are_left_out() -> None:
     space = gym.spaces.Dict({"b": gym.spaces.Discrete(2), "a": gym.spaces.Box(0, 1, (1, 2)), "c": gym.spaces.Box(0, 1)})
     piece = FlattenObservations(space, gym.spaces.Discrete(2), keys_to_remove=["c"])

@@ -13,8 +13,9 @@ from polyak.compat.ray.connectors.episodes import LOOKBACK, SingleAgentEpisode, 
 from polyak.compat.ray.connectors.given import learner_pieces
 from polyak.compat.ray.filters import FilteredEnv, MeanStdFilter
 from polyak.envs import VecEnv
-from polyak.envs.composed import is_composed
+from polyak.envs.composed import compose, is_composed, is_nested, parts
 from polyak.envs.vec.vec_env import VecEnvWrapper
+from polyak.envs.wrappers.by_name import VecNamedObservation
 from polyak.hyperparameters.declaration import require
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class ConnectedEnv(VecEnvWrapper):
         for index, episode in enumerate(self._episodes):
             info, done = infos[index], bool(dones[index])
             cut = done and bool(info.get("TimeLimit.truncated", False))
-            last = info["terminal_observation"] if done else _row(observations, index)
+            last = self._whole(info["terminal_observation"]) if done else self._row(observations, index)
             episode.add_env_step(
                 last, self._actions[index], rewards[index], info, terminated=done and not cut, truncated=cut
             )
@@ -87,11 +88,21 @@ class ConnectedEnv(VecEnvWrapper):
     def _begun(self, observations: Any, index: int) -> SingleAgentEpisode:
         known = self.reset_infos
         return SingleAgentEpisode(
-            observations=[_row(observations, index)],
-            observation_space=self.venv.observation_space,
+            observations=[self._row(observations, index)],
+            observation_space=self.pipeline.input_observation_space,
             action_space=self.action_space,
             infos=[known[index]] if known else None,
         )
+
+    def _row(self, observations: Any, index: int) -> Any:
+        return self._whole(_row(observations, index))
+
+    def _whole(self, observation: Any) -> Any:
+        """A nested observation of which the environments have the parts by name."""
+        own = self.pipeline.input_observation_space
+        if not is_nested(own):
+            return observation
+        return compose(own, iter([observation[part.name] for part in parts(own)]))
 
     def _shown(self, episodes: list[SingleAgentEpisode]) -> list[Any]:
         """What the pieces make of the last observation of each."""
@@ -169,25 +180,26 @@ class BoundFilter(ConnectorV2):
 class _Vector:
     """Environments as RLlib shows them to the function that makes pieces."""
 
-    def __init__(self, env: VecEnv) -> None:
+    def __init__(self, env: VecEnv, observations: Any, actions: Any) -> None:
         self._env = env
-        self.single_observation_space, self.single_action_space = env.observation_space, env.action_space
+        self.single_observation_space, self.single_action_space = observations, actions
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._env, name)
 
 
-def connected(env: VecEnv, own_actions: Any, config: AlgorithmConfig, training: bool) -> VecEnv:
+def connected(env: VecEnv, own: Any, own_actions: Any, config: AlgorithmConfig, training: bool) -> VecEnv:
     """Environments under the filter and the pieces of a config, if it has some.
 
     Args:
         env: the environments.
+        own: their space of observations, of which ``env`` has the parts by name where it is nested.
         own_actions: their space of actions in their own units.
         config: whose pieces.
         training: whether it is to learn in: statistics then follow what is seen.
     """
-    spaces_ = {"__env__": (env.observation_space, own_actions), "__env_single__": (env.observation_space, own_actions)}
-    pipeline = config.build_env_to_module_connector(env=_Vector(env), spaces=spaces_)
+    known = {"__env__": (own, own_actions), "__env_single__": (own, own_actions)}
+    pipeline = config.build_env_to_module_connector(env=_Vector(env, own, own_actions), spaces=known)
     filters = [one for one in pipeline.connectors if isinstance(one, MeanStdFilter)]
     require(len(filters) < 2, "env_to_module_connector", filters, "one filter is enough.")
     learner = learner_pieces(config, pipeline, own_actions) if training else None
@@ -199,10 +211,11 @@ def connected(env: VecEnv, own_actions: Any, config: AlgorithmConfig, training: 
         if not isinstance(piece, MeanStdFilter):
             run.append(piece)
             continue
-        env, run = _passing(env, run, own_actions), []
+        env, run = _passing(env, run, own, own_actions), []
+        own = env.observation_space
         env = FilteredEnv(env, piece, config.gamma, training)
         pipeline.connectors[place] = BoundFilter(env)
-    env = _passing(env, run, own_actions)
+    env = _passing(env, run, own, own_actions)
     if learner is not None:
         env = ConnectedEnv(env, EnvToModulePipeline(env.observation_space, own_actions))
         env.keeps = True
@@ -211,10 +224,12 @@ def connected(env: VecEnv, own_actions: Any, config: AlgorithmConfig, training: 
     return env
 
 
-def _passing(env: VecEnv, run: list[Any], own_actions: Any) -> VecEnv:
+def _passing(env: VecEnv, run: list[Any], own: Any, own_actions: Any) -> VecEnv:
     if not run:
         return env
-    return ConnectedEnv(env, EnvToModulePipeline(env.observation_space, own_actions, connectors=run))
+    env = ConnectedEnv(env, EnvToModulePipeline(own, own_actions, connectors=run))
+    nested = is_nested(env.observation_space) or isinstance(env.observation_space, spaces.Tuple)
+    return VecNamedObservation(env) if nested else env
 
 
 def state_of_pieces(env: Any) -> dict[str, Any]:
