@@ -76,7 +76,24 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "callbacks": (_CALLBACKS,),
     "callbacks.callbacks": (_CALLBACKS,),
     "connectors": (),
-    "connectors.env_to_module": (f"{_SCALE}: MeanStdFilter",),
+    "connectors.connector_v2": (f"{_SCALE}: ConnectorV2",),
+    "connectors.connector_pipeline_v2": (f"{_SCALE}: ConnectorPipelineV2",),
+    "connectors.common": (),
+    "connectors.common.flatten_observations": (f"{_SCALE}: FlattenObservations",),
+    "connectors.common.frame_stacking": (f"{_SCALE}: FrameStacking",),
+    "connectors.env_to_module": (
+        f"{_SCALE}: EnvToModulePipeline FlattenObservations FrameStackingEnvToModule MeanStdFilter "
+        "PrevActionsPrevRewards",
+    ),
+    "connectors.env_to_module.env_to_module_pipeline": (f"{_SCALE}: EnvToModulePipeline",),
+    "connectors.env_to_module.flatten_observations": (f"{_SCALE}: FlattenObservations",),
+    "connectors.env_to_module.frame_stacking": (f"{_SCALE}: FrameStackingEnvToModule",),
+    "connectors.env_to_module.observation_preprocessor": (f"{_SCALE}: SingleAgentObservationPreprocessor",),
+    "connectors.env_to_module.prev_actions_prev_rewards": (f"{_SCALE}: PrevActionsPrevRewards",),
+    "connectors.learner": (f"{_SCALE}: LearnerConnectorPipeline",),
+    "connectors.learner.frame_stacking": (f"{_SCALE}: FrameStackingLearner",),
+    "connectors.learner.learner_connector_pipeline": (f"{_SCALE}: LearnerConnectorPipeline",),
+    "env.single_agent_episode": (f"{_SCALE}: SingleAgentEpisode",),
     "connectors.env_to_module.mean_std_filter": (f"{_SCALE}: MeanStdFilter",),
     "core": (f"{_SCALE}: Columns DEFAULT_MODULE_ID",),
     "core.columns": (f"{_SCALE}: Columns",),
@@ -116,7 +133,12 @@ RLLIB: dict[str, tuple[str, ...]] = {
 """Module path below ``ray.rllib``; ``tune`` stands for ``ray.tune``."""
 
 _ONE_AGENT = "algorithms here train one agent"
-_WRAP = "wrap the environment: gymnasium.wrappers, or polyak.envs.VecNormalize"
+_DEFAULT = "polyak does the work of RLlib's default pieces itself"
+_DEFAULT_PIECES = (
+    *("AddObservationsFromEpisodesToBatch", "AddStatesFromEpisodesToBatch", "AddTimeDimToBatchAndZeroPad"),
+    *("AgentToModuleMapping", "BatchIndividualItems", "NumpyToTensor"),
+)
+_ACTIONS = "write _forward_exploration() and _forward_inference() of a module, which return 'actions'"
 _OFFLINE = "polyak learns from recorded data without a config: polyak.{}('MlpPolicy', dataset)"
 _RUNNER = "the runner is polyak's: env_runners(num_env_runners=...) says how many there are"
 _LEARNER = "subclass the learner of the algorithm, and name it by training(learner_class=...)"
@@ -127,13 +149,14 @@ REFUSED: dict[str, dict[str, str]] = {
     "algorithms.iql": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.dreamerv3": dict.fromkeys(["DreamerV3", "DreamerV3Config"], "there is no DreamerV3 here"),
     "algorithms.tqc": dict.fromkeys(["TQC", "TQCConfig"], "use polyak.TQC('MlpPolicy', env)"),
-    "connectors.connector_v2": {"ConnectorV2": _WRAP},
-    "connectors.env_to_module": dict.fromkeys(
-        ["FlattenObservations", "FrameStackingEnvToModule", "PrevActionsPrevRewards"], _WRAP
+    "connectors.env_to_module": dict.fromkeys(_DEFAULT_PIECES, _DEFAULT),
+    "connectors.common": dict.fromkeys(_DEFAULT_PIECES, _DEFAULT),
+    "connectors.module_to_env": dict.fromkeys(["GetActions", "NormalizeAndClipActions"], _ACTIONS),
+    "connectors.learner": dict.fromkeys(
+        [*_DEFAULT_PIECES, *(f"Add{of}FromEpisodesToTrainBatch" for of in ("Columns", "Infos", "NextObservations"))],
+        _DEFAULT,
     )
-    | {"SingleAgentObservationPreprocessor": _WRAP},
-    "connectors.module_to_env": dict.fromkeys(["GetActions", "NormalizeAndClipActions"], _WRAP),
-    "connectors.learner": {"FrameStackingLearner": _WRAP},
+    | {"GeneralAdvantageEstimation": "advantages are estimated by the algorithm: lambda_ and use_gae of PPO"},
     "core.learner": {"LearnerGroup": "algo.learner_group is one"},
     "core.learner.learner_group": {"LearnerGroup": "algo.learner_group is one"},
     "core.rl_module.apis": {"SelfSupervisedLossAPI": _LEARNER},
@@ -144,7 +167,6 @@ REFUSED: dict[str, dict[str, str]] = {
     "env.env_runner": {"EnvRunner": _RUNNER},
     "env.env_runner_group": {"EnvRunnerGroup": _RUNNER},
     "env.single_agent_env_runner": {"SingleAgentEnvRunner": _RUNNER},
-    "env.single_agent_episode": {"SingleAgentEpisode": "callbacks get episodes: on_episode_end(episode=...)"},
     "models": {"ModelCatalog": _OLD},
     "models.torch.torch_modelv2": {"TorchModelV2": _OLD},
     "policy.policy": {"Policy": _OLD},

@@ -39,7 +39,14 @@ def settings(config):
     return {name.lstrip("_") if name in HIDDEN else name: value for name, value in found.items()}
 
 
-HIDDEN = ("_model_config", "_rl_module_spec", "_learner_class", "_is_atari", "_env_to_module_connector")
+HIDDEN = (
+    "_model_config",
+    "_rl_module_spec",
+    "_learner_class",
+    "_is_atari",
+    "_env_to_module_connector",
+    "_learner_connector",
+)
 facts = {"ray": ray.__version__}
 CONFIGS = PPOConfig, DQNConfig, SACConfig, IMPALAConfig, APPOConfig, BCConfig, MARWILConfig, CQLConfig
 for config in (made() for made in CONFIGS):

@@ -297,6 +297,7 @@ ELSEWHERE = {
     "sigma0": "needs noise",
     "burn_in_len": "needs a memory",
     "learner_class": "tested below",
+    "learner_connector": "read by what is built: tests/scale/test_connectors.py",
     "learner_config_dict": "read by a learner of one's own: tests/scale/test_torch_learners.py",
     "decay": "needs RMSprop",
     "momentum": "needs RMSprop",

@@ -27,6 +27,21 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
     from polyak.compat.ray.config.marwil import BCConfig as BCConfig, MARWILConfig as MARWILConfig
     from polyak.compat.ray.config.ppo import PPOConfig as PPOConfig
     from polyak.compat.ray.config.sac import SACConfig as SACConfig
+    from polyak.compat.ray.connectors.base import (
+        ConnectorPipelineV2 as ConnectorPipelineV2,
+        ConnectorV2 as ConnectorV2,
+        EnvToModulePipeline as EnvToModulePipeline,
+        LearnerConnectorPipeline as LearnerConnectorPipeline,
+    )
+    from polyak.compat.ray.connectors.episodes import SingleAgentEpisode as SingleAgentEpisode
+    from polyak.compat.ray.connectors.pieces import (
+        FlattenObservations as FlattenObservations,
+        FrameStacking as FrameStacking,
+        FrameStackingEnvToModule as FrameStackingEnvToModule,
+        FrameStackingLearner as FrameStackingLearner,
+        PrevActionsPrevRewards as PrevActionsPrevRewards,
+        SingleAgentObservationPreprocessor as SingleAgentObservationPreprocessor,
+    )
     from polyak.compat.ray.environments import EnvContext as EnvContext, register_env as register_env
     from polyak.compat.ray.errors import NotThereYetError as NotThereYetError
     from polyak.compat.ray.filters import MeanStdFilter as MeanStdFilter
@@ -103,6 +118,10 @@ _PLACES = {
     "config.marwil": "BCConfig MARWILConfig",
     "config.ppo": "PPOConfig",
     "config.sac": "SACConfig",
+    "connectors.base": "ConnectorPipelineV2 ConnectorV2 EnvToModulePipeline LearnerConnectorPipeline",
+    "connectors.episodes": "SingleAgentEpisode",
+    "connectors.pieces": "FlattenObservations FrameStacking FrameStackingEnvToModule FrameStackingLearner "
+    "PrevActionsPrevRewards SingleAgentObservationPreprocessor",
     "environments": "EnvContext register_env",
     "errors": "NotThereYetError",
     "filters": "MeanStdFilter",

@@ -19,6 +19,8 @@ from polyak.compat.ray import checkpoints, not_called, results, states
 from polyak.compat.ray.callbacks import Hooks
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.connectors.environments import layers_of
+from polyak.compat.ray.connectors.learning import RewardsByPieces
 from polyak.compat.ray.env_runners import EnvRunner, EvaluationRunners
 from polyak.compat.ray.environments import in_units_of
 from polyak.compat.ray.episodes import EndsElsewhere, EpisodesOfTraining
@@ -90,6 +92,8 @@ class Algorithm:
         shown = self._hooks.wants_steps() or self._hooks.wants("on_episode_end")
         if shown and isinstance(self._evaluators, LocalEvaluators):
             self._evaluators.show = self._hooks.shown(self, evaluating=True)
+        if isinstance(self._evaluators, LocalEvaluators):
+            self._evaluators.metrics = self._hooks.evaluation_logger
         self._stopped = False
         self._learners: LocalLearner | None = None
         try:
@@ -132,6 +136,7 @@ class Algorithm:
         take_exploration(self.config, model)
         if isinstance(model.learner, TorchLearner):
             model.learner.counts = lambda: int(model.num_timesteps)
+        self._show_pieces(model)
         if hasattr(model.policy, "explored"):
             model.policy.explored = model.num_timesteps
         shown: Any = None
@@ -142,6 +147,14 @@ class Algorithm:
             self._learners.stop()
         self._learners = self.learner_group = make_learners(self.config, model, self.get_module(), self._seen)
         self.env_runner_group = make_runners(self._remote, model, shown, restart, self.env_runner)
+
+    def _show_pieces(self, model: Any) -> None:
+        """Let pieces before the module and before the learner see the module, and log."""
+        layers = layers_of(model.get_env())
+        for layer in layers:
+            layer.rl_module, layer.metrics = self.get_module(), self.metrics
+        if layers and layers[0].learner is not None:
+            model.rewards_follow = RewardsByPieces(layers[0])
 
     def _end_replay(self) -> None:
         """End the processes that hold the replay buffer, if there are any."""
@@ -379,6 +392,12 @@ class Algorithm:
 
     def _filtered(self, observation: Any) -> Any:
         """As the model learned from it."""
+        if layers_of(self.model.get_env()):
+            raise RuntimeError(
+                "the pieces of env_to_module_connector see episodes, and not observations alone. Pass them a "
+                "SingleAgentEpisode: algo.env_runner._env_to_module(episodes=[episode], rl_module=algo.get_module(), "
+                "explore=False), and what comes out to algo.get_module().forward_inference()."
+            )
         known = filter_around(self.model.get_env())
         return observation if known is None else known.normalize_obs(observation)
 

@@ -21,11 +21,13 @@ from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
 from polyak.checkpoint.parameters import saved_parameters, set_parameters
 from polyak.checkpoint.saved import Saved
-from polyak.checkpoint.serialise import decode, is_plain
+from polyak.checkpoint.serialise import decode, encode, is_plain
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.connectors.environments import load_state_of_pieces, state_of_pieces
 from polyak.compat.ray.filters import filter_around, moments_in
 from polyak.envs.reading import plain_json
+from polyak.hyperparameters.declaration import require
 
 FILE, MEMBER, VERSION = "model.zip", "algorithm.json", 1
 MODULES = Path("learner_group") / "learner" / "rl_module"
@@ -49,6 +51,10 @@ def save(algorithm: Any, path: Any) -> str:
         "counters": algorithm._counters,
         "num_episodes_lifetime": algorithm._episodes.lifetime,
     }
+    if pieces := state_of_pieces(model.get_env()):
+        fix = "a file holds numbers, texts, arrays, and lists and dicts of them. Return those."
+        require(is_plain(pieces), "get_state() of a connector", sorted(pieces), fix)
+        described["connectors"] = encode(pieces)
     written = io.BytesIO()
     model.save(written, exclude=exclude, include=include)
     with zipfile.ZipFile(written, "a", zipfile.ZIP_STORED) as archive:
@@ -132,6 +138,7 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
     known = filter_around(old.get_env())
     if known is not None and (loaded := model.normalisation.loaded) is not None:
         known.load_moments(moments_in(loaded))
+    load_state_of_pieces(old.get_env(), decode(described.get("connectors", {})))
     if model.seed is not None and old.get_env() is not None:
         old.get_env().seed((model.seed + int(described["iteration"])) % 2**31)  # other episodes than the first ones
     algorithm._adopt(model, restart=False)

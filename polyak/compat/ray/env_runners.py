@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from polyak.compat.ray.connectors.base import EnvToModulePipeline
+from polyak.compat.ray.connectors.environments import BoundFilter, layers_of
 from polyak.compat.ray.evaluation import LocalEvaluators, order_of
+from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.results import of_episodes
 from polyak.evaluation.undisturbed import undisturbed
 from polyak.hyperparameters.declaration import require
@@ -34,6 +37,15 @@ class EnvRunner:
         """The vector of environments."""
         algorithm = self._algorithm
         return algorithm._evaluators.env if self._evaluating else algorithm.model.get_env()
+
+    @property
+    def _env_to_module(self) -> EnvToModulePipeline:
+        """The pieces between the environments and the module, and the filter."""
+        if layers := layers_of(self.env):
+            return layers[0].whole
+        known = filter_around(self.env)
+        pieces = [] if known is None else [BoundFilter(known)]
+        return EnvToModulePipeline(self.env.observation_space, self.env.action_space, connectors=pieces)
 
     @property
     def num_envs(self) -> int:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
-from polyak.compat.ray.filters import filtered
+from polyak.compat.ray.connectors.environments import connected
 from polyak.compat.ray.models.simplex import Simplex
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecEnv, check_env, make_env
+from polyak.envs.composed import is_nested
 from polyak.envs.spaces import clipped, is_image_space, is_image_space_channels_first, wide_bounds
+from polyak.envs.wrappers.by_name import NamedObservation
 from polyak.hyperparameters.declaration import require
 from polyak.suggestions import did_you_mean
 
@@ -173,6 +175,23 @@ class ScaledActions(gym.wrappers.RescaleAction):
         return self.env.action_space
 
 
+class Named(NamedObservation):
+    """Nested observations as a Dict of their parts, so that they can be stacked."""
+
+    @property
+    def own_observation_space(self) -> gym.Space:
+        """The environment's."""
+        return self.env.observation_space
+
+
+def own_observation_space(env: VecEnv) -> gym.Space:
+    """Of the environments themselves, however deep."""
+    if env.env_is_wrapped(Named)[0]:
+        space: gym.Space = env.get_attr("own_observation_space", 0)[0]
+        return space
+    return env.observation_space
+
+
 def portable(config: AlgorithmConfig) -> AlgorithmConfig:
     """A config for another process, which does not know the names of this one."""
     other = config.copy(copy_frozen=False)
@@ -225,6 +244,8 @@ class Maker:
         if self.created is not None:
             self.created(env=env, env_context=context)
         env = Monitor(env)
+        if is_nested(env.observation_space):
+            env = Named(env)
         if self.limit:
             env = LimitedReward(env, self.limit)
         if self.scales:
@@ -249,13 +270,17 @@ def make_environments(
     kind = SubprocVecEnv if maker.remote else DummyVecEnv
     env = kind([partial(maker, index) for index in range(config.num_envs_per_env_runner)])
     for name in ("observation_space", "action_space"):
-        said, found = getattr(config, name), getattr(env, name)
-        found = own_action_space(env) if name == "action_space" else found
+        said = getattr(config, name)
+        found = own_action_space(env) if name == "action_space" else own_observation_space(env)
         same = said is None or said == found
         if not same:
             env.close()
         require(same, name, said, f"the environment has {found}. Leave it out.")
-    return filtered(env, config.env_to_module_connector, config.gamma, training)
+    try:
+        return connected(env, own_observation_space(env), own_action_space(env), config, training)
+    except BaseException:
+        env.close()
+        raise
 
 
 def look_over(env: gym.Env) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.connectors.environments import layers_of, load_state_of_pieces, state_of_pieces
 from polyak.compat.ray.environments import make_environments
 from polyak.compat.ray.episodes import Episode, Episodes, shown_by
 from polyak.compat.ray.filters import filter_around
@@ -64,10 +66,12 @@ class LocalEvaluators:
         created: called with each environment and its context; ``None``: nothing is.
 
     Attributes:
+        metrics: where pieces before the module log.
         show: shows episodes step by step, see :class:`~polyak.compat.ray.episodes.Episodes`; ``None``: nothing does.
     """
 
     show: Callable[..., None] | None = None
+    metrics: Any = None
 
     def __init__(self, config: AlgorithmConfig, created: Callable[..., None] | None) -> None:
         self._config, self._created = config.evaluation_settings(), created
@@ -98,12 +102,21 @@ class LocalEvaluators:
         own, its = filter_around(self.env), filter_around(model.get_env())
         if own is not None and its is not None:
             own.load_moments(its.moments())
+        self._follow(model, order)
         if show is None:
             return play(model, self.env, order)
         episodes = Episodes(show, self.env)
         played = play(model, self.env, order, shown_by(episodes))
         episodes.sampled()
         return played
+
+    def _follow(self, model: Any, order: Order) -> None:
+        """Let the pieces here continue from what those of training have learned."""
+        theirs = layers_of(model.get_env())
+        for layer in layers_of(self.env):
+            layer.rl_module, layer.metrics, layer.explore = theirs[0].rl_module, self.metrics, order.explores
+        state = copy.deepcopy(state_of_pieces(model.get_env()))
+        load_state_of_pieces(self.env, state)
 
     def sample(self, model: Any, order: Order) -> list[Episode]:
         """Episodes themselves, each time others."""

@@ -3,7 +3,10 @@
 Each is refused where the subclass is given, before anything is trained: see :func:`polyak.compat.overrides.refuse`.
 """
 
-_CONNECTOR = "there are no connectors but env_to_module_connector=MeanStdFilter(). Wrap the environment"
+_ACTIONS = (
+    "actions are drawn from the module's distribution. Write _forward_exploration() and _forward_inference() of a "
+    "module, which return 'actions', or wrap the environment by gymnasium.ActionWrapper"
+)
 _LEARNERS = "the group is made by num_learners. Give a learner by training(learner_class=...)"
 _OFFLINE = "there is no offline evaluation in a config. Use on_evaluate_start and on_evaluate_end"
 _STATE = "weights are taken by torch's state_dict(). Register buffers for what else is to be kept"
@@ -19,9 +22,7 @@ _SAC = "SAC's heads and critics are its own. Write build_encoder() alone, or use
 _LEARNER = "losses are those of polyak's learner. Write objective() or gradient_step() of its subclass"
 
 CONFIG = {
-    "build_env_to_module_connector": _CONNECTOR,
-    "build_module_to_env_connector": _CONNECTOR,
-    "build_learner_connector": _CONNECTOR,
+    "build_module_to_env_connector": _ACTIONS,
     "build_learner_group": _LEARNERS,
     "build_learner": _LEARNERS,
     "get_config_for_module": "one module is trained, by this config. Set its values",
@@ -58,6 +59,14 @@ CALLBACKS = {
     "on_create_policy": "it belongs to RLlib's old stack. Use on_algorithm_init",
 }
 """Of callbacks."""
+
+CONNECTOR = {
+    "merge_states": "pieces run in one process. Write get_state() and set_state()",
+    "reset_state": "pieces keep what they have learned. Write get_state() and set_state()",
+    "save_to_path": "their state is in the algorithm's checkpoints. Write get_state() and set_state()",
+    "restore_from_path": "their state is in the algorithm's checkpoints. Write get_state() and set_state()",
+}
+"""Of a connector piece."""
 
 MODULE = {"get_state": _STATE, "set_state": _STATE}
 """Of a module."""

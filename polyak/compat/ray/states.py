@@ -21,6 +21,7 @@ import torch
 
 from polyak.checkpoint.parameters import load_optimizer
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
+from polyak.compat.ray.connectors.environments import load_state_of_pieces, state_of_pieces
 from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.processes.state import values_of
 from polyak.hyperparameters.declaration import require
@@ -129,6 +130,8 @@ def _of_runner(algorithm: Any, choice: Choice) -> State:
     known = filter_around(model.get_env())
     if known is not None and choice.has("env_runner/env_to_module_connector"):
         found["env_to_module_connector"] = copy.deepcopy(known.moments())
+    if choice.has("env_runner/env_to_module_connector") and (pieces := state_of_pieces(model.get_env())):
+        found["connectors"] = copy.deepcopy(pieces)
     return found
 
 
@@ -184,3 +187,4 @@ def _run_on(model: Any, state: Mapping[str, Any]) -> None:
     known = filter_around(model.get_env())
     if known is not None and "env_to_module_connector" in state:
         known.load_moments(state["env_to_module_connector"])
+    load_state_of_pieces(model.get_env(), copy.deepcopy(state.get("connectors", {})))

@@ -8,7 +8,7 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-FOLDERS = ("algorithms", "callbacks", "core")
+FOLDERS = ("algorithms", "callbacks", "connectors", "core")
 NOT_HERE = ("tests", "examples", "meta_learner", "differentiable", "dreamerv3", "iql", "marwil", "bc", "cql", "offline")
 MARK = "OverrideToImplementCustomLogic"
 

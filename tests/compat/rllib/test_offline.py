@@ -124,6 +124,7 @@ ONE_VALUE = {
     *("num_epochs", "minibatch_size", "shuffle_batch_per_epoch", "burnin_len", "replay_buffer_config"),
     *("training_intensity", "num_steps_sampled_before_learning_starts", "store_buffer_in_checkpoints"),
     *("grad_clip_by", "learner_class", "train_batch_size", "lagrangian_thresh"),  # which need others
+    "learner_connector",
 }
 
 
@@ -419,7 +420,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: CQLConfig().training(num_steps_sampled_before_learning_starts=9), "nothing is collected"),
     (lambda: BCConfig().env_runners(num_env_runners=1), "nothing is collected"),
     (lambda: BCConfig().env_runners(rollout_fragment_length=7), "nothing is collected"),
-    (lambda: BCConfig().env_runners(env_to_module_connector=print), "no connector"),
+    (lambda: BCConfig().env_runners(env_to_module_connector=print), "passes no connector"),
     (lambda: BCConfig().offline_data(input_read_method_kwargs={"filter": 1}), "how fast"),
     (lambda: BCConfig().offline_data(map_batches_kwargs={"fn": 1}), "how fast"),
     (lambda: BCConfig().offline_data(prelearner_class=dict), "drawn from the whole"),

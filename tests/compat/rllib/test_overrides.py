@@ -18,7 +18,9 @@ import torch
 from polyak.algorithms.ppo import PPOLearner
 from polyak.compat import ray as scale
 from polyak.compat.ray import (
+    ConnectorV2,
     DQNConfig,
+    FlattenObservations,
     MultiRLModuleSpec,
     PPOConfig,
     PPOTorchLearner,
@@ -94,7 +96,10 @@ CALLED: dict[str, set[str]] = {
     "Algorithm": {"get_default_config", "setup", "training_step", "evaluate"},
     "AlgorithmConfig": {
         *("validate", "get_default_rl_module_spec", "get_default_learner_class", "get_rl_module_spec"),
-        "get_multi_rl_module_spec",
+        *("get_multi_rl_module_spec", "build_env_to_module_connector", "build_learner_connector"),
+    },
+    "ConnectorV2": {
+        *("recompute_output_observation_space", "recompute_output_action_space", "__call__", "get_state"),
     },
     "RLlibCallback": {name for name in vars(RLlibCallback) if name.startswith("on_")} - {"on_checkpoint_loaded"},
     "TorchRLModule": MODULE,
@@ -120,6 +125,9 @@ def test_overrides_are_called(face: str, tmp_path: Path) -> None:
     elif face == "AlgorithmConfig":
         config = spied(PPOConfig, names, calls)()
         trained(small(config).training(train_batch_size_per_learner=32, minibatch_size=16, num_epochs=1))
+    elif face == "ConnectorV2":
+        piece = spied(FlattenObservations, names, calls)
+        trained(ppo().env_runners(env_to_module_connector=lambda env, spaces, device: piece()))
     elif face == "RLlibCallback":
         trained(ppo().callbacks(spied(RLlibCallback, names, calls)))
     elif face == "TorchRLModule":
@@ -227,6 +235,12 @@ REFUSED: list[tuple[str, type, dict[str, str], Any]] = [
         MultiRLModuleSpec,
         not_called.SPEC,
         lambda cls: ppo().rl_module(rl_module_spec=cls(RLModuleSpec())).build_algo(),
+    ),
+    (
+        "ConnectorV2",
+        ConnectorV2,
+        not_called.CONNECTOR,
+        lambda cls: ppo(learner_connector=lambda observations, actions: cls()).build_algo(),
     ),
     (
         "RLModuleSpec",

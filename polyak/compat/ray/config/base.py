@@ -30,6 +30,7 @@ from polyak.compat.ray.config import dumps, replaced
 from polyak.compat.ray.config.clipping import CLIPS
 from polyak.compat.ray.config.settings import (
     GROUPS,
+    TAKES_TOO,
     CallbackSettings,
     DebuggingSettings,
     EnvironmentSettings,
@@ -44,7 +45,8 @@ from polyak.compat.ray.config.settings import (
     StackSettings,
     TrainingSettings,
 )
-from polyak.compat.ray.filters import filter_of
+from polyak.compat.ray.connectors.base import EnvToModulePipeline, LearnerConnectorPipeline
+from polyak.compat.ray.connectors.given import check_connectors, pieces_of
 from polyak.compat.ray.learners.base import TorchLearner
 from polyak.compat.ray.models.catalog import DefaultModelConfig
 from polyak.hyperparameters.declaration import declared, described, fitted, require
@@ -143,6 +145,8 @@ class AlgorithmConfig(
     """Whether experience is collected, and not recorded before."""
     built: ClassVar[str] = "polyak.compat.ray.algorithm:Algorithm"
     """The class of what it builds."""
+    rewards_may_follow: ClassVar[bool] = False
+    """Whether rewards are read only when a rollout is complete, so that pieces can change them."""
     scales_actions: ClassVar[bool] = True
     """Whether continuous actions are scaled by the environment, since the policy does not squash them itself."""
 
@@ -204,7 +208,7 @@ class AlgorithmConfig(
             hint = did_you_mean(name, known) or did_you_mean(name, hints)
             raise TypeError(f"{place} got an unexpected setting {name!r}.{hint}")
         own = _group_of(type(self), name)
-        if group is not None and own != group:
+        if group is not None and own != group and name not in TAKES_TOO.get(group, ()):
             raise TypeError(f"{place} got an unexpected setting {name!r}, which {own}() sets.")
         if hasattr(value, "of_one_agent"):
             value = value.of_one_agent()
@@ -388,6 +392,29 @@ class AlgorithmConfig(
         """The learner that is taken where ``training(learner_class=...)`` names none."""
         raise NotImplementedError(f"{type(self).__name__} does not say which learner it takes.")
 
+    def build_env_to_module_connector(self, env: Any = None, spaces: Any = None, device: Any = None) -> Any:
+        """The pieces that ``env_to_module_connector`` stands for, new ones, as an
+        :class:`~polyak.compat.ray.EnvToModulePipeline` with their spaces.
+
+        Args:
+            env: with ``single_observation_space`` and ``single_action_space``; ``None``: as ``spaces`` say.
+            spaces: ``{"__env_single__": (observation space, action space)}``; ``None``: as the config says.
+            device: handed to the function; the processor, if ``None``.
+        """
+        known = getattr(env, "single_observation_space", None), getattr(env, "single_action_space", None)
+        observations, actions = (spaces or {}).get("__env_single__", known)
+        pieces = pieces_of("env_to_module_connector", self.env_to_module_connector, env, spaces, device or "cpu")
+        observations = self.observation_space if observations is None else observations
+        actions = self.action_space if actions is None else actions
+        return EnvToModulePipeline(observations, actions, connectors=pieces)
+
+    def build_learner_connector(self, input_observation_space: Any, input_action_space: Any, device: Any = None) -> Any:
+        """The pieces that ``learner_connector`` stands for, new ones, as a
+        :class:`~polyak.compat.ray.LearnerConnectorPipeline` with their spaces."""
+        spaces = input_observation_space, input_action_space
+        pieces = pieces_of("learner_connector", self.learner_connector, *spaces)
+        return LearnerConnectorPipeline(*spaces, connectors=pieces)
+
     def get_config_for_module(self, module_id: str) -> Self:
         """The settings of a module: these, since there is one."""
         return self
@@ -479,7 +506,7 @@ class AlgorithmConfig(
         require(alone, "custom_evaluation_function", self.custom_evaluation_function, fix)
         if self.log_gradients:
             warn_user("log_gradients=True: norms of gradients are not among the results here.")
-        filter_of(self.env_to_module_connector)
+        check_connectors(self, AlgorithmConfig)
         self.evaluation_settings()
         algorithm, policy, kwargs = self.plain()
         checked = {name: value for name, value in kwargs.items() if name not in ("policy_kwargs", "device")}

@@ -35,7 +35,7 @@ Nothing = Annotated[
 _FILES = "None: files are read by polyak.data.Dataset.load. Pass a Dataset of your own as input_"
 _ROWS = "None: rows are drawn from the whole dataset. Change the data, and pass them as input_"
 _COLLECTED = "0: nothing is collected. evaluation(evaluation_num_env_runners=...) says how many evaluate"
-_FILTER = "None: recorded observations pass no connector. Pass a Dataset with normalised ones as input_"
+_FILTER = "None: what was recorded passes no connector. Pass a Dataset with what is to be learned from as input_"
 WHOLE = "'auto' or 200: nothing is collected, and dataset_num_iters_per_learner says how long an iteration is"
 
 
@@ -117,6 +117,8 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
     """Nothing is collected."""
     env_to_module_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
     """Observations are learned from as they are recorded."""
+    learner_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
+    """So are rewards."""
     train_batch_size_per_learner: Count | None = None
     """Rows of one gradient step, for each learner; ``None`` takes ``train_batch_size``."""
     num_epochs: Literal[1] = 1

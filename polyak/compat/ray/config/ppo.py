@@ -58,6 +58,7 @@ class PPOConfig(ActorCriticConfig):
     """How far values may move in one update, in units of return; ``None``: without limit."""
 
     name: ClassVar[str] = "PPO"
+    rewards_may_follow: ClassVar[bool] = True
     own_model_options: ClassVar[Mapping[str, Any]] = {"vf_share_layers": False}
 
     def get_default_learner_class(self) -> Any:

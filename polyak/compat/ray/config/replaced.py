@@ -2,7 +2,7 @@
 
 _RECORDED = "BCConfig, MARWILConfig or CQLConfig, which learn from recorded data"
 _RECORDS = "polyak.data.collect(env, algo.model, n).save(path), which records what a model does"
-_CONNECTORS = "env_to_module_connector=MeanStdFilter(), or a wrapper of the environment"
+_CONNECTORS = "env_to_module_connector, whose pieces change observations, or a wrapper of the environment"
 _COMPILES = "framework(torch_compile_learner=...)"
 _PROCESSES = "env_runners(num_cpus_per_env_runner=...) and learners(num_cpus_per_learner=...)"
 _VARIABLES = "ray.init(runtime_env={'env_vars': {...}})"
@@ -85,8 +85,7 @@ SETTINGS = {
     "worker_restore_timeout_s": "env_runner_restore_timeout_s",
     "worker_cls": "num_env_runners: the runner is polyak's",
     "env_runner_cls": "num_env_runners: the runner is polyak's",
-    "module_to_env_connector": "a wrapper of the environment",
-    "learner_connector": "training(learner_class=...)",
+    "module_to_env_connector": "_forward_exploration() and _forward_inference() of a module",
     "eager_tracing": "framework(torch_compile_learner=...)",
     "eager_max_retraces": "framework(torch_compile_learner=...)",
     "torch_compile_worker": "framework(torch_compile_learner=...): acting is quick without",
@@ -159,7 +158,8 @@ SETTINGS = {
     "policies": "one agent",
     "policy_mapping_fn": "one agent",
     "policies_to_train": "one agent",
-    "algorithm_config_overrides_per_module": "one agent",
+    "algorithm_config_overrides_per_module": "the settings themselves: a learner here has one module. Another learning "
+    "rate for some of its parameters is register_optimizer() of a learner_class, in configure_optimizers_for_module()",
     "on_env_runners_recreated": "nothing: with num_env_runners=0 there are none to be made again",
 }
 """Settings, wherever they stood."""

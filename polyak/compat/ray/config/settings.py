@@ -76,8 +76,9 @@ class EnvRunnerSettings:
     batch_mode: Annotated[str, Only(_BATCHES, lambda mode: mode == "truncate_episodes")] = "truncate_episodes"
     """Batches end wherever they are full."""
     env_to_module_connector: Any = None
-    """A :class:`~polyak.compat.ray.MeanStdFilter`, or a function that returns one: observations are learned from less
-    their running mean, divided by their deviation. Statistics are those of all runners."""
+    """A :class:`~polyak.compat.ray.MeanStdFilter`: observations are learned from less their running mean, divided by
+    their deviation, with the statistics of all runners. Or a function ``f(env, spaces, device)`` that returns pieces
+    which change observations, one :class:`~polyak.compat.ray.ConnectorV2` or a list of them and of a filter."""
     explore: Annotated[bool, Only(_EXPLORES, bool)] = True
     """Training explores; evaluation as ``evaluation_config`` says."""
     num_cpus_per_env_runner: NonNegative = 1
@@ -145,6 +146,9 @@ class TrainingSettings:
     learner_class: Any = None
     """A subclass of the algorithm's learner to use instead of it: of RLlib's, such as ``PPOTorchLearner``, or of
     polyak's (:class:`polyak.learning.learner.Learner`)."""
+    learner_connector: Function = None
+    """A function ``f(observation_space, action_space)`` that returns pieces which change the rewards of rollouts, one
+    :class:`~polyak.compat.ray.ConnectorV2` or a list of them; of PPO."""
     learner_config_dict: dict[str, Any] = field(default_factory=dict)
     """What that learner reads as ``self.config.learner_config_dict``."""
 
@@ -329,6 +333,12 @@ GROUPS: tuple[type, ...] = (
     FrameworkSettings,
     OfflineSettings,
 )
+
+
+TAKES_TOO: Mapping[str, tuple[str, ...]] = {
+    "learners": ("learner_class", "learner_connector", "learner_config_dict"),
+}
+"""Method of the builder -> settings of another one that it takes, too."""
 
 
 def says_on_ray(sentence: str) -> bool:

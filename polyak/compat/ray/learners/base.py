@@ -117,6 +117,18 @@ class TorchLearner(Learner):
     _module = module
 
     @property
+    def _learner_connector(self) -> Any:
+        """Refuse.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot change its connector pieces. learners(learner_connector=...) says "
+            "what they are; the default pieces of RLlib's are not among them."
+        )
+
+    @property
     def device(self) -> torch.device:
         """Where it learns."""
         return next(self.parameters()).device

@@ -141,6 +141,13 @@ class MultiRLModule(Mapping[str, Any]):
         return self
 
 
+LEARNER_ONLY = (
+    "a learner here has one module. Train further networks in a piece of learners(learner_connector=...), which is "
+    "shown each step of every episode and changes its reward, or make them parts of that module, with a term in "
+    "compute_loss_for_module() of a learner_class."
+)
+
+
 def of_one_agent(spec: Any) -> Any:
     """An ``RLModuleSpec``: itself, or that of the only agent."""
     return spec.of_one_agent() if isinstance(spec, MultiRLModuleSpec) else spec
@@ -192,6 +199,9 @@ class MultiRLModuleSpec:
         refuse("rl_module_spec", type(self), MultiRLModuleSpec, not_called.SPEC)
         specs = self.named()
         fix = f"an algorithm here trains one agent: give only {DEFAULT_MODULE_ID!r}."
+        beside = [name for name in specs if name != DEFAULT_MODULE_ID]
+        if len(beside) == len(specs) - 1 and all(specs[name].learner_only for name in beside):
+            fix = f"nothing would train {beside} beside {DEFAULT_MODULE_ID!r}: {LEARNER_ONLY}"
         require(list(specs) == [DEFAULT_MODULE_ID], "rl_module_specs", sorted(specs), fix)
         (spec,) = specs.values()
         if self.load_state_path is None:
