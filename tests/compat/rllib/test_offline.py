@@ -124,7 +124,7 @@ ONE_VALUE = {
     *("num_epochs", "minibatch_size", "shuffle_batch_per_epoch", "burnin_len", "replay_buffer_config"),
     *("training_intensity", "num_steps_sampled_before_learning_starts", "store_buffer_in_checkpoints"),
     *("grad_clip_by", "learner_class", "train_batch_size", "lagrangian_thresh"),  # which need others
-    "learner_connector",
+    *("learner_connector", "learner_config_dict"),
 }
 
 
@@ -380,9 +380,9 @@ def test_a_module_of_ones_own_is_cloned_into(recorded: dict[str, str]) -> None:
     config.model_config = {}
     config.rl_module(rl_module_spec=RLModuleSpec(module_class=Small))
     with config.build_algo() as algo:
-        before = algo.get_weights()["default_policy"]["module.net.weight"]
+        before = algo.get_weights()["default_policy"]["net.weight"]
         algo.train()
-        assert not np.array_equal(before, algo.get_weights()["default_policy"]["module.net.weight"])
+        assert not np.array_equal(before, algo.get_weights()["default_policy"]["net.weight"])
         assert {int(algo.compute_single_action(np.zeros(4, np.float32), explore=True)) for _ in range(9)} == {1}
         assert set(algo.get_module().calls) == {"forward", "exploration"}
     marwil = small(MARWILConfig, CART, recorded[CART])
