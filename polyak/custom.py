@@ -18,7 +18,6 @@ from polyak.schedules import Schedule
 __all__ = [
     "Card",
     "Count",
-    "Tunable",
     "Fraction",
     "Learner",
     "LearnerRecipe",
@@ -33,6 +32,7 @@ __all__ = [
     "Positive",
     "Schedule",
     "Search",
+    "Tunable",
     "Update",
     "entropy_loss",
     "policy_aliases",

@@ -115,7 +115,7 @@ def check_connectors(config: Any, base: type) -> None:
 
 
 def _is_filter(given: Any) -> bool:
-    """Whether a setting stands for a filter or for nothing, told without environments."""
+    """Whether a setting stands for a filter or for nothing, as far as that is known without environments."""
     try:
         filter_of(given)
     except Exception:  # a function that looks at environments makes pieces of its own
