@@ -437,6 +437,8 @@ class EnvAlgorithm(Algorithm):
             self._use_masks(masks)
 
     def _enter(self, saved: Saved, env: Any) -> None:
+        if not self.steps_environments:
+            return super()._enter(saved, env)
         check_counter("n_envs", saved.info["n_envs"], least=1)
         self.n_envs = int(saved.info["n_envs"])
         acted = saved.state_of("runner")

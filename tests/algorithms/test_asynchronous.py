@@ -80,12 +80,12 @@ def test_objectives_by_a_loop_over_the_steps(memory: dict[str, Any]) -> None:
     learner: Any = model.learner
     t = unroll.trajectory
     assert t.cuts.any()
-    judged = learner.judged(model.policy, unroll)
-    assert judged.values.shape == (17, 3)
+    evaluated = learner.evaluate_unroll(model.policy, unroll)
+    assert evaluated.values.shape == (17, 3)
     with torch.no_grad():
-        target = learner.judged(learner.target_policy, unroll).log_probs
+        target = learner.evaluate_unroll(learner.target_policy, unroll).log_probs
     targets, advantages = torch.zeros(16, 3), torch.zeros(16, 3)
-    values = judged.values.detach()
+    values = evaluated.values.detach()
     for n in range(3):
         trace = torch.tensor(0.0)
         for s in reversed(range(16)):
@@ -97,14 +97,14 @@ def test_objectives_by_a_loop_over_the_steps(memory: dict[str, Any]) -> None:
             alive = t.discounts[s, n] * (not t.cuts[s, n])
             trace = delta + alive * rho * trace
             targets[s, n] = values[s, n] + trace
-    found = learner.vtrace(unroll, judged.values, target)
+    found = learner.vtrace(unroll, evaluated.values, target)
     near = bound(terms=32, size=float(targets.abs().max()))
     torch.testing.assert_close(found[0], targets, rtol=0, atol=near)
     torch.testing.assert_close(found[1], advantages, rtol=0, atol=near)
-    ratios = log_ratios(judged.log_probs, t.log_probs, target, torch.tensor(2.0))
+    ratios = log_ratios(evaluated.log_probs, t.log_probs, target, torch.tensor(2.0))
     loss = clipped_surrogate(ratios, advantages, torch.tensor(0.4))
-    loss = loss + 0.5 * ((targets - judged.values[:-1]) ** 2).mean() / 2 - 0.01 * judged.entropy.mean()
-    torch.testing.assert_close(learner.objective(unroll, judged).loss, loss, rtol=1e-4, atol=near)
+    loss = loss + 0.5 * ((targets - evaluated.values[:-1]) ** 2).mean() / 2 - 0.01 * evaluated.entropy.mean()
+    torch.testing.assert_close(learner.objective(unroll, evaluated).loss, loss, rtol=1e-4, atol=near)
 
 
 # -- who acts with which weights ---------------------------------------------------------------------------------------
@@ -121,8 +121,8 @@ def test_the_actor_lags_as_many_updates_as_it_is_told(cls: Any) -> None:
         (unroll,) = model._unrolls
         lags.append(model._lags[0])
         with torch.no_grad():
-            now = model.learner.judged(model.policy, unroll).log_probs
-            acted = model.learner.judged(model._acting_policy, unroll).log_probs
+            now = model.learner.evaluate_unroll(model.policy, unroll).log_probs
+            acted = model.learner.evaluate_unroll(model._acting_policy, unroll).log_probs
         if model._since_broadcast:
             torch.testing.assert_close(acted, unroll.trajectory.log_probs, rtol=0, atol=bound(terms=64, size=1.0))
             assert not torch.allclose(now, unroll.trajectory.log_probs, atol=1e-6)

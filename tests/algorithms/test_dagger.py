@@ -141,5 +141,5 @@ def test_what_cannot_be_is_refused_with_the_reason(tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     again = DAgger.load(tmp_path / "model", env=gym.make("CartPole-v1"), device="cpu")
     np.testing.assert_array_equal(again.predict(np.zeros((3, 4)))[0].shape, (3,))
-    with pytest.raises(ValueError, match="expert=None: there is nobody to ask"):
+    with pytest.raises(ValueError, match="expert=None: there is none to ask"):
         again.learn(10)

@@ -398,7 +398,7 @@ def test_a_zip_that_holds_no_model_is_refused(tmp_path: Path) -> None:
 
 def test_the_example_loads_what_it_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its parts are of all kinds: networks, an optimizer, a tensor."""
-    path = Path(__file__).parents[2] / "examples" / "sb3" / "own_algorithm.py"
+    path = Path(__file__).parents[2] / "examples" / "from_sb3" / "own_algorithm.py"
     source = path.read_text().replace("stable_baselines3", "polyak.compat.sb3")
     (tmp_path / "own_algorithm.py").write_text(source)
     spec = importlib.util.spec_from_file_location("own_algorithm", tmp_path / "own_algorithm.py")

@@ -383,7 +383,7 @@ def test_a_model_that_is_asked_without_masks_may_do_anything() -> None:
 
 
 def test_those_that_heed_no_masks_say_so() -> None:
-    with pytest.warns(UserWarning, match="does not heed masks"):
+    with pytest.warns(UserWarning, match="does not support masks"):
         polyak.DiscreteSAC("MlpPolicy", vector(), **{**EXPLORES, "policy_kwargs": None})
 
 

@@ -156,7 +156,7 @@ def test_dones_alone_are_taken_for_terminal_states_with_a_warning(tmp_path):
     flat = recorded("box").arrays()
     flat["dones"] = flat.pop("terminations") | flat.pop("truncations")
     np.savez(tmp_path / "a.npz", **flat)
-    with pytest.warns(UserWarning, match="does not tell time limits from terminal states"):
+    with pytest.warns(UserWarning, match="does not distinguish time limits from terminal states"):
         dataset = Dataset.load(tmp_path / "a.npz")
     np.testing.assert_array_equal(dataset.terminations, flat["dones"])
 

@@ -95,10 +95,10 @@ def reads(model: Any) -> dict[str, Any]:
     if (learner := getattr(model, "learner", None)) is not None:
         model.set_logger(Logger(None, []))
         model._sync_hyperparameters()
-        seen["dials"] = {name: plain(getattr(learner, name, None)) for name in learner.declared_tunables()}
+        seen["tunables"] = {name: plain(getattr(learner, name, None)) for name in learner.declared_tunables()}
         seen["rates"] = [float(group["lr"]) for each in learner.optimizers.values() for group in each.param_groups]
         seen["schedule"] = [model.lr_schedule(left) for left in (1.0, 0.5, 0.0)]
-    if getattr(model, "runner", None) is not None and hasattr(model, "_begin_acting"):
+    if hasattr(getattr(getattr(model, "runner", None), "actor", None), "explore"):
         model._begin_acting()
         seen["exploration"] = [plain(vars(part)) for part in model.runner.actor.exploration.values()]
     if schedule := getattr(model, "exploration_schedule", None):

@@ -37,7 +37,7 @@ CASES: dict[str, Case] = {
     "ppo_cnn": ("ppo", "CnnPolicy", "image", "discrete", {}),
     "ppo_cnn_own": ("ppo", "CnnPolicy", "image", "box", {"share_features_extractor": False}),
     "ppo_cnn_small": ("ppo", "CnnPolicy", "image", "box", {"features_extractor_kwargs": {"features_dim": 16}}),
-    "ppo_flat_image": ("ppo", "MlpPolicy", "image", "discrete", {"net_arch": SMALL}),
+    "ppo_flat_picture": ("ppo", "MlpPolicy", "image", "discrete", {"net_arch": SMALL}),
     "ppo_dict": ("ppo", "MultiInputPolicy", "dict", "box", {"net_arch": SMALL}),
     "sac": ("sac", "MlpPolicy", "vector", "box", {}),
     "sac_arch": ("sac", "MlpPolicy", "vector", "box", {"net_arch": SMALL_Q, "n_critics": 3, "activation_fn": "Tanh"}),

@@ -108,7 +108,7 @@ DELIBERATE = (
         ),
     ),
     Difference(
-        "A Monitor that goes on in a file writes the header of a new one",
+        "A Monitor that continues a file writes the header of a new one",
         "override_existing=False leaves a new file without header there, which load_results cannot read.",
         ("monitors/monitor_options/header",),
     ),
