@@ -111,6 +111,7 @@ def test_advantages_carry_no_gradient_and_the_actor_asks_no_critic() -> None:
         assert ((p - old).sign() == -gradient.sign())[moved].all(), "all weights are one: it clones"
 
 
+@pytest.mark.slow
 def test_better_actions_draw_the_actor() -> None:
     data = some_data(400)
     rewards = -np.abs(data.actions[:, 0] - 1.5)

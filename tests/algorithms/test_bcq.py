@@ -166,6 +166,7 @@ def test_masks_come_before_the_threshold(recorded: Dataset) -> None:
         assert chosen.tolist() == expected
 
 
+@pytest.mark.slow
 def test_it_learns_the_values_of_the_constrained_problem(recorded: Dataset) -> None:
     """Q-iteration over the actions that the data find likely, with the recorded means, is what it must come to."""
     rows = recorded.transitions()

@@ -118,6 +118,7 @@ def test_ratios_of_probabilities_begin_at_one() -> None:
     assert abs(float(metrics["approx_kl"])) < bound(4, size=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "steps"), [(sac, 800), (ppo, 2_500)])
 def test_it_still_learns(make: Any, steps: int) -> None:
     model = make(precision="bfloat16").learn(steps)

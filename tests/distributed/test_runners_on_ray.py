@@ -18,7 +18,7 @@ from tests.distributed.test_runners import CASES, TURNS, Kept, carts, weights
 from tests.scale.on_ray import assert_gone, session_of
 
 session = session_of(8)
-QUICK = ("ppo", "sac", "impala")
+QUICK = ("ppo",)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,8 @@ def test_training_is_equal_to_that_with_runners_here(case: str) -> None:
     assert_gone(other.env.processes)
 
 
-@pytest.mark.parametrize("case", ["ppo", pytest.param("her", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["ppo", "her"])
 def test_a_killed_runner_is_replaced(case: str) -> None:
     def kill(names: dict[str, Any], _: Any) -> bool:
         model = names["self"]
@@ -54,7 +55,8 @@ def test_a_killed_runner_is_replaced(case: str) -> None:
     model.env.close()
 
 
-@pytest.mark.parametrize("asynchronous", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("asynchronous", [True, False])
 def test_a_killed_runner_that_collects_by_itself_is_replaced(asynchronous: bool) -> None:
     def kill(names: dict[str, Any], _: Any) -> bool:
         model = names["self"]
@@ -91,6 +93,7 @@ class Waits(gym.Wrapper[Any, Any, Any, Any]):
         return super().step(action)
 
 
+@pytest.mark.slow
 def test_what_a_runner_has_finished_is_learned_from_without_the_others(tmp_path: Path) -> None:
     """The second one cannot finish anything before the first has finished five rollouts."""
     path, taken = tmp_path / "begin", []

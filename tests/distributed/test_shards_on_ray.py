@@ -14,12 +14,10 @@ from tests.distributed.test_shards import CASES, assert_same_rows
 from tests.scale.on_ray import assert_gone, session_of
 
 session = session_of(8)
-QUICK = ("dqn",)
 
 
-@pytest.mark.parametrize(
-    "case", [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 def test_training_is_equal_to_that_with_shards_here(case: str) -> None:
     one = CASES[case](n_replay_shards=2, transport="local").learn(150)
     other = CASES[case](n_replay_shards=2, transport="ray").learn(150)

@@ -210,6 +210,7 @@ def test_figures_are_those_of_the_gallery(tmp_path: Path) -> None:
         gallery.main(["cheetah"])
 
 
+@pytest.mark.slow
 def test_the_films_agent_is_trained_and_filmed(tmp_path: Path) -> None:
     for needed in ("matplotlib", "imageio", "pygame"):
         pytest.importorskip(needed)

@@ -41,6 +41,7 @@ def until_missed(algo: Algorithm) -> list[int]:
     return steps
 
 
+@pytest.mark.slow
 def test_a_killed_shard_and_a_killed_runner_are_replaced_and_training_goes_on() -> None:
     with sharded(runners=2, seed=None).build() as algo:
         algo.train()
