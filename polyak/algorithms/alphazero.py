@@ -311,8 +311,6 @@ class AlphaZero(NetworkAlgorithm):
             ended = self.self_play.move()
         self.num_timesteps += self.n_games
         self._moves += 1
-        if not callback.on_step():
-            return False
         self.replay_buffer.add(ended.observations, ended.policies, ended.legal, ended.values)
         for length, result in zip(ended.lengths, ended.results, strict=True):
             self.ep_info_buffer.append({"r": float(result), "l": int(length)})
@@ -326,7 +324,7 @@ class AlphaZero(NetworkAlgorithm):
         every = None if log_interval is None else log_interval * self.n_games
         if every is not None and before // every < self._episode_num // every:
             self._write_logs(episodes=self._episode_num)
-        return True
+        return callback.on_step()  # at the end, so that a file which it writes holds all of the round
 
     def train(self, gradient_steps: int, batch_size: int) -> None:
         """Make some gradient steps on what was played."""
@@ -457,8 +455,7 @@ class AlphaZero(NetworkAlgorithm):
         super()._resume(saved, resume, force_reset)
         if resume and saved.replay and self.env is not None:
             self.replay_buffer.load_state_dict(beneath(saved.replay, "positions"))
-            if not force_reset:
-                self.self_play.load_state(beneath(saved.replay, "self_play"))
+            self.self_play.load_state(beneath(saved.replay, "self_play"))
 
     card: ClassVar[Card] = Card(
         idea="a search that a network guides, and a network that learns from it",

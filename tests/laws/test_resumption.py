@@ -33,9 +33,7 @@ def run(step: str, cases: list[str], folder: Path) -> int:
 def everything(path: Path) -> dict[str, Any]:
     """All that a file holds, but for clock times and for what depends on the calls of ``learn``."""
     saved: Saved = read(path)
-    info = {name: value for name, value in saved.info.items() if name not in ("system", "collection")}
-    info["counters"] = {name: value for name, value in info["counters"].items() if name not in OF_THE_CALL}
-    info["ep_info_buffer"] = [[episode["r"], episode["l"]] for episode in info["ep_info_buffer"]]
+    info = timeless(saved.info)
     arrays = {
         f"{name}/{key}": value
         for name in ("networks", "optimizers", "state", "replay")
@@ -43,6 +41,14 @@ def everything(path: Path) -> dict[str, Any]:
         if not key.endswith(("/t", "start_time"))
     }
     return {**info, **arrays}
+
+
+def timeless(info: dict[str, Any]) -> dict[str, Any]:
+    """Of a model, and of another that is a part of it."""
+    found = {name: value for name, value in info.items() if name not in ("system", "collection")}
+    found["counters"] = {name: value for name, value in info["counters"].items() if name not in OF_THE_CALL}
+    found["ep_info_buffer"] = [[episode["r"], episode["l"]] for episode in info["ep_info_buffer"]]
+    return found | ({"generator": timeless(info["generator"])} if "generator" in info else {})
 
 
 def last_row(folder: Path) -> dict[str, str]:
@@ -57,6 +63,9 @@ def check(cases: list[str], folder: Path) -> None:
     assert run("resume", cases, folder) == 0
     wrong: list[str] = []
     for case in cases:
+        if (error := folder / case / "error.txt").exists():
+            wrong.append(f"{case}: {error.read_text()[:300]}")
+            continue
         whole, resumed = (everything(folder / case / f"{name}.zip") for name in ("whole", "resumed"))
         differs = sorted(whole.keys() ^ resumed.keys())
         for name in whole.keys() & resumed.keys():
@@ -64,8 +73,8 @@ def check(cases: list[str], folder: Path) -> None:
                 np.testing.assert_equal(resumed[name], whole[name])
             except AssertionError:
                 differs.append(name)
-        if last_row(folder / case / "logs") != last_row(folder / case / "resumed logs"):
-            differs.append("logs")
+        logged, since = (last_row(folder / case / name) for name in ("logs", "resumed logs"))
+        differs += [name for name in since if since[name] != logged[name]]  # what was recorded before may be missing
         if differs:
             wrong.append(f"{case}: {sorted(differs)[:6]}")
     assert not wrong, "\n".join(wrong)

@@ -567,7 +567,8 @@ class AdversarialImitation(NetworkAlgorithm):
         self._show_rewards()
         saved.put("generator", checkpoint.taken(self.generator, include=include & self.generator.saves_also))
         if self._rewarding is not None:
-            last = {"returns": self._rewarding.returns, **flat("before", self._rewarding._before)}
+            seen = {"returns": self._rewarding.returns, "ended": np.array(self._rewarding.ended)}
+            last = {**seen, **flat("before", self._rewarding._before)}
             saved.state |= prefixed("runner/rewarding", last)
         if "replay_buffer" in include and self.experience is not None:
             saved.info["experience"], arrays = split_state(self.experience.state_dict())
@@ -600,9 +601,10 @@ class AdversarialImitation(NetworkAlgorithm):
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._resume(saved, resume, force_reset)
         self.generator._resume(saved.part("generator"), resume, force_reset)
-        last = saved.state_of("runner/rewarding")
-        if self._rewarding is not None and last and not force_reset:
+        last, runner = saved.state_of("runner/rewarding"), self.generator.runner
+        if self._rewarding is not None and last and runner is not None and runner.obs is not None:
             self._rewarding.returns = last["returns"].copy()
+            self._rewarding.ended = last.get("ended", np.zeros(0)).tolist()
             self._rewarding.resume(unflat("before", last))
         if resume and self.experience is not None and "experience" in saved.info:
             arrays = checkpoint.beneath(saved.replay, "experience")
