@@ -6,6 +6,7 @@ files and trains on (``resume``). What each model is in the end is written to a 
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import sys
@@ -79,7 +80,9 @@ def goal_env(discrete: bool) -> gym.Env[Any, Any]:
 def environment(name: str, cell: str) -> Any:
     """What a model of this algorithm learns in, made again each time."""
     env = get(name).trial().get("env")
-    if not isinstance(env, str) or not getattr(get(name), "steps_environments", True):
+    if isinstance(env, gym.Env):
+        env = partial(copy.deepcopy, env)
+    if isinstance(env, Dataset) or not getattr(get(name), "steps_environments", True):
         return env
     if cell in ("one", "memory", "prioritised", "mixture"):
         return make_vec_env(env, n_envs=1)
@@ -97,6 +100,7 @@ def extra(name: str, cell: str) -> dict[str, Any]:
         "memory": {"policy_kwargs": {**kwargs, "memory": "lstm", "memory_size": 4}},
         "hindsight": {"policy": "MultiInputPolicy", "replay_buffer_class": HerReplayBuffer},
         "prioritised": {"prioritized": True},
+        "mixture": {"prioritized": False},
         "runners": {"n_runners": 2, "transport": "local"},
     }.get(cell, {})
 

@@ -38,7 +38,7 @@ def everything(path: Path) -> dict[str, Any]:
         f"{name}/{key}": value
         for name in ("networks", "optimizers", "state", "replay")
         for key, value in getattr(saved, name).items()
-        if not key.endswith(("/t", "start_time"))
+        if not key.endswith(("/t", "/seconds", "start_time"))
     }
     return {**info, **arrays}
 
