@@ -59,7 +59,8 @@ def cells(name: str) -> tuple[str, ...]:
     if replays:
         found += ["hindsight", "prioritised", "mixture"]
     if name == "maskable_ppo":
-        found.remove("normalised")
+        found.remove("normalised")  # whose observations are numbers of states
+        found.remove("workers")  # whose environment draws from a stream of its process
     return tuple(cell for cell in CELLS if cell in found)
 
 
