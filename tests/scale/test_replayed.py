@@ -14,13 +14,13 @@ from polyak.compat.ray import DQNConfig
 from polyak.compat.ray.evaluation import Order
 from polyak.compat.ray.processes import shards as module
 from polyak.compat.ray.processes.batches import batch_of, columns_of, errors_of, shares
-from polyak.compat.ray.processes.dealing import dealt
 from polyak.compat.ray.processes.evaluators import parts_of
 from polyak.compat.ray.processes.experience import Lanes, Outbox, steps_in
 from polyak.compat.ray.processes.fragments import Fragment, joined
 from polyak.compat.ray.processes.shards import ShardedReplayBuffer
 from polyak.data import ReplayBuffer, Transition
 from polyak.distributed.ray_workers import Failure
+from polyak.distributed.shards import dealt
 from polyak.experience import Experience
 from polyak.experience.samplers import Prioritized
 from polyak.hyperparameters.declaration import HyperparameterError

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from polyak.compat.buffers import OwnArrays
 from polyak.compat.ray.processes.batches import Columns, batch_of, stacked
-from polyak.compat.ray.processes.dealing import dealt
 from polyak.compat.ray.processes.experience import Outbox
 from polyak.compat.ray.processes.fragments import of_envs
 from polyak.compat.ray.processes.shard_worker import Drawn, Mass, ShardWorker
@@ -25,6 +24,7 @@ from polyak.data import Transition, TransitionRows
 from polyak.data.base import BaseBuffer, Normalizer
 from polyak.data.step import Step
 from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.shards import dealt
 from polyak.experience.samplers import Prioritized, make_sampler
 from polyak.hyperparameters.declaration import require
 from polyak.warning import warn_user
