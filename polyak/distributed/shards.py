@@ -48,6 +48,8 @@ DRAWN_AHEAD = 4
 class _Draw:
     """A batch that was asked for."""
 
+    rows: int
+    """B"""
     wanted: list[int]
     """Shards that were asked."""
     lives: np.ndarray
@@ -73,6 +75,9 @@ class ShardedReplay:
         seed: of the draws of shards; ``None``: drawn from numpy's global stream.
         sampler: ``None``, ``"uniform"``, ``"prioritized"`` or an object of these kinds, which serves as the pattern.
         columns: what else each row holds.
+        drawn_ahead: batches that are asked for before they are wanted, also from one call to the next: nothing waits
+            for shards then, and batches follow rows and priorities that are so much older. ``None``: some within a
+            call, where they do not depend on what is learned.
         handle_timeout_termination: False treats a time limit as a termination.
         **options: as for :class:`~polyak.data.ReplayBuffer`.
 
@@ -96,11 +101,14 @@ class ShardedReplay:
         *,
         sampler: Any = None,
         columns: Any = None,
+        drawn_ahead: int | None = None,
         handle_timeout_termination: bool = True,
         **options: Any,
     ) -> None:
         fix = f"each holds the steps of at least one environment, and there are {n_envs}. Use at most as many."
         require(1 <= n_shards <= n_envs, "n_replay_shards", n_shards, fix)
+        fix = "it must be at least 1, or None."
+        require(drawn_ahead is None or drawn_ahead >= 1, "replay_buffer_kwargs['drawn_ahead']", drawn_ahead, fix)
         self.buffer_size, self.n_envs, self.device = max(buffer_size // n_envs, 1), n_envs, device
         self.observation_space, self.action_space = observation_space, action_space
         self.sampler: Any = make_sampler(sampler)
@@ -126,6 +134,9 @@ class ShardedReplay:
             else Workers(ShardProcess, arguments, PATIENCE, num_cpus=0)
         )
         self._end = weakref.finalize(self, self.workers.stop)
+        self._ahead = drawn_ahead
+        self._asked: deque[_Draw] = deque()
+        """Batches to come."""
         self._draws: list[deque[_Draw]] = [deque() for _ in self._envs]
         """Of each shard, those that it has yet to answer."""
         self._due = np.zeros(n_shards, np.int64)
@@ -190,6 +201,7 @@ class ShardedReplay:
     def reset(self) -> None:
         """Empty all shards."""
         self._outbox.reset()
+        self._asked.clear()
         self._held[:] = 0
         for shard in range(len(self._envs)):
             self._ask(shard, "reset")
@@ -222,34 +234,32 @@ class ShardedReplay:
         """
         self._send()
         normalizer = None if env is None else self.workers.put(frozen(env))
-        ahead = 1 if self.sampler.adaptive else DRAWN_AHEAD
-        asked: deque[_Draw] = deque()
-        left = batches
-        while left or asked:
-            while left and len(asked) < ahead:
-                draw = self._ask_draw(batch_size, gamma, normalizer)
-                if draw is None:
-                    break
-                asked.append(draw)
-                left -= 1
-            if not asked:
+        if self._ahead is None:
+            self._asked.clear()  # of a call that was left before its end
+        within = 1 if self.sampler.adaptive else DRAWN_AHEAD
+        while batches:
+            ahead = min(batches, within) if self._ahead is None else self._ahead
+            while len(self._asked) < ahead and (draw := self._ask_draw(batch_size, gamma, normalizer)):
+                self._asked.append(draw)
+            if not self._asked:
                 return
-            draw = asked.popleft()
+            draw = self._asked.popleft()
             while not draw.is_lost and len(draw.parts) < len(draw.wanted):
                 self._take()
-            if draw.is_lost:
-                left += 1
-            else:
-                yield self._batch(draw)
+            if draw.is_lost or draw.rows != batch_size:
+                continue
+            batches -= 1
+            yield self._batch(draw)
 
     def _ask_draw(self, rows: int, gamma: float, normalizer: Any) -> _Draw | None:
         """Ask shards for their parts of a batch; ``None``: there is nothing to draw from."""
-        self._settle()
+        if self._ahead is None or not self._masses.any():
+            self._settle()
         if not self._masses.any():
             return None
         strata = (np.arange(rows) + self.sampler.rng.random_sample(rows)) / rows
         counts = dealt(self._masses, strata)
-        draw = _Draw(np.flatnonzero(counts).tolist(), self._lives.copy())
+        draw = _Draw(rows, np.flatnonzero(counts).tolist(), self._lives.copy())
         for shard in draw.wanted:
             self._draws[shard].append(draw)
             self.workers.ask(shard, "draw", int(counts[shard]), float(gamma), normalizer)
@@ -389,6 +399,7 @@ class ShardedReplay:
     def state_dict(self) -> dict[str, Any]:
         """What all shards hold, as numpy arrays, and the rest as JSON values."""
         self._send()
+        self._asked.clear()  # they are in no file: this buffer and one that is loaded draw alike
         state = {"shards": len(self._envs), "highest": self._highest, "rng": self.sampler.rng_state()}
         for shard, own in enumerate(self._all("state")):
             state |= {f"shard{shard}:{name}": value for name, value in own.items()}
@@ -406,6 +417,7 @@ class ShardedReplay:
                 "build it alike."
             )
         self._outbox.reset()
+        self._asked.clear()
         prefixes = [f"shard{shard}:" for shard in range(len(self._envs))]
         parts = [{key[len(p) :]: value for key, value in state.items() if key.startswith(p)} for p in prefixes]
         self._masses[:] = self._all("load_state", parts)

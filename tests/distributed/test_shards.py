@@ -17,6 +17,7 @@ from polyak.data.step import Step
 from polyak.distributed.shards import ShardedReplay, dealt
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.experience import arrays
+from polyak.experience.samplers import Prioritized
 from tests.distributed.test_runners import REPLAY, Parts, Reaching, carts, strict, weights
 
 MEMORY = {"net_arch": [8], "memory": "lstm", "memory_size": 8, "max_seq_len": 4}
@@ -89,14 +90,23 @@ def test_batches_are_made_of_stored_rows() -> None:
             assert (known == row).all(1).any()
 
 
-def drawn(sharded: ShardedReplay) -> Any:
-    return next(sharded.transitions(64, 0.99))
+def test_rows_are_dealt_in_proportion() -> None:
+    strata = (np.arange(12) + 0.5) / 12
+    assert dealt(np.array([1.0, 0.0, 3.0, 2.0]), strata).tolist() == [2, 0, 6, 4]
+    assert dealt(np.array([0.0, 5.0, 0.0]), strata).tolist() == [0, 12, 0]
+    rng = np.random.default_rng(0)
+    masses = rng.random(5)
+    counts = [dealt(masses, (np.arange(7) + rng.random(7)) / 7) for _ in range(4000)]
+    exact = 7 * masses / masses.sum()
+    # the count of a shard is within one of its share and one of the two neighbours of it: variance at most 1/4 each end
+    assert np.abs(np.mean(counts, 0) - exact).max() < 5 * np.sqrt(0.5 / 4000)
+
+
+def drawn(sharded: ShardedReplay, rows: int = 64) -> Any:
+    return next(sharded.transitions(rows, 0.99))
 
 
 def test_a_batch_comes_from_shards_in_proportion_to_their_priorities() -> None:
-    masses = np.array([1.0, 0.0, 2.0, 1.0])
-    strata = (np.arange(8) + 0.5) / 8
-    assert dealt(masses, strata).tolist() == [2, 0, 4, 2]
     sharded = _filled(buffer(sampler="prioritized"))
     for _ in range(20):  # rows of environments 0 and 1 are no longer wrong
         batch, indices = drawn(sharded)
@@ -106,6 +116,50 @@ def test_a_batch_comes_from_shards_in_proportion_to_their_priorities() -> None:
     assert batch.weights.max() == 1
     likely = batch.observations[:, 0] > 0
     assert (batch.weights[likely] <= batch.weights.max()).all()
+
+
+def test_shards_are_drawn_from_as_one_buffer_would_be() -> None:
+    """Two environments in one shard, one in the other; priorities that grow with time and environment."""
+    sharded = buffer(size=60, n_envs=3, sampler=Prioritized(alpha=1.0, beta=0.5))
+    flags = np.zeros(3, bool)
+    infos: Any = [{}] * 3
+    for t in range(10):
+        seen = (t + 10 * np.arange(3, dtype=np.float32))[:, None] / 100
+        sharded.record(Step(seen, np.zeros(3), None, np.ones(3), seen, flags, flags, flags, infos, None, flags, False))
+    for _ in range(40):  # every row has been drawn, and says how wrong it is
+        batch, indices = drawn(sharded, 30)
+        sharded.update_priorities(indices, 1 + 100 * batch.observations[:, 0])
+    many = 300
+    counts = np.zeros(30)
+    for _ in range(many):
+        batch, _ = drawn(sharded, 30)
+        places = (100 * batch.observations[:, 0]).round().long().numpy()
+        counts += np.bincount(places, minlength=30)
+    priorities = 1 + np.arange(30) + 1e-6
+    shares = priorities / priorities.sum()
+    bound = 5 * np.sqrt(shares / (30 * many))  # of independent draws, which strata only make steadier
+    assert (np.abs(counts / (30 * many) - shares) < bound).all()
+    likely = shares[places]
+    np.testing.assert_allclose(batch.weights, (likely / likely.min()) ** -0.5, rtol=1e-4)
+
+
+def test_batches_that_are_drawn_ahead_follow_what_was_known_before() -> None:
+    """With two of them ahead, an error changes the third batch from then on."""
+    sharded = _filled(buffer(sampler=Prioritized(alpha=1.0), drawn_ahead=2))
+    batch, indices = drawn(sharded)
+    assert len(sharded._asked) == 1
+    for _ in range(30):
+        sharded.update_priorities(indices, np.where(batch.observations.numpy()[:, 0] < 0, 0.0, 1.0))
+        batch, indices = drawn(sharded)
+    assert (batch.observations[:, 0] > 0).all()
+    assert len(drawn(sharded, 16)[0].rewards) == 16, "those of another size are left out"
+    one, other = buffer(drawn_ahead=3), buffer(drawn_ahead=3)
+    drawn(_filled(one))
+    other.load_state_dict(one.state_dict())
+    for ours, theirs in zip(one.transitions(8, 0.99, batches=4), other.transitions(8, 0.99, batches=4), strict=True):
+        assert torch.equal(ours[0].observations, theirs[0].observations)
+    with pytest.raises(ValueError, match="drawn_ahead.*=0"):
+        buffer(drawn_ahead=0)
 
 
 def test_new_rows_get_the_highest_priority_of_any_shard() -> None:

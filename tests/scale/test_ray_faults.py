@@ -52,7 +52,7 @@ def test_a_killed_shard_and_a_killed_runner_are_replaced_and_training_goes_on() 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             trainings = 1
-            while not (buffer.num_restarts and algo.env_runner_group.num_restarts) and time.monotonic() < until:
+            while not (buffer.workers.restarts and algo.env_runner_group.num_restarts) and time.monotonic() < until:
                 steps = algo.train()["num_env_steps_sampled_lifetime"]
                 trainings += 1
             steps = algo.train()["num_env_steps_sampled_lifetime"]

@@ -59,4 +59,6 @@ def test_what_was_on_a_lost_node_is_made_anew_on_another(cluster: Any) -> None:
 
 
 def restarts(algo: Any) -> int:
-    return int(algo.env_runner_group.num_restarts + algo.learner_group.restarts + algo.model.replay_buffer.num_restarts)
+    return int(
+        algo.env_runner_group.num_restarts + algo.learner_group.restarts + algo.model.replay_buffer.workers.restarts
+    )

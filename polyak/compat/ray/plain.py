@@ -38,7 +38,7 @@ def part_of(
     kwargs = {**plain.kwargs, **changes, "policy_kwargs": {**plain.kwargs["policy_kwargs"], **(policy_kwargs or {})}}
     kwargs |= {"n_learners": 1} if "n_learners" in kwargs else {}
     if issubclass(plain.algorithm, OffPolicyAlgorithm):
-        kwargs |= {"replay_buffer_class": Outbox, "replay_buffer_kwargs": None}
+        kwargs |= {"replay_buffer_class": Outbox, "replay_buffer_kwargs": None, "n_replay_shards": 0}
     elif "asynchronous" in kwargs:
         kwargs["asynchronous"] = False
     if issubclass(plain.algorithm, OnPolicyAlgorithm) and "batch_size" in kwargs:

@@ -29,7 +29,6 @@ from polyak.compat.ray.models.values import (
     explores_itself,
     refuse_of_dqn,
 )
-from polyak.compat.ray.processes.shards import ShardedReplayBuffer
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Positive, require
 from polyak.nn.networks.layers import check_widths
 from polyak.schedules import LinearSchedule
@@ -216,9 +215,8 @@ class ReplayConfig(AlgorithmConfig):
         how = filter_of(self.env_to_module_connector)
         fix = "shards sum rewards as they are: use MeanStdFilter(rewards=False), or no shards."
         require(how is None or not how.rewards, "env_to_module_connector", how, fix)
-        waiting = self.max_requests_in_flight_per_learner if self.seed is None else 1
-        options = {"shards": shards, "waiting": waiting, "seed": self.seed}
-        return {"replay_buffer_class": ShardedReplayBuffer, "replay_buffer_kwargs": options}
+        ahead = {} if self.seed is not None else {"drawn_ahead": self.max_requests_in_flight_per_learner}
+        return {"n_replay_shards": shards, "replay_buffer_kwargs": ahead}
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -117,7 +117,7 @@ class LearnerSettings:
     num_aggregator_actors_per_learner: Runners = 0
     """On Ray: processes that put batches together."""
     max_requests_in_flight_per_learner: Count = 3
-    """On Ray: batches that are asked of replay shards in advance; with a seed 1."""
+    """On Ray: batches that are asked of replay shards in advance, unless there is a seed."""
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -53,15 +53,3 @@ def errors_of(parts: Sequence[np.ndarray], rows: int) -> np.ndarray:
 
 def _each(value: Any, function: Any) -> Any:
     return None if value is None else mapped(function, value)
-
-
-def stacked(parts: Sequence[Columns]) -> Columns:
-    """Batches one after another."""
-    return {name: _after([part[name] for part in parts]) for name in parts[0]}
-
-
-def _after(columns: Sequence[Any]) -> Any:
-    first = columns[0]
-    if isinstance(first, dict):
-        return {key: _after([column[key] for column in columns]) for key in first}
-    return None if first is None else np.concatenate(columns)
