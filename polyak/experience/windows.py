@@ -70,11 +70,33 @@ def spans(cells: Array, valid: Array, n_steps: int) -> tuple[Array, Array]:
     return first, first if n_steps == 1 else arrays.along(cells, (start + n_steps - 1).clip(max=newest))
 
 
+def returns(rewards: Array, valid: Array, gamma: float, n_steps: int) -> tuple[Array, Array]:
+    """``r_t + gamma r_(t+1) + ...`` over the k <= n_steps rows that are valid, and ``gamma**k`` (Sutton and Barto
+    eq. 7.1), of the transitions that begin at each of the first L rows of a window; both 0 where that row is not valid.
+
+    Args:
+        rewards, valid: [B, n], with n = L + n_steps - 1
+        gamma: discount of one step.
+        n_steps: most rows that are summed.
+
+    Returns:
+        [B, L] each, float64.
+    """
+    length = valid.shape[1] - n_steps + 1
+    exists = valid[:, :length]
+    summed, discounts = 0.0 * arrays.double(rewards[:, :length]), arrays.double(exists)
+    for k in range(n_steps):
+        inside = valid[:, k : k + length] & exists
+        summed = summed + gamma**k * arrays.double(rewards[:, k : k + length]) * inside
+        discounts = arrays.where(inside, gamma ** (k + 1) + 0 * discounts, discounts)
+    return summed, discounts
+
+
 def transitions(ring: Ring, window: Window, gamma: float, n_steps: int = 1) -> Experience:
     """One transition of up to ``n_steps`` rows from each of the first ``L = n - n_steps + 1`` rows of a window.
 
-    Its reward is ``r_t + gamma r_(t+1) + ...`` over the k <= n_steps rows that are inside (Sutton and Barto eq. 7.1),
-    its successor that of the last of them, and every target is ``rewards + discounts * value(next_observations)``.
+    Its reward is that of :func:`returns`, its successor that of the last row inside, and every target is
+    ``rewards + discounts * value(next_observations)``.
 
     Returns:
         [B, L, ...] the columns of the ring; float32 ``rewards`` and ``discounts`` (``gamma**k``, or 0 where the
@@ -84,11 +106,7 @@ def transitions(ring: Ring, window: Window, gamma: float, n_steps: int = 1) -> E
     first, last = spans(window.cells, window.valid, n_steps)
     length, found = first.shape[1], ring.at(first)
     exists = window.valid[:, :length]
-    rewards, discounts = 0.0 * arrays.double(window.rewards[:, :length]), arrays.double(exists)
-    for k in range(n_steps):
-        inside = window.valid[:, k : k + length] & exists
-        rewards = rewards + gamma**k * arrays.double(window.rewards[:, k : k + length]) * inside
-        discounts = arrays.where(inside, gamma ** (k + 1) + 0 * discounts, discounts)
+    rewards, discounts = returns(window.rewards, window.valid, gamma, n_steps)
     columns: dict[str, Column] = {name: ring.take(last, name) for name in ("terminated", "truncated")}
     columns["next_observations"] = found.next_observations if n_steps == 1 else ring.successors(last)
     columns["observations"] = found.observations

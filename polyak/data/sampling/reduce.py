@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
-from polyak.experience.windows import spans
+from polyak.experience.windows import returns, spans
 
 
 class Ends(NamedTuple):
@@ -111,8 +110,10 @@ class NStep:
 
     def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Of one transition per window: [B] each."""
-        summed = ((rewards * valid) @ self.gamma ** np.arange(self.n_steps)).astype(np.float32)
-        return summed, None if self.n_steps == 1 else (self.gamma ** valid.sum(1)).astype(np.float32)
+        if self.n_steps == 1:
+            return np.where(valid[:, 0], rewards[:, 0], 0).astype(np.float32), None
+        summed, discounts = returns(rewards, valid, self.gamma, self.n_steps)
+        return summed[:, 0].astype(np.float32), discounts[:, 0].astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -177,14 +178,8 @@ class Sequence:
 
     def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Of L transitions per window: [B, L] each."""
-        parts = [sliding_window_view(array, self.n_steps, 1) for array in (rewards, valid)]
-        flat = [part.reshape(-1, self.n_steps) for part in parts]
-        shape = parts[0].shape[:2]
-        summed, discounts = self.n_step.returns(*flat)
-        exists = valid[:, : shape[1]]  # one that does not may span rows that do
-        if discounts is not None:
-            discounts = discounts.reshape(shape) * exists
-        return summed.reshape(shape) * exists, discounts
+        summed, discounts = returns(rewards, valid, self.n_step.gamma, self.n_steps)
+        return summed.astype(np.float32), None if self.n_steps == 1 else discounts.astype(np.float32)
 
 
 def make_reduce(reduce: Reduce | None, n_step: NStep) -> Reduce:
