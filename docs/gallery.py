@@ -4,6 +4,8 @@ Each is drawn from results that were measured, or from a short training here.
 """
 
 import json
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from polyak.evaluation import bootstrap_interval
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 RESULTS = ROOT / "benchmarks" / "results"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def halfcheetah(folder: Path) -> None:
@@ -124,6 +127,37 @@ def cliff(folder: Path, steps: int = 50_000) -> None:
     figure.savefig(folder / "cliff.png", dpi=90)
 
 
+def report(folder: Path, steps: int = 20_000, seeds: int = 3) -> None:
+    """The page of ``polyak report`` about short trainings, as a browser shows it."""
+    with TemporaryDirectory() as kept:
+        logs, page = Path(kept, "logs"), Path(kept, "report.html")
+        for algorithm in ("ppo", "a2c"):
+            for seed in range(seeds):
+                line = ["--algo", algorithm, "--env", "CartPole-v1", "--seed", str(seed), "-n", str(steps)]
+                command("train", *line, "--eval-freq", str(steps // 20), "--verbose", "0", "--log-folder", str(logs))
+        command("report", str(logs), "--output", str(page))
+        screenshot(page, folder / "report.png")
+
+
+def command(*line: str) -> None:
+    """One command of the command line."""
+    subprocess.run([sys.executable, "-m", "polyak", *line], check=True, stdout=subprocess.DEVNULL)
+
+
+def screenshot(page: Path, image: Path, width: int = 1280, height: int = 1000) -> None:
+    """What a browser without a window shows of a page.
+
+    Raises:
+        SystemExit: there is no Chromium and no Chrome.
+    """
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        raise SystemExit(f"A screenshot needs a browser: one of {', '.join(BROWSERS)}. Install Chromium.")
+    alone = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=20000"]
+    where = [f"--window-size={width},{height}", f"--screenshot={image}", page.resolve().as_uri()]
+    subprocess.run([found, *alone, *where], check=True, capture_output=True)
+
+
 def band(axes: Axes, x: np.ndarray, curves: np.ndarray, label: str) -> None:
     """The mean of curves [seeds, points], with its interval if there are several."""
     several = len(curves) > 1
@@ -138,6 +172,7 @@ FIGURES: dict[str, Callable[..., Any]] = {
     "speed": speed,
     "cartpole": cartpole,
     "cliff": cliff,
+    "report": report,
 }
 
 
