@@ -127,7 +127,7 @@ def cliff(folder: Path, steps: int = 50_000) -> None:
     figure.savefig(folder / "cliff.png", dpi=90)
 
 
-def report(folder: Path, steps: int = 20_000, seeds: int = 3) -> None:
+def report(folder: Path, steps: int = 10_000, seeds: int = 3) -> None:
     """The page of ``polyak report`` about short trainings, as a browser shows it."""
     with TemporaryDirectory() as kept:
         logs, page = Path(kept, "logs"), Path(kept, "report.html")
