@@ -49,6 +49,7 @@ REGISTRY = {
     "ddpg": "polyak.algorithms.ddpg:DDPG",
     "td3": "polyak.algorithms.td3:TD3",
     "fast_td3": "polyak.algorithms.fast_td3:FastTD3",
+    "hiro": "polyak.algorithms.hiro:HIRO",
     "sac": "polyak.algorithms.sac:SAC",
     "tqc": "polyak.algorithms.tqc:TQC",
     "redq": "polyak.algorithms.redq:REDQ",

@@ -23,6 +23,7 @@ from polyak.algorithms.edac import EDAC as EDAC
 from polyak.algorithms.fast_td3 import FastTD3 as FastTD3
 from polyak.algorithms.fqe import FQE as FQE
 from polyak.algorithms.gail import GAIL as GAIL
+from polyak.algorithms.hiro import HIRO as HIRO
 from polyak.algorithms.impala import IMPALA as IMPALA
 from polyak.algorithms.iql import IQL as IQL
 from polyak.algorithms.iqn import IQN as IQN

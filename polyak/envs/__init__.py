@@ -78,6 +78,7 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         StackedObservations as StackedObservations,
         VecFrameStack as VecFrameStack,
     )
+    from polyak.envs.wrappers.goal_curriculum import VecGoalCurriculum as VecGoalCurriculum
     from polyak.envs.wrappers.history import (
         HistoryWrapper as HistoryWrapper,
         HistoryWrapperObsDict as HistoryWrapperObsDict,
@@ -123,6 +124,7 @@ _NAMES_BY_FILE = {
     "wrappers.fixed_horizon": "FixedHorizon",
     "wrappers.frame_stack": "StackedObservations VecFrameStack",
     "wrappers.frame_skip": "FrameSkip",
+    "wrappers.goal_curriculum": "VecGoalCurriculum",
     "wrappers.history": "HistoryWrapper HistoryWrapperObsDict",
     "games.self_play": "SelfPlayVecEnv",
     "native.gym_vector": "GymVectorEnv",

@@ -49,15 +49,15 @@ class SequenceRows:
         memory = {name: batch.extras[name][:, 0] for name in self.memory}
         here: Any = Sequences(batch.observations, memory, keep, rows)
         last = here._replace(rows=(rows + self.n_steps - 1).minimum(newest))
-        then: Any = Successors(last, mapped(lambda part: _picked(part, rows), batch.next_observations))
+        then: Any = Successors(last, mapped(lambda part: picked(part, rows), batch.next_observations))
         return Transition(
             here,
-            _picked(batch.actions, rows).flatten(0, 1),
-            _picked(batch.rewards, rows).flatten(),
+            picked(batch.actions, rows).flatten(0, 1),
+            picked(batch.rewards, rows).flatten(),
             then,
-            _picked(batch.discounts, rows).flatten(),
+            picked(batch.discounts, rows).flatten(),
             batch.weights.repeat_interleave(n),
-            {k: _picked(v, rows).flatten(0, 1) for k, v in batch.extras.items() if k not in self.memory},
+            {k: picked(v, rows).flatten(0, 1) for k, v in batch.extras.items() if k not in self.memory},
         )
 
 
@@ -69,7 +69,7 @@ def sequence_errors(errors: Tensor, sequences: int) -> Tensor:
     return ETA * each.max(1).values + (1 - ETA) * each.mean(1)
 
 
-def _picked(column: Tensor, rows: Tensor) -> Tensor:
+def picked(column: Tensor, rows: Tensor) -> Tensor:
     """Of [B, L, ...] the ``rows`` [B, n]: [B, n, ...]"""
     index = rows.view(*rows.shape, *[1] * (column.ndim - 2))
     return column.gather(1, index.expand(-1, -1, *column.shape[2:]))

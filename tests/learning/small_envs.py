@@ -97,3 +97,48 @@ class Panel(gym.Env[np.ndarray, Any]):
         reward = pressed * max(0.0, 1.0 - abs(float(action["lever"][0]) - self.dial))
         self.time += 1
         return self._look(), float(reward), False, self.time == self.length, {}
+
+
+class PointMaze(gym.Env[dict[str, np.ndarray], np.ndarray]):
+    """A point in a room [0, 4]^2 with a wall that leaves a passage on the right: the goal is behind it.
+
+    A step moves the point by up to 0.5 along both axes, as far as no wall is in the way. The reward is -1, and 0 within
+    0.5 of the goal. Random walks of 50 steps seldom pass the wall.
+    """
+
+    wall = np.array([[-1.0, 1.5], [3.0, 2.5]])
+    """Its lower left and its upper right corner."""
+    start, behind = np.array([0.5, 0.5], np.float32), np.array([0.5, 3.5], np.float32)
+
+    def __init__(self, length: int = 50) -> None:
+        self.length = length
+        here = spaces.Box(0.0, 4.0, (2,), np.float32)
+        self.observation_space = spaces.Dict(observation=here, achieved_goal=here, desired_goal=here)
+        self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def _observation(self) -> dict[str, np.ndarray]:
+        here = self.position.astype(np.float32)
+        return {"observation": here, "achieved_goal": here.copy(), "desired_goal": self.goal.copy()}
+
+    def set_goal(self, goal: np.ndarray) -> None:
+        self.goal = np.asarray(goal, np.float32)
+
+    def compute_reward(self, achieved: np.ndarray, desired: np.ndarray, info: Any) -> np.ndarray:
+        return np.where(np.linalg.norm(achieved - desired, axis=-1) < 0.5, 0.0, -1.0)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time, self.goal = 0, self.behind
+        self.position = self.start + self.np_random.uniform(-0.25, 0.25, 2)
+        return self._observation(), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        for axis in range(2):
+            moved = self.position.copy()
+            moved[axis] = np.clip(moved[axis] + 0.5 * np.clip(action[axis], -1, 1), 0.0, 4.0)
+            if not ((moved > self.wall[0]) & (moved < self.wall[1])).all():
+                self.position = moved
+        self.time += 1
+        observation = self._observation()
+        reward = float(self.compute_reward(observation["achieved_goal"], self.goal, {}))
+        return observation, reward, False, self.time == self.length, {"is_success": reward == 0.0}

@@ -26,7 +26,7 @@ class Task:
     """Name of the algorithm's class."""
     env: str
     """A Gymnasium id, ``"BitFlipping"`` or the class of another of the library's own test environments, or ``"Panel"``
-    for the one of this folder, whose actions are a Dict."""
+    or ``"PointMaze"`` for those of this folder."""
     steps: int
     """Environment steps of training, counted over all environments."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -42,6 +42,8 @@ class Task:
     """Standard deviation of Gaussian exploration noise (scaled action units)."""
     her: Mapping[str, Any] | None = None
     """Arguments of ``HerReplayBuffer``; None trains with the plain buffer."""
+    curriculum: Mapping[str, Any] | None = None
+    """Arguments of ``VecGoalCurriculum``, which asks for goals in training; None trains with the task's own."""
     measure: str = "return"
     """``"return"``: mean episode return; ``"success"``: fraction of episodes that end in success."""
     at_least: float | None = None
@@ -74,6 +76,10 @@ class Library:
     bit_flipping: Any
     panel: Any = None
     """An environment of Dict actions, which the peers cannot act in."""
+    point_maze: Any = None
+    """An environment whose goal lies behind a wall."""
+    curriculum: Any = None
+    """``VecGoalCurriculum``."""
     testing: Any = None
     """A namespace with the library's other test environments."""
     mask_velocity: Any = None
@@ -400,7 +406,7 @@ width of its 95 % bootstrap interval."""
 
 def make_env(task: Task, library: Library, seed: int, n_envs: int = 1) -> Any:
     """The task's vectorised environment, monitored and seeded."""
-    own = {"BitFlipping": library.bit_flipping, "Panel": library.panel}
+    own = {"BitFlipping": library.bit_flipping, "Panel": library.panel, "PointMaze": library.point_maze}
     env = own.get(task.env) or getattr(library.testing, task.env, task.env)
     wrapper = library.mask_velocity if task.without_velocity else None
     return library.make_vec_env(env, n_envs=n_envs, seed=seed, env_kwargs=dict(task.env_kwargs), wrapper_class=wrapper)
@@ -409,6 +415,8 @@ def make_env(task: Task, library: Library, seed: int, n_envs: int = 1) -> Any:
 def make_model(task: Task, library: Library, seed: int) -> Any:
     """The untrained model, on its own training environment."""
     env = make_env(task, library, seed, task.n_envs)
+    if task.curriculum is not None:
+        env = library.curriculum(env, **task.curriculum)
     if task.normalize is not None:
         env = library.normalizer(env, **task.normalize)
     settings = {name: _schedule(value) for name, value in task.settings.items()}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import polyak
-from polyak.envs import MaskVelocityWrapper, VecNormalize, make_vec_env, testing
+from polyak.envs import MaskVelocityWrapper, VecGoalCurriculum, VecNormalize, make_vec_env, testing
 from polyak.noise import NormalActionNoise
 
-from .small_envs import Panel
+from .small_envs import Panel, PointMaze
 from .tasks import LEARNING, PARITY, PEER_SAC_HALFCHEETAH, Library, train_and_score
 
 POLYAK = Library(
@@ -19,6 +19,8 @@ POLYAK = Library(
     polyak.HerReplayBuffer,
     testing.BitFlippingEnv,
     panel=Panel,
+    point_maze=PointMaze,
+    curriculum=VecGoalCurriculum,
     testing=testing,
     mask_velocity=MaskVelocityWrapper,
     normalizer=VecNormalize,

@@ -13,7 +13,9 @@ _MAX_DISCRETE_BITS = 62  # 2**n_bits states must fit an int64
 
 
 class BitFlippingEnv(gym.Env):
-    """Flip bits, one a step, until the state equals the goal (all ones); the reward is -1 until then, 0 at the goal.
+    """Flip bits, one a step, until the state equals the goal; the reward is -1 until then, 0 at the goal.
+
+    The goal is all ones, or for one episode what :meth:`set_goal` sets.
 
     Args:
         n_bits: length of the state.
@@ -71,6 +73,7 @@ class BitFlippingEnv(gym.Env):
             spaces.Box(-1.0, 1.0, shape=(n_bits,), dtype=np.float32) if continuous else spaces.Discrete(n_bits)
         )
         self.desired_goal = np.ones(n_bits, dtype=self._bits.dtype)
+        self._asked: np.ndarray | None = None
 
     def _state_space(self) -> spaces.Space:
         if self.discrete_obs_space:
@@ -106,6 +109,10 @@ class BitFlippingEnv(gym.Env):
         """Seed the generator of start states."""
         self._bits.seed(seed)
 
+    def set_goal(self, goal: int | np.ndarray) -> None:
+        """Want another state, in the form of the observation space, until the episode ends."""
+        self._asked = self.convert_to_bit_vector(goal, 1)[0].astype(self._bits.dtype)
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, int | np.ndarray], dict[str, Any]]:
@@ -113,7 +120,7 @@ class BitFlippingEnv(gym.Env):
         super().reset(seed=seed)
         if seed is not None:
             self.seed(seed)
-        self.current_step = 0
+        self.current_step, self._asked = 0, None
         self.state = self._bits.sample()
         return self._observe(), {}
 
@@ -134,10 +141,11 @@ class BitFlippingEnv(gym.Env):
         return obs, reward, terminated, self.current_step >= self.max_steps, {"is_success": terminated}
 
     def _observe(self) -> dict[str, int | np.ndarray]:
+        desired = self.desired_goal if self._asked is None else self._asked
         return {
             "observation": self.convert_if_needed(self.state.copy()),
             "achieved_goal": self.convert_if_needed(self.state.copy()),
-            "desired_goal": self.convert_if_needed(self.desired_goal.copy()),
+            "desired_goal": self.convert_if_needed(desired.copy()),
         }
 
     def compute_reward(self, achieved_goal: int | np.ndarray, desired_goal: int | np.ndarray, _info: Any) -> np.ndarray:

@@ -1,0 +1,340 @@
+"""HIRO: two levels, the higher of which sets goals every few steps, and the lower of which learns to reach them.
+
+Nachum, Gu, Lee and Levine 2018, "Data-Efficient Hierarchical Reinforcement Learning", arXiv:1805.08296. Equation
+numbers are theirs. Each level is a TD3 (arXiv:1802.09477).
+
+A goal g is a change of the position phi(s), entries of the observation. Every c steps the higher level chooses one; in
+between it becomes h(s, g, s') = phi(s) + g - phi(s'). The lower level earns -|phi(s) + g - phi(s')|, the higher one the
+sum of the environment's rewards while a goal lasts. Since the lower level changes, recorded goals are replaced by those
+under which it would most likely act now as it did.
+
+Steps are replayed in windows of 2c - 1 rows around a drawn row: the lower level learns from that row, the higher one
+from the interval of the goal under which it was made.
+
+Shapes: B drawn rows, L = 2c - 1 rows of a window, c steps of a goal, M candidate goals, G entries of a goal, A action
+dimensions, K critics.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.algorithms.td3 import actor_loss, critic_loss, smoothed
+from polyak.cards import Card, Search, tune
+from polyak.data import Dataset, Transition
+from polyak.data.sampling import reduce
+from polyak.experience.arrays import mapped
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, require
+from polyak.kinds.network_algorithm import NETWORKS
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
+from polyak.learning.replayed_sequences import picked
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.hierarchical import ELAPSED, GOAL, HierarchicalPolicy
+from polyak.noise import ActionNoise
+from polyak.ops.updates import polyak_update
+from polyak.schedules import Schedule
+
+Level = Literal["low", "high"]
+SAMPLED = 8
+"""Candidate goals that are drawn around what was reached, section 3.3."""
+
+# -- goals -------------------------------------------------------------------------------------------------------------
+
+
+def goal_transition(here: Tensor, goals: Tensor, then: Tensor) -> Tensor:
+    """h(s, g, s') = phi(s) + g - phi(s'), section 3.2. Positions [..., G], goals [..., G] -> [..., G]"""
+    return here + goals - then
+
+
+def intrinsic_reward(here: Tensor, goals: Tensor, then: Tensor) -> Tensor:
+    """-|phi(s) + g - phi(s')|, eq. 3. Positions [..., G], goals [..., G] -> [...]"""
+    return -(here + goals - then).norm(dim=-1)
+
+
+def candidate_goals(goals: Tensor, reached: Tensor, draws: Tensor, largest: Tensor) -> Tensor:
+    """The recorded goal, phi(s_(t+c)) - phi(s_t), and Gaussian draws around that, within their range, section 3.3.
+
+    The deviation of the draws is half the range. goals [B, G], reached [B, G], draws [B, M - 2, G] of N(0, 1),
+    range [G] -> [B, M, G]
+    """
+    around = reached[:, None] + 0.5 * largest * draws
+    return torch.cat([goals[:, None], reached[:, None], around], 1).clamp(-largest, largest)
+
+
+def log_likelihood(actions: Tensor, chosen: Tensor, valid: Tensor) -> Tensor:
+    """-1/2 sum_i |a_i - mu(s_i, g_i)|^2, the logarithm of the probability of actions up to a constant, eq. 5.
+
+    actions [B, c, A], those of the lower level under each candidate [B, M, c, A], which steps count [B, c] -> [B, M]
+    """
+    return -0.5 * ((actions[:, None] - chosen).square().sum(3) * valid[:, None]).sum(2)
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class HIROLearner(Learner):
+    """Two levels, each with an actor, twin critics, and targets of these."""
+
+    policy: HierarchicalPolicy
+    tau: Tunable[Tensor]
+    target_policy_noise: Tunable[Tensor]
+    target_noise_clip: Tunable[Tensor]
+    policy_delay: Tunable[int]
+    level_delay: Tunable[int]
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        for name, level in (("low", self.policy.low), ("high", self.policy.high)):
+            self.add_optimizer(f"{name}_actor", level.actor, recipe.make_optimizer, recipe.lr)
+            self.add_optimizer(f"{name}_critic", level.critic, recipe.make_optimizer, recipe.lr)
+
+    def update(self, batch: Transition) -> Update:
+        """A gradient step of the lower level; every ``level_delay`` steps also one of the higher level."""
+        self.steps += 1
+        update = self.level_update(batch, "low", self.steps)
+        if self.steps % self.level_delay == 0:
+            metrics = self.level_update(batch, "high", self.steps // self.level_delay).metrics
+            update = update._replace(metrics={**update.metrics, **metrics})
+        return update
+
+    def level_update(self, batch: Transition, level: Level, steps: int) -> Update:
+        """TD3's step: of the critics, and every ``policy_delay`` ``steps`` also of the actor and the targets."""
+        update: Update = self.run(self.critic_step, batch, level)
+        if steps % self.policy_delay == 0:
+            update = update._replace(metrics={**update.metrics, **self.run(self.delayed_step, batch, level)})
+        return update
+
+    def critic_step(self, batch: Transition, level: Level) -> Update:
+        """Clipped double Q-learning of one level. batch [B, L, ...]"""
+        rows = self.lower(batch) if level == "low" else self.higher(batch)
+        q = self.policy.get_submodule(f"{level}.critic").q_values(rows.observations, rows.actions)  # type: ignore[operator]
+        critic = self.critic_objective(rows, q, self.td_target(rows, level))
+        self.minimise(f"{level}_critic", critic.loss)
+        return Update({f"{level}_critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
+
+    def delayed_step(self, batch: Transition, level: Level) -> Metrics:
+        """The deterministic policy gradient of one level through its first critic; then its targets follow."""
+        networks: Any = getattr(self.policy, level)
+        observations = self.seen_by_lower(batch) if level == "low" else self.seen_by_higher(batch)
+        actions = networks.actor(observations)
+        actor = self.actor_objective(networks.critic.q1_forward(observations, actions).flatten())
+        self.minimise(f"{level}_actor", actor.loss)
+        polyak_update(networks.critic, networks.critic_target, self.tau)
+        polyak_update(networks.actor, networks.actor_target, self.tau)
+        return {f"{level}_actor_loss": actor.loss.detach(), **actor.metrics}
+
+    @torch.no_grad()
+    def td_target(self, rows: Transition, level: Level) -> Tensor:
+        """TD3's target of one level. -> [B]"""
+        networks: Any = getattr(self.policy, level)
+        actions = networks.actor_target(rows.next_observations)
+        actions = smoothed(actions, self.target_policy_noise, self.target_noise_clip)
+        return rows.rewards + rows.discounts * networks.critic_target.q_values(rows.next_observations, actions).amin(0)
+
+    def critic_objective(self, rows: Transition, q: Tensor, target: Tensor) -> Objective:
+        """Of the critics of a level. q [K, B] of the actions or goals, target [B]"""
+        return Objective(critic_loss(q, target, rows.weights), td_error=(q - target).detach().abs().mean(0))
+
+    def actor_objective(self, q: Tensor) -> Objective:
+        """Of the actor of a level. q [B] of its own actions or goals"""
+        return Objective(actor_loss(q))
+
+    # What each level learns from. Windows [B, L, ...] have the drawn rows in the middle.
+
+    def seen_by_lower(self, batch: Transition) -> Any:
+        """Observations of the drawn rows beside their goals [B, ...]."""
+        middle = self.policy.goal_steps - 1
+        here = mapped(lambda part: part[:, middle], batch.observations)
+        return self.policy.beside(here, batch.extras[GOAL][:, middle])
+
+    @torch.no_grad()
+    def lower(self, batch: Transition) -> Transition:
+        """The drawn rows as the lower level sees them: its rewards, and what is left of goals. -> [B, ...]"""
+        policy, middle = self.policy, self.policy.goal_steps - 1
+        before, goals = self.seen_by_lower(batch), batch.extras[GOAL][:, middle]
+        after = mapped(lambda part: part[:, middle], batch.next_observations)
+        here = policy.position(mapped(lambda part: part[:, middle], batch.observations))
+        then = policy.position(after)
+        return Transition(
+            before,
+            batch.actions[:, middle],
+            intrinsic_reward(here, goals, then),
+            policy.beside(after, goal_transition(here, goals, then)),
+            batch.discounts[:, middle],
+            batch.weights,
+        )
+
+    def interval(self, batch: Transition) -> tuple[Tensor, Tensor]:
+        """Places [B, c] in the windows of the rows under the same goal as the drawn one, and which there are [B, c]: an
+        episode may have ended, or the beginning may have been overwritten."""
+        elapsed, middle = batch.extras[ELAPSED], self.policy.goal_steps - 1
+        steps = torch.arange(self.policy.goal_steps, device=elapsed.device)
+        places = middle - elapsed[:, middle, None] + steps
+        assert batch.valid is not None
+        return places, picked(batch.valid, places) & (picked(elapsed, places) == steps)
+
+    def seen_by_higher(self, batch: Transition) -> Any:
+        """Observations in which the goals were chosen [B, ...]."""
+        first = self.interval(batch)[0][:, :1]
+        return mapped(lambda part: picked(part, first)[:, 0], batch.observations)
+
+    @torch.no_grad()
+    def higher(self, batch: Transition) -> Transition:
+        """The intervals of the drawn rows as the higher level sees them, with corrected goals, in [-1, 1], as actions.
+
+        An interval counts with weight 0 if its beginning was overwritten. -> [B, ...]
+        """
+        places, valid = self.interval(batch)
+        last = places.gather(1, (valid.sum(1, keepdim=True) - 1).clamp(min=0))
+        goals = self.corrected(batch, places, valid, last)
+        return Transition(
+            self.seen_by_higher(batch),
+            goals / self.policy.goal_range,
+            (picked(batch.rewards, places) * valid).sum(1),
+            mapped(lambda part: picked(part, last)[:, 0], batch.next_observations),
+            picked(batch.discounts, last)[:, 0],
+            batch.weights * valid[:, 0],
+        )
+
+    @torch.no_grad()
+    def corrected(self, batch: Transition, places: Tensor, valid: Tensor, last: Tensor) -> Tensor:
+        """The candidates under which the present lower level would most likely have acted as it did, section 3.3.
+
+        ``places`` [B, c] of the steps of an interval, which of them there are ``valid`` [B, c], and the ``last`` one
+        [B, 1]. -> [B, G]
+        """
+        policy = self.policy
+        steps = mapped(lambda part: picked(part, places), batch.observations)
+        here = policy.position(steps)  # [B, c, G]
+        reached = policy.position(mapped(lambda part: picked(part, last)[:, 0], batch.next_observations)) - here[:, 0]
+        recorded = picked(batch.extras[GOAL], places)[:, 0]
+        draws = torch.randn((len(reached), SAMPLED, reached.shape[1]), device=reached.device)
+        candidates = candidate_goals(recorded, reached, draws, policy.goal_range)
+        left = goal_transition(here[:, None, :1], candidates[:, :, None], here[:, None])  # [B, M, c, G]
+        beside = policy.beside(mapped(lambda part: repeated(part, candidates.shape[1]), steps), left.flatten(0, 2))
+        actions = picked(batch.actions, places)
+        chosen = policy.low.actor(beside).view(*left.shape[:3], -1)
+        best = log_likelihood(actions.flatten(2), chosen, valid).argmax(1)
+        return candidates[torch.arange(len(best), device=best.device), best]
+
+
+def repeated(part: Tensor, times: int) -> Tensor:
+    """Each of B sequences several times: [B, c, ...] -> [B M c, ...]"""
+    return part.unsqueeze(1).expand(-1, times, *part.shape[1:]).flatten(0, 2)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+def _all(kind: str, holds: Callable[[Any], bool]) -> Only:
+    return Only(f"a list of {kind}", lambda values: all(map(holds, values)))
+
+
+Entries = Annotated[Sequence, _all("whole numbers", lambda x: isinstance(x, int))]
+Sizes = Annotated[Sequence, _all("positive numbers", lambda x: isinstance(x, float | int) and x > 0)]
+
+
+@dataclass(eq=False, repr=False)
+class HIRO(OffPolicyAlgorithm):
+    """HIRO: a higher level sets goals every few steps, a lower level learns to reach them (arXiv:1805.08296).
+
+    Goals are changes of ``"achieved_goal"`` where observations are a Dict that has it, else of a vector, or of some of
+    its entries. Whether the goal in progress is old or new, and where it leads, is the policy's recurrent state:
+    ``predict`` takes it and returns it. Both levels discount by ``gamma``, the lower one a step, the higher one a goal.
+    """
+
+    learning_rate: NonNegative | Schedule = 1e-3
+    _: KW_ONLY
+    goal_steps: Count = 10
+    """c: environment steps between two goals."""
+    goal_range: Positive | Sizes = 1.0
+    """Largest change of each entry that a goal asks for, a number or one for each entry, in the units of the
+    observations that the policy reads."""
+    goal_entries: Entries | None = None
+    """Positions of the entries of the observation that goals are about; ``None``: all."""
+    goal_noise: NonNegative = 0.2
+    """Standard deviation of the noise in goals while collecting, in shares of ``goal_range``."""
+    level_delay: Count = 10
+    """Gradient steps of the lower level per step of the higher one."""
+    tau: Fraction = 0.005
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
+    action_noise: ActionNoise | None = None
+    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
+    policy_delay: Count = 2
+    """Critic steps of a level per step of its actor and its targets."""
+    target_policy_noise: NonNegative = 0.2
+    """Standard deviation of the noise that smooths the target actions of both levels."""
+    target_noise_clip: NonNegative = 0.5
+    """Largest such noise."""
+
+    n_steps: ClassVar[int] = 1  # type: ignore[misc]  # the higher level sums the rewards of goal_steps
+    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("goal_steps", "goal_range", "goal_entries", "goal_noise"), NETWORKS
+    )
+    learner_class: ClassVar[type[Learner]] = HIROLearner
+    policies: ClassVar = policy_aliases(HierarchicalPolicy)
+    action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar = True
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self._check_not_twice(*self._goal_options())
+        own = (self.replay_buffer_kwargs or {}).get("reduce")
+        fix = "the levels learn from windows around each row, as goal_steps says. Leave it out."
+        require(own is None, "replay_buffer_kwargs['reduce']", own, fix)
+
+    def _goal_options(self) -> dict[str, Any]:
+        return {
+            "goal_steps": self.goal_steps,
+            "goal_range": self.goal_range,
+            "goal_entries": self.goal_entries,
+            "goal_noise": self.goal_noise,
+        }
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {**super()._policy_options(), **self._goal_options()}
+
+    def _buffer_options(self) -> dict[str, Any]:
+        windows = reduce.Sequence(self.goal_steps, burn_in=self.goal_steps - 1)
+        return {**super()._buffer_options(), "reduce": windows}
+
+    def _with_columns(self, dataset: Dataset) -> Dataset:
+        """With the goals that recorded steps have reached: every ``goal_steps`` a new one."""
+        here, then = (
+            np.concatenate([self._positions(getattr(part, name)) for part in dataset.chunks()])
+            for name in ("observations", "next_observations")
+        )
+        elapsed = dataset.timesteps % self.goal_steps
+        ends = np.repeat(dataset.ends, dataset.lengths)
+        last = np.minimum(np.arange(len(dataset)) - elapsed + self.goal_steps, ends) - 1
+        return dataset.with_columns({GOAL: then[last] - here, ELAPSED: elapsed})
+
+    def _positions(self, observations: Any) -> np.ndarray:
+        policy: Any = self.policy
+        return policy.position(mapped(torch.as_tensor, observations)).numpy()
+
+    card: ClassVar[Card] = Card(
+        idea="a level that sets goals every few steps, and one that learns to reach them",
+        learns_from="replay",
+        reference="arXiv:1805.08296",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(most=64),
+            tune.soft_target(),
+            tune.action_noise(),
+            tune.network(widest=512),
+            tune.whole("goal_steps", 3, 20),
+            tune.log_uniform("goal_range", 0.1, 10.0),
+            tune.uniform("goal_noise", 0.05, 0.5),
+            tune.whole("level_delay", 1, 10),
+        ),
+        settings="hiro.yml",
+    )
