@@ -27,7 +27,7 @@ from polyak.envs.adapters.infos import as_monitored, episode_columns
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.masks import KEY, Masks, find_masks
 from polyak.envs.normalisation import Normalisation
-from polyak.envs.spaces import check_for_correct_spaces
+from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.state import EnvStateError
 from polyak.envs.wrappers.layers import (
     PartNormalizer,
@@ -36,7 +36,7 @@ from polyak.envs.wrappers.layers import (
 from polyak.envs.wrappers.normalize import detached
 from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.hyperparameters.declaration import Becomes, declared, later
-from polyak.kinds.action_spaces import FROM_DATA, TAKE, SpaceError, check_action_space
+from polyak.kinds.action_spaces import FROM_DATA, TAKE, check_action_space
 from polyak.kinds.held import Held
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.seeding import derived_seed
