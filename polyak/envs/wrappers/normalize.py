@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import tempfile
@@ -21,6 +22,11 @@ from polyak.envs.wrappers.normalizer_state import FORMAT, SETTINGS, check_state,
 from polyak.envs.wrappers.running import RunningMeanStd
 
 Observations = TypeVar("Observations", bound=VecEnvObs)
+MAPS = (
+    *("normalize_obs", "_normalize_obs", "normalize_reward"),
+    *("unnormalize_obs", "_unnormalize_obs", "unnormalize_reward"),
+)
+"""Methods of ``VecNormalize`` between raw and normalised values."""
 
 
 class VecNormalize(VecEnvWrapper):
@@ -223,6 +229,24 @@ class VecNormalize(VecEnvWrapper):
         The returns of the running episodes are taken over when the number of environments is the same.
 
         Raises:
+    def before_normalization(self, index: int, terminal: Any) -> Any:
+        """The observation that environment ``index`` ended with at the last step, as experience is stored.
+
+        It is :meth:`get_original_terminal_obs`, or :meth:`unnormalize_obs` of what was returned where a subclass
+        overrides that method, or a ``step_wait`` of its own has kept nothing.
+
+        Args:
+            index: of an environment that ended.
+            terminal: ``infos[index]["terminal_observation"]``, which is normalised.
+        """
+        if index in self._old_terminal_obs and not self.overrides("unnormalize_obs", "_unnormalize_obs"):
+            return self.get_original_terminal_obs(index)
+        return self.unnormalize_obs(terminal)
+
+    def overrides(self, *methods: str) -> bool:
+        """Whether a subclass has another of these methods."""
+        return any(getattr(type(self), name) is not getattr(VecNormalize, name) for name in methods)
+
             ValueError: when the statistics have other keys or shapes than the observations here.
         """
         for name in SETTINGS:
@@ -245,7 +269,7 @@ class VecNormalize(VecEnvWrapper):
     @classmethod
     def from_state_dict(cls, venv: VecEnv, state: dict[str, Any]) -> VecNormalize:
         """Wrap ``venv`` with the settings and statistics that :meth:`state_dict` returned."""
-        normalizer = cls(venv, **{name: state[name] for name in SETTINGS})
+        normalizer = cls(venv, **{name: state[name] for name in SETTINGS if name in state})
         normalizer.load_state_dict(state)
         return normalizer
 
@@ -265,6 +289,17 @@ class VecNormalize(VecEnvWrapper):
         return equal and self.norm_obs == other.norm_obs
 
     def take_statistics(self, other: VecNormalize) -> str | None:
+    def detached(self) -> VecNormalize:
+        """A copy without environments, with the present statistics: see :func:`detached`.
+
+        It is of the same class if that overrides how observations or rewards are normalised.
+        """
+        if not self.overrides(*MAPS):
+            return detached(self.state_dict())
+        copied = copy.deepcopy(self)
+        copied.returns = self.returns.copy()
+        return copied
+
         """Continue from copies of the statistics of ``other``; settings stay.
 
         Returns:
@@ -403,7 +438,7 @@ def detached(state: dict[str, Any]) -> VecNormalize:
     check_state(state)
     normalizer = VecNormalize.__new__(VecNormalize)
     for name in SETTINGS:
-        setattr(normalizer, name, state[name])
+        setattr(normalizer, name, state.get(name, False))
     parts = sorted({name.rpartition("/")[0] for name in state if name.startswith(("obs_rms", "ret_rms"))})
     found = {
         part: RunningMeanStd.from_state_dict({key: state[f"{part}/{key}"] for key in ("mean", "var", "count")})
@@ -455,8 +490,13 @@ def normalized_like(env: VecEnv, training_env: VecEnv | None) -> VecEnv:
     if training_env is None or _normalizers(env):
         return env
     for source in reversed(_normalizers(training_env)):
-        env = VecNormalize.from_state_dict(env, source.state_dict())
-        env.training = env.norm_reward = False
+        if source.overrides(*MAPS):
+            layer = source.detached()
+            layer.set_venv(env)
+        else:
+            layer = VecNormalize.from_state_dict(env, source.state_dict())
+        layer.training = layer.norm_reward = False
+        env = layer
     return env
 
 
