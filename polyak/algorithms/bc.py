@@ -11,17 +11,20 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from gymnasium import spaces
+from torch import Tensor, nn
 
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import NonNegative
+from polyak.hyperparameters.declaration import NonNegative, require
 from polyak.kinds.network_algorithm import NETWORKS, Part
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
+from polyak.nn.policies.base import Policy
 from polyak.nn.policies.cloning import CloningPolicy
+from polyak.ops.updates import polyak_update
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -46,29 +49,57 @@ def squared_norm(parameters: Iterable[Tensor]) -> Tensor:
 
 
 class BCLearner(Learner):
-    """An actor that does as it was shown."""
+    """An actor that does as it was shown: that of a cloning policy, or of another algorithm's policy."""
 
-    policy: CloningPolicy
+    policy: Any
+    """A :class:`~polyak.nn.policies.base.Policy` with an ``actor``, or with ``actor_parameters`` beside a critic's."""
+    stochastic: Tunable[bool]
     ent_coef: Tunable[Tensor]
     l2_coef: Tunable[Tensor]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
-        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
+        policy, name = self.policy, type(self.policy).__name__
+        able = (hasattr(policy, "actor") or hasattr(policy, "actor_parameters")) and _replays(policy)
+        fix = "it has no actor that recorded actions could train. Those of PPO, SAC, TD3 and their variants have one."
+        require(able, "policy", name, fix)
+        fix = f"the actor of {name} has no distribution. Use stochastic=False."
+        require(not self.by_likelihood or hasattr(self.chooser, "get_distribution"), "stochastic", True, fix)
+        actor = getattr(policy, "actor", None)
+        params, owner = (policy.actor_parameters(), policy) if actor is None else (actor, actor)
+        self.add_optimizer("actor", params, recipe.make_optimizer, recipe.lr, owner=owner)
+
+    @property
+    def by_likelihood(self) -> bool:
+        """Whether a distribution is learned, and not the action of least squared error."""
+        return self.stochastic or not isinstance(self.policy.action_space, spaces.Box)
+
+    @property
+    def chooser(self) -> Any:
+        """What has the distribution: the policy, or its actor."""
+        return self.policy if hasattr(self.policy, "get_distribution") else self.policy.actor
+
+    def actor_parameters(self) -> list[nn.Parameter]:
+        """What is learned."""
+        actor = getattr(self.policy, "actor", None)
+        found: list[nn.Parameter] = self.policy.actor_parameters() if actor is None else list(actor.parameters())
+        return found
 
     def gradient_step(self, batch: Transition) -> Update:
         """Towards the recorded actions."""
         actor = self.actor_objective(batch)
         self.minimise("actor", actor.loss)
+        if "actor_target" in self.policy.targets:  # of TD3's policy: equal where that algorithm begins
+            polyak_update(self.policy.actor, self.policy.actor_target, 1.0)
         return Update({"actor_loss": actor.loss.detach(), **actor.metrics})
 
     def actor_objective(self, batch: Transition) -> Objective:
         """Of the actor: likelihood, where it is a distribution that is learned, else distance."""
-        penalty = self.l2_coef * squared_norm(self.policy.actor.parameters())
-        if not self.policy.stochastic:
-            actions = self.policy.actor(batch.observations, True)
+        penalty = self.l2_coef * squared_norm(self.actor_parameters())
+        if not self.by_likelihood:
+            actions = self.policy.act(batch.observations, True).flatten(1)
             return Objective(squared_error(actions, batch.actions.flatten(1), batch.weights)).plus(penalty)
-        distribution = self.policy.get_distribution(batch.observations)
+        distribution = self.chooser.get_distribution(batch.observations)
         log_prob, entropy = distribution.log_prob(self.recorded(batch)), distribution.entropy()
         objective = Objective(negative_log_likelihood(log_prob, batch.weights), {"log_prob": log_prob.detach().mean()})
         if entropy is None:
@@ -78,7 +109,20 @@ class BCLearner(Learner):
 
     def recorded(self, batch: Transition) -> Tensor:
         """The batch's actions as the distribution takes them: [B] for one choice, else [B, A]."""
-        return batch.actions.flatten() if self.policy.chooses_one else batch.actions.flatten(1)
+        one = isinstance(self.policy.action_space, spaces.Discrete)
+        return batch.actions.flatten() if one else batch.actions.flatten(1)
+
+
+def _replays(policy: Policy) -> bool:
+    """Whether a policy's recurrent state, if it has one, can be computed from recorded sequences."""
+    return policy.recurrence is not None or policy.initial_memory(1) is None
+
+
+def policy_options(model: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of the policy of a model that clones: with ``stochastic``, if that is a cloning policy."""
+    cls = model.policy_class
+    foreign = isinstance(cls, type) and issubclass(cls, Policy) and "stochastic" not in cls.keywords()
+    return options if foreign else {**options, "stochastic": model.stochastic}
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -89,7 +133,8 @@ class BC(OfflineAlgorithm):
     """Behaviour cloning: do what the dataset shows (Pomerleau 1989).
 
     It learns from a dataset alone. To be corrected while acting, take DAgger; to become better than the data, one of
-    the other offline algorithms.
+    the other offline algorithms; or clone into the policy class of an algorithm that acts,
+    ``BC(ActorCriticPolicy, dataset)``, whose model continues from there.
     """
 
     learning_rate: NonNegative | Schedule = 1e-3
@@ -117,7 +162,7 @@ class BC(OfflineAlgorithm):
         self._check_not_twice("stochastic")
 
     def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "stochastic": self.stochastic}
+        return policy_options(self, super()._policy_options())
 
     card: ClassVar[Card] = Card(
         idea="do what the data show",

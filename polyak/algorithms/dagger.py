@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from polyak.algorithms.bc import BC, BCLearner
+from polyak.algorithms.bc import BC, BCLearner, policy_options
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card
 from polyak.checkpoint.collection import Collection
@@ -208,7 +208,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
         require(self.n_replay_shards == 0, "n_replay_shards", self.n_replay_shards, fix)
 
     def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "stochastic": self.stochastic}
+        return policy_options(self, super()._policy_options())
 
     def _attach_env(self, env: Any) -> None:
         if isinstance(env, Dataset):

@@ -57,16 +57,22 @@ def describe(extractor: nn.Module) -> dict[str, Any]:
         TypeError: a class whose arguments are not known.
     """
     if isinstance(extractor, NatureCNN):
-        return {"class": type(extractor), "kwargs": {"features_dim": extractor.features_dim}}
+        return {"class": type(extractor), "kwargs": {"features_dim": extractor.features_dim, **_scale_of(extractor)}}
     if isinstance(extractor, CombinedExtractor):
-        images = [part.features_dim for part in extractor.extractors.values() if isinstance(part, NatureCNN)]
-        return {"class": type(extractor), "kwargs": {"cnn_output_dim": images[0]} if images else {}}
+        images = [part for part in extractor.extractors.values() if isinstance(part, NatureCNN)]
+        kwargs = {"cnn_output_dim": images[0].features_dim, **_scale_of(images[0])} if images else {}
+        return {"class": type(extractor), "kwargs": kwargs}
     if isinstance(extractor, FlattenExtractor):
         return {"class": type(extractor), "kwargs": {}}
     raise TypeError(
         f"a network with a features extractor of class {type(extractor).__name__} cannot be saved by itself: save its "
         "policy, or the whole model."
     )
+
+
+def _scale_of(cnn: NatureCNN) -> dict[str, Any]:
+    """The argument for images that are standardised."""
+    return {"standardize": True} if cnn.standardize else {}
 
 
 def load(path: Any, trust: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -17,7 +17,7 @@ from polyak.envs.wrappers.layers import (
     replay_normalizer,
     wrapped_beneath,
 )
-from polyak.envs.wrappers.normalize import VecNormalize, detached, unwrap_vec_normalize
+from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
 from polyak.warning import advise, warn_user
 
 
@@ -104,6 +104,19 @@ class Normalisation:
                 f"train with VecNormalize around {above[0]}."
             )
 
+    def check_own_maps(self, what: str) -> None:
+        """Refuse to describe the normalisation of observations by its statistics alone, where a subclass does more.
+
+        Raises:
+            ValueError: the class of the normaliser overrides how observations are normalised.
+        """
+        normalizer = self.of_observations
+        if normalizer is not None and normalizer.overrides("normalize_obs", "_normalize_obs"):
+            raise ValueError(
+                f"{what}, and {type(normalizer).__name__} normalises observations by code of its own, which is not in "
+                "the statistics. Normalise before the graph, and train with VecNormalize(..., norm_obs=False)."
+            )
+
     def shown(self, observations: Any) -> Any:
         """Observations of an unwrapped environment, as ``predict`` takes them.
 
@@ -128,7 +141,7 @@ class Normalisation:
         if (normalizer := self.of_observations) is None:
             return None
         self.check_nothing_above("observations are those of an environment without VecNormalize")
-        return detached(normalizer.state_dict())
+        return normalizer.detached()
 
     def as_learned(self, observation: Any, space: spaces.Space) -> Any:
         """An observation given to ``predict``, in the scale in which the policy learned.

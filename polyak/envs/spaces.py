@@ -14,6 +14,11 @@ from polyak.warning import warn_user
 IMAGE_CHANNELS = (1, 3, 4)
 """Channel counts of a single image: grey, RGB, RGBA."""
 
+
+class SpaceError(ValueError, AssertionError):
+    """A space does not suit what takes it. Also an AssertionError, which is what Stable-Baselines3 raises there."""
+
+
 # --- images ---------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.composed import is_composed, parts
-from polyak.envs.spaces import wide_bounds
+from polyak.envs.spaces import SpaceError, wide_bounds
 from polyak.warning import advise
 
 TAKE = {
@@ -25,10 +25,6 @@ FROM_DATA = {
     spaces.MultiBinary: "BC",
 }
 """Kind of an action space -> algorithms that learn from recorded actions."""
-
-
-class SpaceError(ValueError, AssertionError):
-    """An algorithm cannot act in a space. Also an AssertionError, which is what Stable-Baselines3 raises here."""
 
 
 def check_action_space(

@@ -19,9 +19,9 @@ from polyak.data import Dataset, InsufficientMemoryError, ReplayBuffer
 from polyak.data.replay_memory import ReplayMemory
 from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.data.step import Step
+from polyak.envs.spaces import SpaceError
 from polyak.experience.samplers import make_prioritized
 from polyak.hyperparameters.declaration import HyperparameterError, require
-from polyak.kinds.action_spaces import SpaceError
 from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import NetworkAlgorithm

@@ -27,7 +27,7 @@ from polyak.envs.adapters.infos import as_monitored, episode_columns
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.masks import KEY, Masks, find_masks
 from polyak.envs.normalisation import Normalisation
-from polyak.envs.spaces import check_for_correct_spaces
+from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.state import EnvStateError
 from polyak.envs.wrappers.layers import (
     PartNormalizer,
@@ -36,7 +36,7 @@ from polyak.envs.wrappers.layers import (
 from polyak.envs.wrappers.normalize import detached
 from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.hyperparameters.declaration import Becomes, declared, later
-from polyak.kinds.action_spaces import FROM_DATA, TAKE, SpaceError, check_action_space
+from polyak.kinds.action_spaces import FROM_DATA, TAKE, check_action_space
 from polyak.kinds.held import Held
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.seeding import derived_seed
@@ -370,6 +370,7 @@ class EnvAlgorithm(Algorithm):
         if self.normalisation.of_observations is not None:
             what = "an exported graph reads observations of an environment without VecNormalize"
             self.normalisation.check_nothing_above(what, besides=VecTransposeImage.__name__)
+            self.normalisation.check_own_maps(what)
         if channels_last is None:
             turned: Sequence[str | None] = turned_images(self.env)
         else:
@@ -391,6 +392,13 @@ class EnvAlgorithm(Algorithm):
     def _save_statistics(self, saved: Saved) -> None:
         """Those that the model learned under."""
         if (normalizer := self.normalisation.known) is not None:
+            if normalizer.overrides("normalize_obs", "_normalize_obs", "normalize_reward"):
+                name = type(normalizer).__name__
+                advise(
+                    "a file with statistics of an own normalisation",
+                    f"{name} normalises by code of its own, and a model's file holds the statistics alone: load it "
+                    f"with env={name}(...), which takes them.",
+                )
             saved.info["normalizer"], arrays = split_state(normalizer.state_dict())
             if above := self.normalisation.above:
                 saved.info["above_normalizer"] = list(above)

@@ -296,7 +296,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         if self.replay_buffer is None:
             self.replay_buffer = self._make_replay_buffer()
         elif isinstance(self.replay_buffer, HerReplayBuffer):
-            self.replay_buffer.set_env(self.env)
+            self.replay_buffer.env = self.env
         elif isinstance(self.replay_buffer, TensorReplay) is not self.in_tensors:
             try:
                 self._move_experience()
@@ -591,6 +591,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         self.replay_buffer.device = torch.device(self.device)
         load_buffer(self.replay_buffer, path, trust, self._make_room)
         if isinstance(self.replay_buffer, HerReplayBuffer):
+            self.replay_buffer.env = None  # as in a buffer that has just been read
             self.replay_buffer.set_env(self.env)
             if truncate_last_traj:
                 self.replay_buffer.truncate_last_trajectory()

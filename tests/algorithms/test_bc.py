@@ -8,9 +8,12 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak import BC
+from polyak import BC, PPO, SAC, TD3, collect, evaluate
 from polyak.algorithms.bc import BCLearner, negative_log_likelihood, squared_error, squared_norm
 from polyak.data import Dataset, Transition
+from polyak.nn import ActorCriticPolicy, ContinuousPolicy, ValuePolicy
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
+from tests.laws.test_matrix import Anything
 
 SMALL: dict[str, Any] = {"batch_size": 32, "device": "cpu", "seed": 1, "policy_kwargs": {"net_arch": [32]}}
 SPACES = {
@@ -66,6 +69,72 @@ def test_it_does_as_it_was_shown(kind: str, stochastic: bool) -> None:
         assert np.sqrt(np.mean((actions - rows.actions) ** 2)) < 0.1
     else:
         assert np.mean(actions == rows.actions) > 0.9
+
+
+GAUSSIAN: dict[str, Any] = {"policy_kwargs": {"net_arch": [32]}, "device": "cpu", "seed": 2}
+DETERMINISTIC = {"policy_kwargs": {"net_arch": [32], "actor": "deterministic"}}
+FOREIGN: dict[str, tuple[Any, str, dict[str, Any], Any]] = {
+    "discrete": (ActorCriticPolicy, "discrete", {}, PPO),
+    "multi-discrete": (ActorCriticPolicy, "multi-discrete", {}, PPO),
+    "multi-binary": (ActorCriticPolicy, "multi-binary", {}, PPO),
+    "mean": (ActorCriticPolicy, "box", {}, PPO),
+    "Gaussian": (ActorCriticPolicy, "box", {"stochastic": True}, PPO),
+    "squashed mean": (ContinuousPolicy, "box", {}, SAC),
+    "squashed Gaussian": (ContinuousPolicy, "box", {"stochastic": True}, SAC),
+    "TD3": (ContinuousPolicy, "box", DETERMINISTIC, TD3),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_policy_of_another_algorithm_is_cloned_into_and_loses_nothing_there(name: str) -> None:
+    policy, kind, options, algorithm = FOREIGN[name]
+    data = shown(SPACES[kind])
+    clone = BC(policy, data, learning_rate=3e-3, normalize_observations=False, **{**SMALL, **options}).learn(600)
+    rows = data.transitions()
+    actions, _ = clone.predict(rows.observations, deterministic=True)
+    if kind == "box":
+        assert np.sqrt(np.mean((actions - rows.actions) ** 2)) < 0.15
+    else:
+        assert np.mean(actions == rows.actions) > 0.9
+    if name in ("mean", "Gaussian"):
+        assert bool((clone.policy.log_std < -0.5).all()) is (name == "Gaussian"), "it begins at 0"
+
+    env = Anything(data.observation_space, data.action_space, False, False)
+    model = algorithm("MlpPolicy", env, **GAUSSIAN)
+    assert not np.array_equal(model.predict(rows.observations, deterministic=True)[0], actions)
+    model.policy.load_state_dict(clone.policy.state_dict())
+    for deterministic in (True, False):
+        drawn = []
+        for one in (clone, model):
+            torch.manual_seed(3)
+            drawn.append(one.predict(rows.observations, deterministic=deterministic)[0])
+        np.testing.assert_array_equal(*drawn)
+    if algorithm is TD3:
+        for ours, theirs in zip(model.actor.parameters(), model.actor_target.parameters(), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_the_score_of_a_clone_is_that_of_the_model_that_continues() -> None:
+    data = collect("CartPole-v1", lambda obs: int(obs[2] + obs[3] > 0), 600, whole_episodes=True, seed=0)
+    clone = BC(ActorCriticPolicy, data, learning_rate=3e-3, normalize_observations=False, **SMALL).learn(300)
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=64, batch_size=64, **GAUSSIAN)
+    model.policy.load_state_dict(clone.policy.state_dict())
+    scores = [evaluate(one, "CartPole-v1", n_episodes=5, seed=1).returns for one in (clone, model)]
+    np.testing.assert_array_equal(*scores)
+    assert scores[0].mean() > 150  # random actions: 20
+    before = model.policy.action_net.weight.clone()
+    model.learn(64)
+    assert not torch.equal(model.policy.action_net.weight, before)
+
+
+def test_policies_without_a_fitting_actor_are_refused() -> None:
+    box = shown(SPACES["box"])
+    with pytest.raises(ValueError, match=r"policy='ValuePolicy'.*it has no actor"):
+        BC(ValuePolicy, shown(spaces.Discrete(3, start=5)), **SMALL)
+    with pytest.raises(ValueError, match=r"stochastic=True.*has no distribution"):
+        BC(ContinuousPolicy, box, stochastic=True, **{**SMALL, **DETERMINISTIC})
+    with pytest.raises(ValueError, match=r"policy='RecurrentActorCriticPolicy'.*it has no actor"):
+        BC(RecurrentActorCriticPolicy, box, device="cpu")
 
 
 def test_least_squares_says_nothing_of_the_spread() -> None:

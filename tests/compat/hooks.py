@@ -163,6 +163,7 @@ def part_cases() -> dict[str, tuple[type, Callable[[type], Any]]]:
         "BaseCallback": (Plain, lambda cls: trained("A2C", callback=cls())),
         "BaseCallback in a list": (Plain, lambda cls: trained("A2C", callback=[cls(), Plain()])),
         "VecNormalize on-policy": (normalised, lambda cls: trained("A2C", env=cls(environments("CartPole-v1")))),
+        "VecNormalize off-policy": (normalised, lambda cls: trained("SAC", env=cls(environments("Pendulum-v1")))),
         "VecFrameStack": (vec_env.VecFrameStack, lambda cls: trained("A2C", env=cls(environments("CartPole-v1"), 2))),
         "VecMonitor": (vec_env.VecMonitor, lambda cls: trained("A2C", env=cls(environments("CartPole-v1")))),
         "Monitor": (

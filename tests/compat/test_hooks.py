@@ -52,7 +52,7 @@ def test_an_algorithms_methods_are_called_when_the_peer_calls_them(name: str) ->
 def test_methods_of_parts_are_called_as_by_the_peer(name: str) -> None:
     base, train = hooks.part_cases()[name]
     calls: Counter[str] = Counter()
-    refused = {"_sanity_checks", "_save_obs", "_obs_from_buf", "get_attr", "get_original_obs"}
+    refused = {"_sanity_checks", "_save_obs", "_obs_from_buf", "get_attr"}
     called = set(RECORDED["parts"][name]) - refused
     train(hooks.spied(base, called, calls))
     assert called - set(calls) == set()
@@ -267,6 +267,71 @@ def test_an_own_predict_of_a_policy_explores() -> None:
 
     model = TD3(Policy, "Pendulum-v1", **REPLAY).learn(20)
     assert np.allclose(model.replay_buffer.actions[10:20], 0.5), "as the network has them"
+
+
+def test_what_an_own_normaliser_says_was_there_before_is_stored_and_replayed() -> None:
+    class Own(VecNormalize):
+        def get_original_obs(self) -> Any:
+            return super().get_original_obs() + 100
+
+        def get_original_reward(self) -> Any:
+            return np.full(self.num_envs, 7.0, np.float32)
+
+        def unnormalize_obs(self, obs: Any) -> Any:
+            return np.full_like(obs, -5.0)
+
+        def normalize_obs(self, obs: Any) -> Any:
+            return np.full(np.shape(obs), 0.25, np.float32)
+
+        def normalize_reward(self, reward: Any) -> Any:
+            return np.full(np.shape(reward), 0.75, np.float32)
+
+    model = SAC("MlpPolicy", Own(hooks.environments("Pendulum-v1")), **REPLAY).learn(20)
+    stored = model.replay_buffer
+    assert (stored.observations[:20] > 90).all()
+    assert (stored.rewards[:20] == 7.0).all()
+    ended = np.arange(20) % 10 == 9
+    assert (stored.next_observations[:20][ended] == -5.0).all()
+    assert (stored.next_observations[:20][~ended] > 90).all()
+    batch = stored.sample(4, env=model.get_vec_normalize_env())
+    assert (batch.observations == 0.25).all()
+    assert (batch.rewards == 0.75).all()
+
+
+def test_an_own_step_of_a_normaliser_need_not_keep_terminal_observations() -> None:
+    class Own(VecNormalize):
+        def step_wait(self) -> Any:
+            obs, rewards, dones, infos = self.venv.step_wait()
+            self.old_obs, self.old_reward = obs, rewards
+            self.obs_rms.update(obs)
+            for i in np.flatnonzero(dones):
+                infos[i]["terminal_observation"] = self.normalize_obs(infos[i]["terminal_observation"])
+            return self.normalize_obs(obs), rewards, dones, infos
+
+    model = SAC("MlpPolicy", Own(hooks.environments("Pendulum-v1"), clip_obs=1e6), **REPLAY).learn(20)
+    stored = model.replay_buffer
+    cosine, sine = stored.next_observations[9, 0, :2]
+    assert cosine**2 + sine**2 == pytest.approx(1, abs=1e-4), "as the pendulum has it"
+
+
+def test_an_own_normaliser_normalises_in_copies_too(tmp_path: Path) -> None:
+    from polyak.envs.wrappers.layers import frozen
+    from polyak.envs.wrappers.normalize import normalized_like
+
+    class Own(VecNormalize):
+        def normalize_obs(self, obs: Any) -> Any:
+            return np.full_like(obs, 0.25)
+
+    env = Own(make_vec_env("CartPole-v1", 2))
+    model = A2C("MlpPolicy", env, n_steps=8, **SMALL)
+    alike = normalized_like(make_vec_env("CartPole-v1"), env)
+    assert (alike.reset() == 0.25).all()
+    assert (frozen(env).normalize_obs(np.zeros((1, 4))) == 0.25).all()
+    assert (model.normalisation.frozen().normalize_obs(np.zeros((1, 4))) == 0.25).all()
+    with pytest.raises(ValueError, match="Own normalises observations by code of its own"):
+        model.export(tmp_path / "m.pt2")
+    with pytest.warns(UserWarning, match=r"load it with env=Own\(\.\.\.\)"):
+        model.save(tmp_path / "m")
 
 
 def test_an_own_normalisation_of_a_part_is_used() -> None:

@@ -17,8 +17,8 @@ from polyak.callbacks.callback import EvalCallback
 from polyak.data import Dataset
 from polyak.envs import DummyVecEnv, Monitor, make_vec_env
 from polyak.envs.composed import parts
+from polyak.envs.spaces import SpaceError
 from polyak.evaluation.in_environments import evaluate, evaluate_policy
-from polyak.kinds.action_spaces import SpaceError
 from polyak.kinds.env_algorithm import EnvAlgorithm
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.engine.program import Program

@@ -59,6 +59,24 @@ def test_images_come_as_the_environment_has_them(tmp_path: Path) -> None:
     assert alone.acting_graph(channels_last=True).inputs[0].shape == (36, 36, 6)
 
 
+def test_standardised_images_are_standardised_in_the_graph(tmp_path: Path) -> None:
+    env = make_vec_env(lambda: Anything(PICTURE, spaces.Box(-1, 1, (2,)), False, False))
+    extraction = {"features_extractor_kwargs": {"features_dim": 8, "standardize": True}}
+    model = PPO("CnnPolicy", env, n_steps=16, batch_size=16, **{**SMALL, "policy_kwargs": extraction})
+    model.export(tmp_path / "policy.onnx")
+    images = np.random.default_rng(0).integers(0, 256, (6, *PICTURE.shape), dtype=np.uint8)
+    images[3] = 9
+    theirs, _ = model.predict(images, deterministic=True)
+    assert_same_actions(
+        model.action_space, exported_policy(tmp_path / "policy.onnx")(images), theirs, np.zeros(6, bool)
+    )
+    model.save(tmp_path / "model")
+    again, _ = load(tmp_path / "model", device="cpu").predict(images, deterministic=True)
+    np.testing.assert_array_equal(again, theirs)
+    with pytest.raises(ValueError, match=r"features_extractor_kwargs\['standardize'\]"):
+        model.save_sb3(tmp_path / "theirs.zip")
+
+
 def test_a_dict_with_images(tmp_path: Path) -> None:
     env = VecNormalize(make_vec_env(SimpleMultiObsEnv), norm_obs_keys=["vec"])
     model = PPO("MultiInputPolicy", env, n_steps=16, batch_size=16, device="cpu", seed=0).learn(16)

@@ -267,12 +267,16 @@ def test_env_is_needed_and_checked(experience):
     buffer.set_env(Wrong())
     with pytest.raises(ValueError, match="compute_reward must return one reward per row"):
         buffer.sample(50)
+    with pytest.raises(ValueError, match="assign it: buffer.env = env"):
+        buffer.set_env(Wrong())
 
 
 def test_attributes_and_arguments(experience, goal_env):
     data = experience("goal")
     buffer = make(data, goal_env, goal_selection_strategy=GoalSelectionStrategy.FINAL, copy_info_dict=True)
     assert buffer.env is goal_env
+    buffer.env = other = type(goal_env)()
+    assert buffer.relabel.env is other
     assert buffer.goal_selection_strategy is GoalSelectionStrategy.FINAL
     assert (buffer.n_sampled_goal, buffer.her_ratio, buffer.copy_info_dict) == (4, 0.8, True)
     assert buffer.infos.shape == (100, 2)

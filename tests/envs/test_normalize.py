@@ -7,7 +7,12 @@ from gymnasium import spaces
 
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.wrappers.frame_stack import VecFrameStack
-from polyak.envs.wrappers.normalize import VecNormalize, sync_envs_normalization, unwrap_vec_normalize
+from polyak.envs.wrappers.normalize import (
+    VecNormalize,
+    detached,
+    sync_envs_normalization,
+    unwrap_vec_normalize,
+)
 from polyak.envs.wrappers.running import RunningMeanStd
 from tests.tolerance import bound
 
@@ -166,6 +171,52 @@ def test_observations_and_rewards_against_a_plain_recomputation():
     assert 0 < clipped < 22
     with pytest.raises(KeyError, match="did not end"):
         env.get_original_terminal_obs(0)
+
+
+def test_centred_rewards_against_a_plain_recomputation():
+    env = VecNormalize(randoms(length=4), norm_obs=False, clip_reward=1.2, epsilon=1e-3, center_reward=True)
+    env.reset()
+    seen, clipped = [], 0
+    for _ in range(11):
+        _, rewards, _, _ = env.step(NO_ACTION)
+        seen.extend(env.get_original_reward())
+        data = np.concatenate([[-1.0, 1.0], seen])  # the first guess, mean 0 and variance 1, has weight 1e-4
+        weight = np.concatenate([[1e-4 / 2, 1e-4 / 2], np.ones(len(seen))])
+        mean = np.average(data, weights=weight)
+        scaled = (env.get_original_reward() - mean) / np.sqrt(np.average((data - mean) ** 2, weights=weight) + 1e-3)
+        np.testing.assert_allclose(rewards, np.clip(scaled, -1.2, 1.2), rtol=0, atol=NEAR)
+        inside = np.abs(scaled) < 1.2
+        clipped += (~inside).sum()
+        back = env.unnormalize_reward(rewards.astype(np.float64))
+        np.testing.assert_allclose(back[inside], env.get_original_reward()[inside], rtol=0, atol=BACK)
+    assert 0 < clipped < 22
+
+
+def test_centred_rewards_stay_so_in_files_copies_and_other_environments(tmp_path):
+    env = trained(norm_reward=True, center_reward=True)
+    expected = env.normalize_reward(np.array([0.5, 3.0]))
+    env.save(tmp_path / "s.npz")
+    evaluation = trained(norm_reward=True)
+    assert "center_reward=False" in evaluation.take_statistics(env)
+    assert not trained().same_statistics(env)
+    sync_envs_normalization(env, evaluation)
+    for other in (VecNormalize.load(tmp_path / "s.npz", randoms()), env.detached(), evaluation):
+        assert other.center_reward
+        np.testing.assert_array_equal(
+            other.normalize_reward(np.array([0.5, 3.0])) * np.sqrt(other.ret_rms.var + other.epsilon),
+            expected * np.sqrt(env.ret_rms.var + other.epsilon),
+        )
+    with pytest.raises(ValueError, match="center_reward=True: Stable-Baselines3's VecNormalize divides rewards only"):
+        env.save_sb3(tmp_path / "s.pkl")
+
+
+def test_statistics_of_older_files_divide_by_the_deviation_of_returns():
+    state = trained(norm_reward=True).state_dict()
+    del state["center_reward"]
+    assert not VecNormalize.from_state_dict(randoms(), state).center_reward
+    assert not detached(state).center_reward
+    with pytest.raises(ValueError, match="center_reward is 'yes', neither true nor false"):
+        detached(state | {"center_reward": "yes"})
 
 
 def test_reset_forgets_returns_but_not_statistics():

@@ -2,7 +2,17 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from polyak.envs import (
+    FakeImageEnv,
+    IdentityEnv,
+    InvalidActionEnvDiscrete,
+    MaxAndSkipEnv,
+    TimeFeatureWrapper,
+    VecTransposeImage,
+    make_vec_env,
+)
 from polyak.envs.spaces import (
+    SpaceError,
     check_for_correct_spaces,
     check_for_nested_spaces,
     check_shape_equal,
@@ -16,6 +26,24 @@ from polyak.envs.spaces import (
     maybe_transpose,
     obs_space_info,
 )
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: VecTransposeImage(make_vec_env("CartPole-v1")),
+        lambda: VecTransposeImage.transpose_space(spaces.Box(0, 255, (3, 40, 40), np.uint8)),
+        lambda: TimeFeatureWrapper(FakeImageEnv()),
+        lambda: MaxAndSkipEnv(IdentityEnv(space=spaces.Dict({"a": spaces.Discrete(2)}))),
+        lambda: IdentityEnv(dim=2, space=spaces.Discrete(2)),
+        lambda: InvalidActionEnvDiscrete(dim=2, n_invalid_actions=2),
+    ],
+)
+def test_a_space_that_does_not_suit_raises_what_stable_baselines3_raises_too(build):
+    with pytest.raises(SpaceError):
+        build()
+    assert issubclass(SpaceError, ValueError)
+    assert issubclass(SpaceError, AssertionError)
 
 
 def image_box(*shape, dtype=np.uint8, high=255):

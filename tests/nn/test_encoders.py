@@ -15,6 +15,7 @@ from polyak.nn import (
     PolicyError,
     preprocess_obs,
 )
+from tests.tolerance import bound
 
 IMAGE = spaces.Box(0, 255, (3, 40, 36), np.uint8)
 VECTOR = spaces.Box(-1, 1, (4,), np.float32)
@@ -116,6 +117,42 @@ def test_combined_extractor_puts_the_keys_side_by_side_in_order():
     torch.testing.assert_close(features, torch.cat([parts[key] for key in space.spaces], dim=1))
     with pytest.raises(PolicyError, match="Dict"):
         CombinedExtractor(VECTOR)
+
+
+def test_each_image_is_standardised_by_itself():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (5, 3, 40, 36), dtype=np.uint8)
+    images[3] = 77  # a single colour
+    images[4] = 77
+    images[4, 0, 0, 0] = 78  # its deviation is below the least one
+    seen = []
+    policy = ActorCriticPolicy(
+        IMAGE,
+        spaces.Discrete(2),
+        features_extractor_class=NatureCNN,
+        features_extractor_kwargs={"standardize": True},
+    )
+    policy.features_extractor.cnn[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    policy.predict(images)
+    pixels = images.astype(np.float64) / 255
+    mean = pixels.mean((1, 2, 3), keepdims=True)
+    deviation = np.maximum(pixels.std((1, 2, 3), keepdims=True), 1 / np.sqrt(3 * 40 * 36))
+    # sums of 4320 numbers of at most 1, in float32, divided by 1 / sqrt(4320) at least
+    np.testing.assert_allclose(seen[0].numpy(), (pixels - mean) / deviation, rtol=0, atol=bound(66, size=4320))
+    assert np.abs(seen[0][3].numpy()).max() < bound(66, size=4320)
+
+
+def test_brightness_and_contrast_of_a_standardised_image_do_not_count():
+    space = spaces.Dict({"img": IMAGE, "v": VECTOR})
+    extractor = CombinedExtractor(space, cnn_output_dim=5, standardize=True)
+    images = torch.rand(2, 3, 40, 36)
+    obs, other = ({"img": shown, "v": torch.ones(2, 4)} for shown in (images, 0.25 + 0.5 * images))
+    torch.testing.assert_close(extractor(obs), extractor(other), rtol=1e-4, atol=1e-4)
+    plain = CombinedExtractor(space, cnn_output_dim=5)
+    plain.load_state_dict(extractor.state_dict())
+    assert (plain(obs) - plain(other)).abs().max() > 1e-3
+    with pytest.raises(PolicyError, match="standardize=True, but no entry"):
+        CombinedExtractor(spaces.Dict({"v": VECTOR}), standardize=True)
 
 
 def test_flatten_extractor_keeps_every_entry():

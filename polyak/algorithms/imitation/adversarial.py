@@ -27,11 +27,10 @@ from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer, RolloutBuffer, c
 from polyak.data.step import Step
 from polyak.envs import VecEnv, VecLearnedReward, VecTransposeImage, as_vec_env
 from polyak.envs.composed import is_composed
-from polyak.envs.spaces import check_for_correct_spaces, maybe_transpose
+from polyak.envs.spaces import SpaceError, check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, later, require
-from polyak.kinds.action_spaces import SpaceError
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.network_algorithm import NETWORKS, NEW_MODEL, RELOAD, NetworkAlgorithm

@@ -14,11 +14,11 @@ from polyak.algorithms.tabular.graph import TableGraph
 from polyak.checkpoint.saved import Saved
 from polyak.envs import VecEnv
 from polyak.envs.masks import masks_for_rows
+from polyak.envs.spaces import SpaceError
 from polyak.envs.tabular.numbering import Numbering
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv
 from polyak.hyperparameters.declaration import Becomes, Fraction, later
-from polyak.kinds.action_spaces import SpaceError
 from polyak.kinds.env_algorithm import EnvAlgorithm, GymEnv
 from polyak.nn.export.ports import Graph
 

@@ -19,7 +19,7 @@ from polyak.learning.learner import Learner, LearnerRecipe, Tunable, Update
 class BCModuleLearner(BCLearner):
     """Behaviour cloning of a module."""
 
-    policy: CloningModulePolicy  # type: ignore[assignment]
+    policy: CloningModulePolicy
     max_grad_norm: Tunable[Tensor | None]
 
     def gradient_step(self, batch: Transition) -> Update:

@@ -102,6 +102,8 @@ def _check_options(model: NetworkAlgorithm, algorithm: str) -> None:
     asked = model._policy_options()
     asked = to_contrib(asked) if algorithm == "RecurrentPPO" else asked
     unknown = sorted(asked.keys() - known) if policy_is_theirs else []
+    if (asked.get("features_extractor_kwargs") or {}).get("standardize") and policy_is_theirs:
+        unknown.append("features_extractor_kwargs['standardize']")
     for field in fields(model):
         value = getattr(model, field.name)
         if field.name not in standard | NOT_ATTRIBUTES and value not in (field.default, {}):

@@ -86,7 +86,15 @@ def save(normalizer: VecNormalize, path: str | os.PathLike[str]) -> None:
     Args:
         normalizer: whose settings and statistics.
         path: the file; it appears under its name only when it is complete.
+
+    Raises:
+        ValueError: it subtracts the mean of rewards, which Stable-Baselines3's does not.
     """
+    if normalizer.center_reward:
+        raise ValueError(
+            "center_reward=True: Stable-Baselines3's VecNormalize divides rewards only. Write the statistics with "
+            "save(), or train with center_reward=False."
+        )
     observed = normalizer.obs_rms
     state = {name: getattr(normalizer, name) for name in (*_NUMBERS, *_SWITCHES, "norm_obs_keys")}
     state |= {

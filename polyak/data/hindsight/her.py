@@ -68,8 +68,14 @@ class HerReplayBuffer(DictReplayBuffer):
         )
 
     def set_env(self, env: Any) -> None:
-        """Use this VecEnv's ``compute_reward`` from now on."""
-        self.relabel.set_env(env)
+        """Use this VecEnv's ``compute_reward``.
+
+        Raises:
+            ValueError: the buffer has an environment, or this one has no ``compute_reward``.
+        """
+        if self.env is not None:
+            raise ValueError("The buffer has an environment already. To use another one, assign it: buffer.env = env.")
+        self.env = env
 
     def truncate_last_trajectory(self) -> None:
         """End the running episodes by truncation at their newest row, with a warning if there is one.
@@ -85,8 +91,12 @@ class HerReplayBuffer(DictReplayBuffer):
 
     @property
     def env(self) -> Any:
-        """The VecEnv whose ``compute_reward`` is used."""
+        """The VecEnv whose ``compute_reward`` is used; it may be assigned."""
         return self.relabel.env
+
+    @env.setter
+    def env(self, env: Any) -> None:
+        self.relabel.set_env(env)
 
     @property
     def n_sampled_goal(self) -> int:

@@ -74,7 +74,9 @@ class FromVecEnv:
         """
         observations = self.env.reset()
         self._check.observations(observations)
-        stored = self._normalizer.get_original_obs() if self._raw_observations else None  # type: ignore[union-attr]
+        # asked even where nothing is stored raw: a subclass's method may count on it, as with Stable-Baselines3
+        original = None if self._normalizer is None else self._normalizer.get_original_obs()
+        stored = original if self._raw_observations else None
         masks = None if self.masks is None else self.masks.after_reset(observations if stored is None else stored)
         return First(observations, masks, stored)
 
@@ -147,7 +149,7 @@ class FromVecEnv:
                 continue
             truncated[i] = said[i].get(TRUNCATED, False)
             if self._raw_observations:
-                final = self._normalizer.get_original_terminal_obs(i)  # type: ignore[union-attr]
+                final = self._normalizer.before_normalization(i, final)  # type: ignore[union-attr]
             if isinstance(successors, dict):
                 for key, part in successors.items():
                     part[i] = final[key]

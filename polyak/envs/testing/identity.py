@@ -9,6 +9,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.spaces import SpaceError
+
 T = TypeVar("T", int, np.ndarray)
 
 
@@ -21,14 +23,15 @@ class IdentityEnv(gym.Env, Generic[T]):
         ep_length: steps until truncation.
 
     Raises:
-        ValueError: when both ``dim`` and ``space`` are given, or ``ep_length`` is below 1.
+        SpaceError: when both ``dim`` and ``space`` are given.
+        ValueError: when ``ep_length`` is below 1.
     """
 
     state: T
 
     def __init__(self, dim: int | None = None, space: spaces.Space | None = None, ep_length: int = 100):
         if dim is not None and space is not None:
-            raise ValueError(f"Give dim or space, not both: got dim={dim} and space={space}.")
+            raise SpaceError(f"Give dim or space, not both: got dim={dim} and space={space}.")
         if ep_length < 1:
             raise ValueError(f"ep_length must be at least 1, got {ep_length}.")
         if space is None:

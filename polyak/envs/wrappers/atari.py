@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.spaces import SpaceError
 from polyak.warning import warn_user
 
 Step = tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]
@@ -65,7 +66,8 @@ class NoopResetEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
         noop_max: the most no-ops.
 
     Raises:
-        ValueError: when ``noop_max`` is below 1 or action 0 is something else.
+        ValueError: when ``noop_max`` is below 1.
+        SpaceError: when action 0 is something else.
     """
 
     def __init__(self, env: gym.Env, noop_max: int = 30):
@@ -74,7 +76,7 @@ class NoopResetEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
             raise ValueError(f"noop_max must be at least 1, got {noop_max}. Leave the wrapper out for none.")
         meanings = _action_meanings(env, "NoopResetEnv")
         if meanings[0] != "NOOP":
-            raise ValueError(f"NoopResetEnv needs action 0 to be NOOP, got {meanings}.")
+            raise SpaceError(f"NoopResetEnv needs action 0 to be NOOP, got {meanings}.")
         self.noop_max = noop_max
         self.override_num_noops: int | None = None
         """Set to a number to use always that many."""
@@ -99,14 +101,14 @@ class FireResetEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
         env: the game; its action 1 must be FIRE.
 
     Raises:
-        ValueError: when it is not, or there are fewer than 3 actions.
+        SpaceError: when it is not, or there are fewer than 3 actions.
     """
 
     def __init__(self, env: gym.Env):
         super().__init__(env)
         meanings = _action_meanings(env, "FireResetEnv")
         if len(meanings) < 3 or meanings[1] != "FIRE":
-            raise ValueError(f"FireResetEnv needs at least 3 actions of which number 1 is FIRE, got {meanings}.")
+            raise SpaceError(f"FireResetEnv needs at least 3 actions of which number 1 is FIRE, got {meanings}.")
 
     def reset(self, **kwargs: Any) -> Reset:
         obs, info = self.env.reset(**kwargs)
@@ -164,6 +166,7 @@ class MaxAndSkipEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
 
     Raises:
         ValueError: when ``skip`` is below 1.
+        SpaceError: when observations are no arrays.
     """
 
     def __init__(self, env: gym.Env, skip: int = 4):
@@ -172,7 +175,7 @@ class MaxAndSkipEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
             raise ValueError(f"skip must be at least 1, got {skip}.")
         space = env.observation_space
         if space.shape is None or space.dtype is None:
-            raise ValueError(f"MaxAndSkipEnv needs observations that are arrays, got {space}.")
+            raise SpaceError(f"MaxAndSkipEnv needs observations that are arrays, got {space}.")
         self._skip = skip
         # Copies: an environment may write its next frame to the same array.
         self._obs_buffer = np.zeros((2, *space.shape), dtype=space.dtype)
@@ -211,6 +214,7 @@ class WarpFrame(gym.ObservationWrapper[np.ndarray, int, np.ndarray]):
 
     Raises:
         ImportError: without opencv.
+        SpaceError: when observations are no RGB images.
     """
 
     def __init__(self, env: gym.Env, width: int = 84, height: int = 84):
@@ -220,7 +224,7 @@ class WarpFrame(gym.ObservationWrapper[np.ndarray, int, np.ndarray]):
         except ImportError as error:
             raise ImportError("WarpFrame needs opencv to resize images: pip install 'polyak[atari]'") from error
         if not isinstance(env.observation_space, spaces.Box) or env.observation_space.shape[2:] != (3,):
-            raise ValueError(f"WarpFrame needs RGB images (H, W, 3), got {env.observation_space}.")
+            raise SpaceError(f"WarpFrame needs RGB images (H, W, 3), got {env.observation_space}.")
         self.width = width
         self.height = height
         self.observation_space = spaces.Box(0, 255, shape=(height, width, 1), dtype=np.uint8)

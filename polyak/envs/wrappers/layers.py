@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from polyak.envs.vec.vec_env import VecEnv, VecEnvWrapper
-from polyak.envs.wrappers.normalize import VecNormalize, detached, unwrap_vec_normalize
+from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
 from polyak.envs.wrappers.transpose import VecTransposeImage
 
 
@@ -124,5 +124,5 @@ def replay_normalizer(env: VecEnv) -> VecNormalize | PartNormalizer | None:
 def frozen(normalizer: Any) -> Any:
     """A copy of a normaliser of :func:`replay_normalizer`, with the current statistics."""
     if isinstance(normalizer, PartNormalizer):
-        return PartNormalizer(detached(normalizer.normalizer.state_dict()), normalizer.observations, normalizer.rewards)
-    return None if normalizer is None else detached(normalizer.state_dict())
+        return PartNormalizer(normalizer.normalizer.detached(), normalizer.observations, normalizer.rewards)
+    return None if normalizer is None else normalizer.detached()

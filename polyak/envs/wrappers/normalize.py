@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import tempfile
@@ -21,13 +22,19 @@ from polyak.envs.wrappers.normalizer_state import FORMAT, SETTINGS, check_state,
 from polyak.envs.wrappers.running import RunningMeanStd
 
 Observations = TypeVar("Observations", bound=VecEnvObs)
+MAPS = (
+    *("normalize_obs", "_normalize_obs", "normalize_reward"),
+    *("unnormalize_obs", "_unnormalize_obs", "unnormalize_reward"),
+)
+"""Methods of ``VecNormalize`` between raw and normalised values."""
 
 
 class VecNormalize(VecEnvWrapper):
     """Normalises observations by their running mean and deviation, and rewards by the deviation of the return.
 
     The return is the discounted sum ``R_t = gamma * R_{t-1} + r_t`` since the episode's start; rewards are divided by
-    its standard deviation and keep their mean. Results are float32.
+    its standard deviation and keep their mean. With ``center_reward`` they become ``(r - mean) / deviation`` of the
+    rewards themselves. Results are float32.
 
     Args:
         venv: the VecEnv to wrap.
@@ -39,12 +46,20 @@ class VecNormalize(VecEnvWrapper):
         gamma: discount of the return; use the algorithm's.
         epsilon: added to variances, against division by zero.
         norm_obs_keys: which entries of a Dict observation to normalise; None for all. They must be Box.
+        center_reward: subtract the running mean of the rewards and divide by their deviation. The same number is taken
+            from every reward, which makes longer episodes better or worse than they were: use it where their length
+            does not depend on the actions.
 
     Raises:
         ValueError: for an observation space (or entry) that is not Box, or ``norm_obs_keys`` without a Dict space.
+
+    Attributes:
+        obs_rms: statistics of observations, by key for a Dict; None if they are not normalised.
+        ret_rms: statistics of returns, or with ``center_reward`` of rewards.
     """
 
     state_attributes = ("returns", "old_obs", "old_reward")
+    center_reward = False  # of those that were pickled before there was such a setting
 
     def __init__(
         self,
@@ -57,6 +72,7 @@ class VecNormalize(VecEnvWrapper):
         gamma: float = 0.99,
         epsilon: float = 1e-8,
         norm_obs_keys: list[str] | None = None,
+        center_reward: bool = False,
     ):
         super().__init__(venv)
         self.training = training
@@ -67,6 +83,7 @@ class VecNormalize(VecEnvWrapper):
         self.gamma = gamma
         self.epsilon = epsilon
         self.norm_obs_keys = norm_obs_keys
+        self.center_reward = center_reward
         self.obs_rms: RunningMeanStd | dict[str, RunningMeanStd] | None = None
         self.ret_rms = RunningMeanStd(shape=())
         self._configure(observations=norm_obs)
@@ -138,7 +155,7 @@ class VecNormalize(VecEnvWrapper):
         if not self.training or not is_finite(reward):
             return
         self.returns = self.returns * self.gamma + reward
-        self.ret_rms.update(self.returns)
+        self.ret_rms.update(reward if self.center_reward else self.returns)
 
     # --- the four maps ---
 
@@ -165,17 +182,22 @@ class VecNormalize(VecEnvWrapper):
         return self._unnormalize_obs(obs, self.obs_rms)  # type: ignore[arg-type, return-value]
 
     def normalize_reward(self, reward: np.ndarray) -> np.ndarray:
-        """Divide rewards by the deviation of the return and clip them; float32."""
+        """Divide rewards by the deviation of the return, or see ``center_reward``, and clip them; float32."""
         if not self.norm_reward:
             return reward
-        scaled = reward / np.sqrt(self.ret_rms.var + self.epsilon)
+        scaled = (reward - self._reward_shift) / np.sqrt(self.ret_rms.var + self.epsilon)
         return np.minimum(np.maximum(scaled, -self.clip_reward), self.clip_reward).astype(np.float32)
 
     def unnormalize_reward(self, reward: np.ndarray) -> np.ndarray:
         """Undo :meth:`normalize_reward`, except for what was clipped."""
         if not self.norm_reward:
             return reward
-        return reward * np.sqrt(self.ret_rms.var + self.epsilon)
+        return reward * np.sqrt(self.ret_rms.var + self.epsilon) + self._reward_shift
+
+    @property
+    def _reward_shift(self) -> Any:
+        """[] what is subtracted from rewards."""
+        return self.ret_rms.mean if self.center_reward else 0.0
 
     def _normalize_obs(self, obs: np.ndarray, statistics: RunningMeanStd) -> np.ndarray:
         scaled = (obs - statistics.mean) / np.sqrt(statistics.var + self.epsilon)
@@ -207,6 +229,24 @@ class VecNormalize(VecEnvWrapper):
             raise KeyError(f"Environment {index} did not end at the last step: it has no terminal observation.")
         return _copied(self._old_terminal_obs[index])
 
+    def before_normalization(self, index: int, terminal: Any) -> Any:
+        """The observation that environment ``index`` ended with at the last step, as experience is stored.
+
+        It is :meth:`get_original_terminal_obs`, or :meth:`unnormalize_obs` of what was returned where a subclass
+        overrides that method, or a ``step_wait`` of its own has kept nothing.
+
+        Args:
+            index: of an environment that ended.
+            terminal: ``infos[index]["terminal_observation"]``, which is normalised.
+        """
+        if index in self._old_terminal_obs and not self.overrides("unnormalize_obs", "_unnormalize_obs"):
+            return self.get_original_terminal_obs(index)
+        return self.unnormalize_obs(terminal)
+
+    def overrides(self, *methods: str) -> bool:
+        """Whether a subclass has another of these methods."""
+        return any(getattr(type(self), name) is not getattr(VecNormalize, name) for name in methods)
+
     # --- keeping ---
 
     def state_dict(self) -> dict[str, Any]:
@@ -226,7 +266,7 @@ class VecNormalize(VecEnvWrapper):
             ValueError: when the statistics have other keys or shapes than the observations here.
         """
         for name in SETTINGS:
-            setattr(self, name, state[name])
+            setattr(self, name, state.get(name, False))  # older files have no center_reward
         # norm_obs may have been switched off after statistics were collected.
         self._configure(observations=self.norm_obs or any(name.startswith("obs_rms") for name in state))
         for prefix, statistics in self._statistics():
@@ -245,9 +285,20 @@ class VecNormalize(VecEnvWrapper):
     @classmethod
     def from_state_dict(cls, venv: VecEnv, state: dict[str, Any]) -> VecNormalize:
         """Wrap ``venv`` with the settings and statistics that :meth:`state_dict` returned."""
-        normalizer = cls(venv, **{name: state[name] for name in SETTINGS})
+        normalizer = cls(venv, **{name: state[name] for name in SETTINGS if name in state})
         normalizer.load_state_dict(state)
         return normalizer
+
+    def detached(self) -> VecNormalize:
+        """A copy without environments, with the present statistics: see :func:`detached`.
+
+        It is of the same class if that overrides how observations or rewards are normalised.
+        """
+        if not self.overrides(*MAPS):
+            return detached(self.state_dict())
+        copied = copy.deepcopy(self)
+        copied.returns = self.returns.copy()
+        return copied
 
     @property
     def has_seen_data(self) -> bool:
@@ -262,7 +313,7 @@ class VecNormalize(VecEnvWrapper):
             for prefix, statistics in mine.items()
             for name, value in statistics.state_dict().items()
         )
-        return equal and self.norm_obs == other.norm_obs
+        return equal and (self.norm_obs, self.center_reward) == (other.norm_obs, other.center_reward)
 
     def take_statistics(self, other: VecNormalize) -> str | None:
         """Continue from copies of the statistics of ``other``; settings stay.
@@ -270,15 +321,16 @@ class VecNormalize(VecEnvWrapper):
         Returns:
             why not, if they do not fit: nothing is changed then.
         """
-        if self.norm_obs != other.norm_obs:
-            return f"it has norm_obs={self.norm_obs}, they were collected with norm_obs={other.norm_obs}"
-        theirs = dict(other._statistics())
+        for name in ("norm_obs", "center_reward"):
+            if (own := getattr(self, name)) != (theirs := getattr(other, name)):
+                return f"it has {name}={own}, they were collected with {name}={theirs}"
+        found = dict(other._statistics())
         for prefix, statistics in self._statistics():
-            shape = theirs[prefix].mean.shape if prefix in theirs else None
+            shape = found[prefix].mean.shape if prefix in found else None
             if shape != statistics.mean.shape:
                 return f"its {prefix} has the shape {statistics.mean.shape}, theirs {shape}"
         for prefix, statistics in self._statistics():
-            statistics.load_state_dict(theirs[prefix].state_dict())
+            statistics.load_state_dict(found[prefix].state_dict())
         return None
 
     def _statistics(self) -> list[tuple[str, RunningMeanStd]]:
@@ -403,7 +455,7 @@ def detached(state: dict[str, Any]) -> VecNormalize:
     check_state(state)
     normalizer = VecNormalize.__new__(VecNormalize)
     for name in SETTINGS:
-        setattr(normalizer, name, state[name])
+        setattr(normalizer, name, state.get(name, False))
     parts = sorted({name.rpartition("/")[0] for name in state if name.startswith(("obs_rms", "ret_rms"))})
     found = {
         part: RunningMeanStd.from_state_dict({key: state[f"{part}/{key}"] for key in ("mean", "var", "count")})
@@ -440,7 +492,7 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
             "Wrap both alike, the second with VecNormalize(eval_env, training=False, norm_reward=False)."
         )
     for source, target in zip(sources, targets, strict=True):
-        target.ret_rms = source.ret_rms.copy()
+        target.ret_rms, target.center_reward = source.ret_rms.copy(), source.center_reward  # what they are of
         if isinstance(source.obs_rms, dict):
             target.obs_rms = {key: statistics.copy() for key, statistics in source.obs_rms.items()}
         elif source.obs_rms is not None:
@@ -455,8 +507,13 @@ def normalized_like(env: VecEnv, training_env: VecEnv | None) -> VecEnv:
     if training_env is None or _normalizers(env):
         return env
     for source in reversed(_normalizers(training_env)):
-        env = VecNormalize.from_state_dict(env, source.state_dict())
-        env.training = env.norm_reward = False
+        if source.overrides(*MAPS):
+            layer = source.detached()
+            layer.set_venv(env)
+        else:
+            layer = VecNormalize.from_state_dict(env, source.state_dict())
+        layer.training = layer.norm_reward = False
+        env = layer
     return env
 
 

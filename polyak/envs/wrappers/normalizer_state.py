@@ -18,9 +18,10 @@ from polyak.envs.reading.limits import check_regular
 FORMAT = "polyak.VecNormalize/1"
 _SWITCHES = ("training", "norm_obs", "norm_reward")
 _NUMBERS = ("clip_obs", "clip_reward", "gamma", "epsilon")
-SETTINGS = (*_SWITCHES, *_NUMBERS, "norm_obs_keys")
-"""Arguments of ``VecNormalize``."""
-_NEEDED = {*SETTINGS, "ret_rms/mean", "ret_rms/var", "ret_rms/count", "returns"}
+_LATER = "center_reward"
+SETTINGS = (*_SWITCHES, *_NUMBERS, "norm_obs_keys", _LATER)
+"""Arguments of ``VecNormalize``; the last is False where a file is older than it."""
+_NEEDED = {*SETTINGS, "ret_rms/mean", "ret_rms/var", "ret_rms/count", "returns"} - {_LATER}
 
 
 def read_state(path: Path, trust: bool = False) -> dict[str, Any]:
@@ -68,9 +69,9 @@ def check_state(state: Mapping[str, Any]) -> None:
     if missing := sorted(_NEEDED - state.keys()):
         raise ValueError(f"it lacks {missing}.")
     counts = [name for name in state if name.endswith("/count")]
-    for name in _SWITCHES:
-        if not isinstance(state[name], bool | np.bool_):
-            raise ValueError(f"its {name} is {state[name]!r:.80}, neither true nor false.")
+    for name in (*_SWITCHES, _LATER):
+        if not isinstance(value := state.get(name, False), bool | np.bool_):
+            raise ValueError(f"its {name} is {value!r:.80}, neither true nor false.")
     for name in (*_NUMBERS, *counts):
         if not _is_number(state[name]):
             raise ValueError(f"its {name} is {state[name]!r:.80}, not a number of at least 0.")

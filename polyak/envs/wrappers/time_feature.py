@@ -8,6 +8,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.spaces import SpaceError
+
 KEY = "observation"
 """The part of a Dict observation that gets the feature."""
 
@@ -24,7 +26,7 @@ class TimeFeatureWrapper(gym.Wrapper):
         test_mode: give 1 throughout, as if there were no limit.
 
     Raises:
-        ValueError: other observations.
+        SpaceError: other observations.
     """
 
     def __init__(self, env: gym.Env, max_steps: int = 1000, test_mode: bool = False) -> None:
@@ -32,7 +34,7 @@ class TimeFeatureWrapper(gym.Wrapper):
         space = env.observation_space
         part = space.spaces.get(KEY) if isinstance(space, spaces.Dict) else space
         if not isinstance(part, spaces.Box) or len(part.shape) != 1:
-            raise ValueError(
+            raise SpaceError(
                 f"TimeFeatureWrapper needs observations in a Box of one dimension, or a Dict with one under {KEY!r}, "
                 f"got {space}. Flatten them: gymnasium.wrappers.FlattenObservation(env)."
             )

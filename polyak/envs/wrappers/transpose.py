@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.spaces import is_image_space, is_image_space_channels_first, transpose_image
+from polyak.envs.spaces import SpaceError, is_image_space, is_image_space_channels_first, transpose_image
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
 
 
@@ -19,7 +19,7 @@ class VecTransposeImage(VecEnvWrapper):
         skip: change nothing. For images whose smallest dimension is not that of the channels.
 
     Raises:
-        ValueError: when there is no image to transpose.
+        SpaceError: when there is no image to transpose.
     """
 
     passes_on: tuple[str, ...] = ("rewards",)
@@ -44,16 +44,16 @@ class VecTransposeImage(VecEnvWrapper):
         """The space of the transposed images.
 
         Raises:
-            ValueError: when the space does not hold images, or they are channels-first already.
+            SpaceError: when the space does not hold images, or they are channels-first already.
         """
         name = f"observation space at key {key!r}" if key else "observation space"
         if not is_image_space(observation_space):
-            raise ValueError(
+            raise SpaceError(
                 f"The {name} must be an image (Box of 3 dimensions, uint8, 0 to 255) to be transposed, "
                 f"got {observation_space}."
             )
         if is_image_space_channels_first(observation_space):
-            raise ValueError(
+            raise SpaceError(
                 f"The {name} of shape {observation_space.shape} is channels-first already, where (H, W, C) is needed. "
                 "Leave VecTransposeImage out, or pass skip=True."
             )

@@ -81,6 +81,18 @@ def to_float(obs: Tensor) -> Tensor:
     return obs.float()
 
 
+def standardized_images(images: Tensor) -> Tensor:
+    """Each image minus its mean, divided by its standard deviation: [B, C, H, W] -> [B, C, H, W]
+
+    All channels count as one image, stacked frames too. The deviation is taken as 1 / sqrt(C H W) at least, so that an
+    image of a single colour becomes 0.
+    """
+    pixels = images.flatten(1)
+    centred = pixels - pixels.mean(1, keepdim=True)
+    variance = (centred * centred).mean(1, keepdim=True).clamp_min(1 / pixels.shape[1])
+    return (centred / variance.sqrt()).reshape(images.shape)
+
+
 def to_column(obs: Tensor) -> Tensor:
     """[B] numbers of a Box of shape () -> [B, 1]"""
     return obs.float().reshape(-1, 1)
@@ -162,16 +174,23 @@ class NatureCNN(BaseFeaturesExtractor):
         features_dim: width of the linear layer at the end; ``None``: there is none, and the features are the pixels of
             the last convolution.
         normalized_image: the images are not uint8 in [0, 255] (floats in [0, 1], say): do not check that.
+        standardize: subtract from each image its mean, and divide by its standard deviation: see
+            :func:`standardized_images`. Brightness and contrast do not count then.
 
     Raises:
         PolicyError: not an image, or too small.
     """
 
     def __init__(
-        self, observation_space: spaces.Box, features_dim: int | None = 512, normalized_image: bool = False
+        self,
+        observation_space: spaces.Box,
+        features_dim: int | None = 512,
+        normalized_image: bool = False,
+        standardize: bool = False,
     ) -> None:
         super().__init__(observation_space, features_dim or 0)
         _check_image(observation_space, normalized_image)
+        self.standardize = standardize
         channels, height, width = observation_space.shape
         self.cnn = nn.Sequential(
             nn.Conv2d(channels, 32, kernel_size=8, stride=4),
@@ -189,6 +208,8 @@ class NatureCNN(BaseFeaturesExtractor):
             self.linear = nn.Sequential(nn.Linear(flat, features_dim), nn.ReLU())
 
     def forward(self, observations: Tensor) -> Tensor:
+        if self.standardize:
+            observations = standardized_images(observations)
         if observations.device.type == "cpu":  # convolutions there are fastest with the channels innermost
             observations = observations.contiguous(memory_format=torch.channels_last)
         return self.linear(self.cnn(observations))
@@ -201,13 +222,18 @@ class CombinedExtractor(BaseFeaturesExtractor):
         observation_space: the Dict.
         cnn_output_dim: features of each image.
         normalized_image: see :class:`NatureCNN`.
+        standardize: see :class:`NatureCNN`; all images.
 
     Raises:
-        PolicyError: not a Dict, or an empty one.
+        PolicyError: not a Dict, an empty one, or ``standardize`` where there is no image.
     """
 
     def __init__(
-        self, observation_space: spaces.Dict, cnn_output_dim: int = 256, normalized_image: bool = False
+        self,
+        observation_space: spaces.Dict,
+        cnn_output_dim: int = 256,
+        normalized_image: bool = False,
+        standardize: bool = False,
     ) -> None:
         super().__init__(observation_space)
         if not isinstance(observation_space, spaces.Dict) or not observation_space.spaces:
@@ -217,11 +243,13 @@ class CombinedExtractor(BaseFeaturesExtractor):
         self.extractors = nn.ModuleDict()
         for key, space in observation_space.spaces.items():
             if isinstance(space, spaces.Box) and is_image_space(space, normalized_image=normalized_image):
-                self.extractors[key] = NatureCNN(space, cnn_output_dim, normalized_image)
+                self.extractors[key] = NatureCNN(space, cnn_output_dim, normalized_image, standardize)
                 self._features_dim += cnn_output_dim
             else:
                 self.extractors[key] = nn.Flatten()
                 self._features_dim += get_flattened_obs_dim(space)
+        if standardize and not any(isinstance(extractor, NatureCNN) for extractor in self.extractors.values()):
+            raise PolicyError(f"standardize=True, but no entry of {observation_space} is an image. Leave it out.")
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
         return torch.cat([extractor(observations[key]) for key, extractor in self.extractors.items()], dim=1)

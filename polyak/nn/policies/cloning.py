@@ -109,7 +109,6 @@ class CloningPolicy(Policy):
         burn_in: int = 8,
     ) -> None:
         self.continuous = isinstance(action_space, spaces.Box)
-        self.chooses_one = isinstance(action_space, spaces.Discrete)
         super().__init__(
             observation_space,
             action_space,

@@ -83,7 +83,6 @@ class CloningModulePolicy(WholeModulePolicy):
         require(stochastic, "stochastic", stochastic, "a module has a distribution of actions. Leave it out.")
         super().__init__(observation_space, action_space, **options)
         self.stochastic = True
-        self.chooses_one = isinstance(action_space, spaces.Discrete)
 
     @property
     def actor(self) -> nn.Module:
