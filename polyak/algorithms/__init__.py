@@ -50,6 +50,7 @@ REGISTRY = {
     "td3": "polyak.algorithms.td3:TD3",
     "fast_td3": "polyak.algorithms.fast_td3:FastTD3",
     "sac": "polyak.algorithms.sac:SAC",
+    "sac_v": "polyak.algorithms.sac_v:SACV",
     "tqc": "polyak.algorithms.tqc:TQC",
     "redq": "polyak.algorithms.redq:REDQ",
     "droq": "polyak.algorithms.droq:DroQ",
