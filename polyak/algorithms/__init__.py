@@ -51,6 +51,7 @@ REGISTRY = {
     "fast_td3": "polyak.algorithms.fast_td3:FastTD3",
     "hiro": "polyak.algorithms.hiro:HIRO",
     "sac": "polyak.algorithms.sac:SAC",
+    "sac_v": "polyak.algorithms.sac_v:SACV",
     "tqc": "polyak.algorithms.tqc:TQC",
     "redq": "polyak.algorithms.redq:REDQ",
     "droq": "polyak.algorithms.droq:DroQ",

@@ -39,6 +39,7 @@ from polyak.algorithms.recurrent_ppo import RecurrentPPO as RecurrentPPO
 from polyak.algorithms.redq import REDQ as REDQ
 from polyak.algorithms.reinforce import REINFORCE as REINFORCE
 from polyak.algorithms.sac import SAC as SAC
+from polyak.algorithms.sac_v import SACV as SACV
 from polyak.algorithms.sd3 import SD3 as SD3
 from polyak.algorithms.simba import SimBa as SimBa
 from polyak.algorithms.tabular.double_q_learning import DoubleQLearning as DoubleQLearning

@@ -8,7 +8,7 @@ Shapes: B batch rows, A actions, K numbers for each action.
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from gymnasium import spaces
@@ -173,8 +173,9 @@ class DQN(OffPolicyAlgorithm):
     double: bool = False
     """Double Q-learning: the online network chooses the next action whose value by the target network counts
     (arXiv:1509.06461)."""
-    dueling: bool = False
-    """Separate streams for state values and advantages, each with a last hidden layer of its own (arXiv:1511.06581)."""
+    dueling: bool | Literal["max"] = False
+    """Separate streams for state values and advantages, each with a last hidden layer of its own (arXiv:1511.06581).
+    ``True`` counts advantages from their mean (eq. 9), ``"max"`` from their maximum (eq. 8)."""
     noisy: bool = False
     """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
     (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
@@ -227,7 +228,7 @@ class DQN(OffPolicyAlgorithm):
 
     def _policy_options(self) -> dict[str, Any]:
         """Of the network only what differs from a plain one, since a policy of one's own may know nothing else."""
-        options: dict[str, Any] = {"dueling": True} if self.dueling else {}
+        options: dict[str, Any] = {"dueling": self.dueling} if self.dueling else {}
         return options | ({"sigma0": self.sigma0} if self.noisy else {}) | super()._policy_options()
 
     # -- exploration ---------------------------------------------------------------------------------------------------

@@ -99,8 +99,9 @@ class FastTD3(TD3):
     """Gradient steps for each step of the vectorised environment."""
     tau: Fraction = 0.1
     """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    target_policy_noise: NonNegative = 0.001
-    """Standard deviation of the noise that smooths the target actions."""
+    target_policy_noise: NonNegative | None = 0.001
+    """Standard deviation of the normal noise that smooths the target actions; ``None``: the noise is uniform in
+    [-target_noise_clip, target_noise_clip]."""
     clipped_double_q: bool = True
     """Learn from the critic of the smaller value; ``False`` takes the mean of both."""
     noise_min: NonNegative = 0.001

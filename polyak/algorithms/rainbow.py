@@ -5,7 +5,7 @@ Hessel et al. 2018, "Rainbow: Combining Improvements in Deep Reinforcement Learn
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -38,8 +38,9 @@ class Rainbow(DQN):
     double: bool = True
     """Double Q-learning: the online network chooses the next action whose value by the target network counts
     (arXiv:1509.06461)."""
-    dueling: bool = True
-    """Separate streams for state values and advantages, each with a last hidden layer of its own (arXiv:1511.06581)."""
+    dueling: bool | Literal["max"] = True
+    """Separate streams for state values and advantages, each with a last hidden layer of its own (arXiv:1511.06581).
+    ``True`` counts advantages from their mean (eq. 9), ``"max"`` from their maximum (eq. 8)."""
     noisy: bool = True
     """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
     (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""

@@ -184,6 +184,8 @@ class SAC(OffPolicyAlgorithm):
     target_update_interval: Count = 1
     """Gradient steps between two target updates."""
 
+    rated_parts: ClassVar[tuple[str, ...]] = ("actor", "critic", "ent_coef")
+    """Names that ``learning_rates`` may hold."""
     learner_class: ClassVar[type[Learner]] = SACLearner
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256]
@@ -198,7 +200,7 @@ class SAC(OffPolicyAlgorithm):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         parse_ent_coef(self.ent_coef)
-        check_part_rates(self.learning_rates, "actor", "critic", "ent_coef")
+        check_part_rates(self.learning_rates, *self.rated_parts)
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)

@@ -28,10 +28,16 @@ from polyak.schedules import Schedule
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
-def smoothed(actions: Tensor, sigma: Tensor, clip: Tensor) -> Tensor:
-    """Target policy smoothing: a + clip(N(0, sigma), -c, c), kept in [-1, 1], section 5.3. [B, A] -> [B, A]"""
-    noise = torch.randn_like(actions) * sigma
-    return (actions + noise.clamp(-clip, clip)).clamp(-1, 1)
+def smoothed(actions: Tensor, sigma: Tensor | None, clip: Tensor) -> Tensor:
+    """Target policy smoothing: a + clip(N(0, sigma), -c, c), kept in [-1, 1], section 5.3. [B, A] -> [B, A]
+
+    Without sigma the noise is uniform in [-c, c].
+    """
+    if sigma is None:
+        noise = (2 * torch.rand_like(actions) - 1) * clip
+    else:
+        noise = (torch.randn_like(actions) * sigma).clamp(-clip, clip)
+    return (actions + noise).clamp(-1, 1)
 
 
 def critic_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
@@ -52,7 +58,7 @@ class TD3Learner(Learner):
 
     policy: ContinuousPolicy
     tau: Tunable[Tensor]
-    target_policy_noise: Tunable[Tensor]
+    target_policy_noise: Tunable[Tensor | None]
     target_noise_clip: Tunable[Tensor]
     policy_delay: Tunable[int]
 
@@ -125,8 +131,9 @@ class TD3(OffPolicyAlgorithm):
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
     policy_delay: Count = 2
     """Critic steps per step of the actor and the targets."""
-    target_policy_noise: NonNegative = 0.2
-    """Standard deviation of the noise that smooths the target actions."""
+    target_policy_noise: NonNegative | None = 0.2
+    """Standard deviation of the normal noise that smooths the target actions; ``None``: the noise is uniform in
+    [-target_noise_clip, target_noise_clip]."""
     target_noise_clip: NonNegative = 0.5
     """Largest such noise."""
 

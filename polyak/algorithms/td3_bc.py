@@ -60,8 +60,9 @@ class TD3BC(OfflineAlgorithm, OffPolicyAlgorithm):
     """Rate at which target networks follow, in [0, 1]; 1 copies."""
     policy_delay: Count = 2
     """Critic steps per step of the actor and the targets."""
-    target_policy_noise: NonNegative = 0.2
-    """Standard deviation of the noise that smooths the target actions."""
+    target_policy_noise: NonNegative | None = 0.2
+    """Standard deviation of the normal noise that smooths the target actions; ``None``: the noise is uniform in
+    [-target_noise_clip, target_noise_clip]."""
     target_noise_clip: NonNegative = 0.5
     """Largest such noise."""
     action_noise: ActionNoise | None = None

@@ -8,14 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyak import PPO, TD3, TQC
+from polyak import PPO, TD3, TQC, FastTD3
 from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3, tqc
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.learning.engine.program import Program
 from polyak.nn import ContinuousPolicy, PolicyError
 from polyak.ops import policy_gradient
 from polyak.ops.updates import polyak_update
-from tests.tolerance import bound, sampling
+from tests.tolerance import bound, drift, sampling
 
 CLIP = torch.tensor(0.2)
 
@@ -159,6 +160,36 @@ def test_target_smoothing_is_clipped_gaussian_noise_kept_in_range() -> None:
     inside = (noise.abs() < 0.3 - bound(2, 0.3)).float().mean().item()
     assert inside == pytest.approx(math.erf(0.3 / 0.2 / math.sqrt(2)), abs=sampling(200_000, 0.5))
     assert td3.smoothed(torch.full((1000, 1), 0.95), sigma, clip).max().item() <= 1
+
+
+def test_target_smoothing_without_a_deviation_is_uniform_noise_kept_in_range() -> None:
+    torch.manual_seed(0)
+    clip = torch.tensor(0.3)
+    noise = td3.smoothed(torch.zeros(200_000, 1), None, clip).flatten()
+    assert noise.abs().max().item() <= 0.3 + bound(1, 0.3)
+    for level in (-0.25, -0.1, 0.0, 0.2):  # of the distribution function, (x + c) / 2c
+        below = (noise < level).float().mean().item()
+        assert below == pytest.approx((level + 0.3) / 0.6, abs=sampling(200_000, 0.5))
+    assert td3.smoothed(torch.full((1000, 1), 0.95), None, clip).max().item() == 1
+
+
+@pytest.mark.parametrize("cls", [TD3, FastTD3])
+def test_target_policy_noise_none_trains_as_a_program_too(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And may be set while it learns."""
+    monkeypatch.setattr(Program, "compile", lambda self: None)
+    learned = []
+    for choice in (False, True):
+        small = {**cls.trial(), "learning_starts": 20, "target_policy_noise": None, "compile": choice, "seed": 0}
+        model = cls(**small).learn(40)
+        assert model.learner.target_policy_noise is None
+        model.target_policy_noise = 0.1
+        model.learn(20, reset_num_timesteps=False)
+        assert model.learner.target_policy_noise.item() == pytest.approx(0.1)
+        model.target_policy_noise = None
+        model.learn(20, reset_num_timesteps=False)
+        assert model.learner.target_policy_noise is None
+        learned.append(torch.nn.utils.parameters_to_vector(model.policy.parameters()))
+    torch.testing.assert_close(*learned, rtol=0, atol=drift(model.learner.steps, 1e-3, 64 + 16 + 16))
 
 
 def test_td3s_actor_follows_the_first_critic_only() -> None:

@@ -592,6 +592,13 @@ def test_what_the_peer_lacks_is_not_written(cls: type[DQN], options: dict[str, A
     assert not list(tmp_path.iterdir())
 
 
+def test_uniform_smoothing_of_target_actions_is_not_written(tmp_path: Path) -> None:
+    model = TD3("MlpPolicy", "Pendulum-v1", buffer_size=10, target_policy_noise=None)
+    with pytest.raises(ValueError, match="target_policy_noise=None has no equal in Stable-Baselines3"):
+        model.save_sb3(tmp_path / "m.zip")
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_only_mattered_to_training_can_be_dropped(tmp_path: Path) -> None:
     model = DQN("MlpPolicy", "CartPole-v1", buffer_size=10, double=True)
     with pytest.raises(ValueError, match=r"double=True .* trains on without it, set model.double = False first\."):

@@ -367,6 +367,7 @@ LEARNING: dict[str, Task] = {
     "qrdqn-cartpole": Task("QRDQN", "CartPole-v1", 50_000, _QRDQN_CARTPOLE, at_least=475),
     "iqn-cartpole": Task("IQN", "CartPole-v1", 50_000, _IQN_CARTPOLE, at_least=475),
     "sac-pendulum": Task("SAC", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
+    "sac-v-pendulum": Task("SACV", "Pendulum-v1", 20_000, {"learning_rate": 1e-3}, at_least=-200),
     "tqc-pendulum": Task("TQC", "Pendulum-v1", 10_000, {"learning_rate": 1e-3}, at_least=-200),
     "droq-pendulum": Task("DroQ", "Pendulum-v1", 10_000, _DROQ_PENDULUM, at_least=-200),
     "crossq-pendulum": Task("CrossQ", "Pendulum-v1", 10_000, _CROSSQ_PENDULUM, at_least=-200),

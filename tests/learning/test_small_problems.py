@@ -28,14 +28,14 @@ OFF_POLICY: dict[str, dict[str, Any]] = {
     "policy_kwargs": {"net_arch": [32, 32]},
 }
 DQN: dict[str, Any] = {**OFF_POLICY, "train_freq": 2, "target_update_interval": 50, "exploration_fraction": 0.5}
-CONTINUOUS = ("SAC", "CrossQ", "TD3", "DDPG", "SD3")
+CONTINUOUS = ("SAC", "SACV", "CrossQ", "TD3", "DDPG", "SD3")
 #: One of each loop is tried at once, the others with the slow checks.
 EACH = [
     pytest.param(algo, marks=[] if algo in ("PPO", "DQN", "SAC") else [pytest.mark.slow])
     for algo in ("PPO", "A2C", "DQN", "DiscreteSAC", *CONTINUOUS)
 ]
 DISCRETE = ("DQN", "DiscreteSAC")
-SOFT = ("SAC", "CrossQ", "DiscreteSAC")
+SOFT = ("SAC", "SACV", "CrossQ", "DiscreteSAC")
 
 
 def settings_for(algo: str, continuous: bool) -> dict[str, Any]:

@@ -67,6 +67,29 @@ def test_dueling_identities() -> None:
     torch.testing.assert_close(dueling(x).view(7, 2, 3), q, rtol=0, atol=bound(20, 10))
 
 
+def test_dueling_by_the_maximum_has_the_value_of_the_best_action() -> None:
+    """Eq. 8: max over actions of Q is V, of each of K numbers, and Q - max Q is A - max A."""
+    torch.manual_seed(0)
+    value, advantage = nn.Linear(4, 2), nn.Linear(4, 2 * 3)
+    dueling, x = Dueling(value, advantage, 3, by_max=True), torch.randn(7, 4)
+    with torch.no_grad():
+        q, a, v = dueling(x).view(7, 2, 3).numpy(), advantage(x).view(7, 2, 3).numpy(), value(x).numpy()
+    for row, k in np.ndindex(7, 2):
+        best = max(a[row, k])
+        assert q[row, k].tolist() == pytest.approx([v[row, k] + one - best for one in a[row, k]], abs=bound(20, 4))
+        assert max(q[row, k]) == pytest.approx(v[row, k], abs=bound(20, 4))
+
+
+def test_under_the_maximum_the_best_action_teaches_the_value_alone() -> None:
+    torch.manual_seed(0)
+    dueling, x = Dueling(nn.Linear(4, 1), nn.Linear(4, 3), 3, by_max=True), torch.randn(1, 4)
+    best = int(dueling(x).argmax())
+    for action in range(3):
+        gradient = torch.autograd.grad(dueling(x)[0, action], dueling.advantage.bias)[0]
+        expected = torch.eye(3)[action] - torch.eye(3)[best]
+        assert torch.equal(gradient, expected)
+
+
 def test_the_streams_share_the_gradient() -> None:
     torch.manual_seed(0)
     dueling = Dueling(nn.Linear(4, 1), nn.Linear(4, 3), 3)
@@ -89,7 +112,9 @@ def test_cosine_embedding_by_its_formula() -> None:
     near(embedding(levels)[0].detach().double(), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=bound(40))
 
 
-@pytest.mark.parametrize("options", [{}, {"dueling": True}, {"dueling": True, "sigma0": 0.5}])
+@pytest.mark.parametrize(
+    "options", [{}, {"dueling": True}, {"dueling": True, "sigma0": 0.5}, {"dueling": "max", "sigma0": 0.5}]
+)
 def test_distributions_and_their_means(options: dict) -> None:
     obs = torch.rand(4, 5)
     atoms = ValuePolicy(VECTOR, CHOICE, network=CategoricalQNetwork, n_atoms=11, v_min=-1.0, v_max=4.0, **options).q_net
@@ -114,6 +139,7 @@ def test_distributions_and_their_means(options: dict) -> None:
         (ImplicitQuantileNetwork, {"n_samples": 0}, "n_samples must be at least 1, got 0"),
         (ImplicitQuantileNetwork, {"n_cosines": 0}, "n_cosines must be at least 1, got 0"),
         (QuantileNetwork, {"sigma0": 0.0}, "sigma0 must be positive"),
+        (QuantileNetwork, {"dueling": "mean"}, "dueling='mean' cannot be used: it is True, False or 'max'"),
     ],
 )
 def test_options_out_of_range(network: type, option: dict, message: str) -> None:

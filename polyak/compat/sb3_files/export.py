@@ -112,6 +112,8 @@ def _check_options(model: NetworkAlgorithm, algorithm: str) -> None:
                 f"{field.name}={value!r:.100} has no equal in Stable-Baselines3: its {algorithm} has no such option."
                 f"{'' if unknown else fix}"
             )
+    if getattr(model, "target_policy_noise", 0.0) is None:
+        raise ValueError("target_policy_noise=None has no equal in Stable-Baselines3: its noise is normal.")
     if unknown:
         raise ValueError(
             f"policy_kwargs: {unknown} have no equal in Stable-Baselines3, whose policy of {algorithm} takes "

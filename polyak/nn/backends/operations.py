@@ -257,6 +257,7 @@ MAKERS: dict[Any, Maker] = {
     aten.argmax.default: _best,
     aten.mean.dim: _reduced(np.mean),
     aten.sum.dim_IntList: _reduced(np.sum),
+    aten.amax.default: _reduced(np.amax),
     aten.cat.default: _joined(np.concatenate),
     aten.stack.default: _joined(np.stack),
     aten.empty.memory_format: lambda output, *args, **options: [],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -29,18 +30,20 @@ class Dueling(nn.Module):
         value: [B, F] -> [B, K].
         advantage: [B, F] -> [B, K * A].
         n_actions: A.
+        by_max: Q = V + A - max A instead, eq. 8: V is the value of the best action. Of K numbers each has its own
+            maximum.
     """
 
-    def __init__(self, value: nn.Module, advantage: nn.Module, n_actions: int) -> None:
+    def __init__(self, value: nn.Module, advantage: nn.Module, n_actions: int, by_max: bool = False) -> None:
         super().__init__()
-        self.value, self.advantage, self.n_actions = value, advantage, n_actions
+        self.value, self.advantage, self.n_actions, self.by_max = value, advantage, n_actions, by_max
 
     def forward(self, features: Tensor) -> Tensor:
         """[B, F] -> [B, K * A]"""
         features = torch.lerp(features.detach(), features, SHARED_GRADIENT)  # the same numbers
         advantages = self.advantage(features).unflatten(1, (-1, self.n_actions))
-        centred = advantages - advantages.mean(2, keepdim=True)
-        return (self.value(features)[:, :, None] + centred).flatten(1)
+        level = advantages.amax(2, keepdim=True) if self.by_max else advantages.mean(2, keepdim=True)
+        return (self.value(features)[:, :, None] + (advantages - level)).flatten(1)
 
 
 class CosineEmbedding(nn.Module):
@@ -91,7 +94,7 @@ def value_layers(
     outputs: int,
     net_arch: Sequence[int],
     activation_fn: Activation,
-    dueling: bool = False,
+    dueling: bool | Literal["max"] = False,
     sigma0: float | None = None,
     layer_norm: bool = False,
 ) -> list[nn.Module]:
@@ -103,7 +106,8 @@ def value_layers(
         outputs: K.
         net_arch: widths of the hidden layers.
         activation_fn: follows every hidden layer.
-        dueling: double the last hidden layer and the output: one stream for values, one for advantages.
+        dueling: double the last hidden layer and the output: one stream for values, one for advantages, which are
+            counted from their mean, or with ``"max"`` from their maximum.
         sigma0: make those layers noisy, with noise of this size at first; ``None``: they are not.
         layer_norm: normalise the inputs of each activation (arXiv:1607.06450).
     """
@@ -121,7 +125,7 @@ def value_layers(
     if not dueling:
         return layers + stream(outputs * n_actions)
     value, advantage = nn.Sequential(*stream(outputs)), nn.Sequential(*stream(outputs * n_actions))
-    return [*layers, Dueling(value, advantage, n_actions)]
+    return [*layers, Dueling(value, advantage, n_actions, by_max=dueling == "max")]
 
 
 def parts_in_order(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:

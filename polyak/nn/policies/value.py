@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from gymnasium import spaces
@@ -37,10 +37,14 @@ class QNetwork(Network):
         activation_fn: follows every hidden layer.
         normalize_images: divide uint8 images by 255.
         dueling: separate streams for state values and advantages, each with a last hidden layer of its own
-            (arXiv:1511.06581).
+            (arXiv:1511.06581). ``True`` counts advantages from their mean (eq. 9), ``"max"`` from their maximum (eq.
+            8).
         sigma0: the last hidden layer and the output are noisy (arXiv:1706.10295), with noise of this size at first;
             ``None``: they are not.
         layer_norm: normalise the inputs of each activation, as in PQN (arXiv:2407.04811).
+
+    Raises:
+        PolicyError: ``sigma0`` is not positive, or ``dueling`` is none of these.
     """
 
     def __init__(
@@ -52,11 +56,13 @@ class QNetwork(Network):
         net_arch: Sequence[int] | None = None,
         activation_fn: Activation = nn.ReLU,
         normalize_images: bool = True,
-        dueling: bool = False,
+        dueling: bool | Literal["max"] = False,
         sigma0: float | None = None,
         layer_norm: bool = False,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_images=normalize_images)
+        if dueling not in (False, True, "max"):
+            raise PolicyError(f"dueling={dueling!r} cannot be used: it is True, False or 'max'.")
         if sigma0 is not None and not sigma0 > 0:
             raise PolicyError(f"sigma0 must be positive, or None for layers without noise, got {sigma0}.")
         self.net_arch = [64, 64] if net_arch is None else list(net_arch)

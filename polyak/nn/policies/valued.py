@@ -1,8 +1,9 @@
-"""An actor, action-value critics and a state-value critic."""
+"""An actor, action-value critics and a state-value critic, which may have a lagging copy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import Activation, create_mlp
 from polyak.nn.policies.base import Network
-from polyak.nn.policies.continuous import ContinuousPolicy
+from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
 
 
 class StateCritic(Network):
@@ -51,5 +52,26 @@ class ValuedPolicy(ContinuousPolicy):
 
     def _build_networks(self) -> None:
         super()._build_networks()
+        self.value = self.make_value()
+
+    def make_value(self) -> StateCritic:
+        """A new critic of states, with its own features extractor."""
         arguments = self.network_arguments()
-        self.value = StateCritic(**arguments, net_arch=self._critic_arch, activation_fn=self.activation_fn)
+        return StateCritic(**arguments, net_arch=self._critic_arch, activation_fn=self.activation_fn)
+
+
+class CriticWithoutTarget(ContinuousCritic):
+    """See :class:`~polyak.nn.policies.continuous.ContinuousCritic`; there is no lagging copy of them."""
+
+    has_target: ClassVar[bool] = False
+
+
+class LaggingValuePolicy(ValuedPolicy):
+    """See :class:`ValuedPolicy`; the critic of states has a lagging copy, in place of those of the others."""
+
+    def _build_networks(self) -> None:
+        super()._build_networks()
+        self.value_target = self.make_value()
+        self.value_target.load_state_dict(self.value.state_dict())
+        self.value_target.requires_grad_(False).eval()
+        self.targets += ("value_target",)

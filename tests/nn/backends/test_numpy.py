@@ -112,6 +112,7 @@ HEADS: dict[str, Any] = {
     "direct_choice": lambda obs, **kw: DirectPolicy(obs, spaces.Discrete(4), **kw),
     "greedy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), **kw),
     "dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), dueling=True, **kw),
+    "dueling_max": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), dueling="max", **kw),
     "noisy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, **kw),
     "noisy_dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, dueling=True, **kw),
     "layer_norm": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), layer_norm=True, **kw),

@@ -1,0 +1,120 @@
+"""Soft Actor-Critic in its first form, with a network for the values of states (SACV).
+
+Haarnoja, Zhou, Abbeel and Levine 2018, "Soft Actor-Critic: Off-Policy Maximum Entropy Deep Reinforcement Learning with
+a Stochastic Actor", arXiv:1801.01290. Equation numbers are theirs. Targets of the critics come from a lagging copy of
+the state-value function; the second form, :mod:`polyak.algorithms.sac`, has lagging copies of the critics instead.
+
+The paper multiplies rewards by a scale and leaves the temperature at 1. Here rewards stay as they are and the
+temperature alpha is 1 / scale: the policy is the same, and values are smaller by that factor.
+
+Shapes: B batch rows, A action dimensions, K critics.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyak.algorithms.sac import SAC, SACLearner, soft_value
+from polyak.cards import Card, Search, tune
+from polyak.data import Transition
+from polyak.hyperparameters.declaration import NonNegative
+from polyak.kinds.network_algorithm import Part
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, Update
+from polyak.learning.part_rates import PartRates
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.policies.valued import CriticWithoutTarget, LaggingValuePolicy
+from polyak.ops.updates import polyak_update
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def value_loss(values: Tensor, target: Tensor, weights: Tensor) -> Tensor:
+    """J_V = E[1/2 (V(s) - target)^2], eq. 5. values [B], target [B], weights [B] -> []"""
+    return 0.5 * (weights * (values - target) ** 2).mean()
+
+
+# -- one gradient step -------------------------------------------------------------------------------------------------
+
+
+class SACVLearner(SACLearner):
+    """Actor, critics, and a state-value function with a lagging copy."""
+
+    policy: LaggingValuePolicy
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("value", self.policy.value, recipe.make_optimizer, recipe.lr)
+
+    def gradient_step(self, batch: Transition, update_target: bool) -> Update:
+        """Algorithm 1: values of states, critics, actor, each by the others as they are then; the target follows."""
+        alpha = self.temperature()
+        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
+        target = self.soft_values(batch, actions, log_prob, alpha)
+        value = self.value_objective(batch, self.policy.value(batch.observations), target)
+        self.minimise("value", value.loss)
+        update = self.improve_critics(batch, alpha)
+        metrics = self.improve_actor(batch, actions, log_prob, alpha)
+        if update_target:
+            polyak_update(self.policy.value, self.policy.value_target, self.tau)
+        metrics = {**update.metrics, "value_loss": value.loss.detach(), **value.metrics, **metrics}
+        return update._replace(metrics=metrics)
+
+    @torch.no_grad()
+    def soft_values(self, batch: Transition, actions: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
+        """What V regresses on: one sample of eq. 3, by the smaller critic. The actor's actions [B, A], log_prob [B]
+        -> [B]"""
+        return soft_value(self.q_of_policy(batch, actions), log_prob, alpha)
+
+    @torch.no_grad()
+    def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
+        """What the critics regress on: r + gamma V_target(s'), eq. 8. -> [B]"""
+        return batch.rewards + batch.discounts * self.policy.value_target(batch.next_observations)
+
+    def value_objective(self, batch: Transition, values: Tensor, target: Tensor) -> Objective:
+        """Of the state-value function. values [B], target [B]"""
+        return Objective(value_loss(values, target, batch.weights))
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class SACV(SAC):
+    """Soft Actor-Critic in its first form: a state-value network with a target, a fixed temperature (arXiv:1801.01290).
+
+    Losses of actor and critics: :mod:`polyak.algorithms.sac`.
+    """
+
+    _: KW_ONLY
+    ent_coef: NonNegative | str = 0.2
+    """Entropy temperature alpha, 1 over the paper's reward scale: a number fixes it, as the paper does; ``"auto"``
+    learns it from 1, ``"auto_0.1"`` learns it from 0.1."""
+    learning_rates: PartRates | None = None
+    """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"value"``,
+    ``"ent_coef"``."""
+
+    rated_parts: ClassVar = ("actor", "critic", "value", "ent_coef")
+    learner_class: ClassVar[type[Learner]] = SACVLearner
+    policies: ClassVar = policy_aliases(
+        LaggingValuePolicy, actor="squashed_gaussian", critic=CriticWithoutTarget, net_arch=[256, 256]
+    )
+    value = Part("policy.value")
+    value_target = Part("policy.value_target")
+
+    card: ClassVar[Card] = Card(
+        idea="SAC with a state-value network and its target, at a fixed temperature",
+        learns_from="replay",
+        reference="arXiv:1801.01290",
+        search=Search(
+            tune.rate(),
+            tune.discount(),
+            tune.replay(),
+            tune.updates(most=64),
+            tune.soft_target(),
+            tune.log_uniform("ent_coef", 1e-3, 1.0),
+            tune.network(widest=512),
+        ),
+        settings="sac_v.yml",
+    )
