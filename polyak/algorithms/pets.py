@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
-import torch
 from gymnasium import spaces
 
 from polyak.algorithms.model_based.dynamics import Outcomes
-from polyak.algorithms.model_based.fitting import WEIGHT_DECAY, ModelLearner, Share, rows_of
+from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
 from polyak.algorithms.model_based.planning import PlanningPolicy, Propagation
 from polyak.cards import Card, Search, tune
 from polyak.data import ReplayBuffer
@@ -129,7 +128,7 @@ class PETS(OffPolicyAlgorithm):
         }
 
     def _default_optimizer(self) -> OptimizerRecipe:
-        return OptimizerRecipe(torch.optim.Adam, {"weight_decay": WEIGHT_DECAY})
+        return model_optimizer()
 
     def _why_numpy(self) -> str | None:
         return "a model is fitted to rows in main memory"

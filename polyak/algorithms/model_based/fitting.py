@@ -20,7 +20,7 @@ from polyak.algorithms.model_based.dynamics import DynamicsModel
 from polyak.data import ReplayBuffer, Transition
 from polyak.data.base import Normalizer
 from polyak.hyperparameters.declaration import Only
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.nn.distributions.gaussian import HALF_LOG_2PI
 
 Share = Annotated[float, Only("a number between 0 and 1", lambda x: 0 < x < 1)]
@@ -28,8 +28,6 @@ LEAST_GAIN = 0.01
 """Decrease of a member's loss on the holdout, in nats a row, that counts as progress."""
 MOST_HELD = 5_000
 """Rows of a holdout."""
-WEIGHT_DECAY = 5e-5
-"""Of the optimizer, unless another is asked for: of the order of the authors'."""
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -84,6 +82,11 @@ def taken(rows: Transition, index: Tensor) -> Transition:
     columns = rows.observations, rows.actions, rows.rewards, rows.next_observations, rows.discounts, rows.weights
     chosen: list[Any] = [column[index] for column in columns]  # type: ignore[index]
     return Transition(*chosen)
+
+
+def model_optimizer() -> OptimizerRecipe:
+    """Adam, with a decay of weights of the order of the authors'."""
+    return OptimizerRecipe(torch.optim.Adam, {"weight_decay": 5e-5})
 
 
 # -- the learner -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.model_based.dynamics import DynamicsModel, Outcomes
-from polyak.algorithms.model_based.fitting import WEIGHT_DECAY, ModelLearner, Share, rows_of
+from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
 from polyak.checkpoint.parameters import restore, store
 from polyak.checkpoint.saved import Saved, beneath, join_state, prefixed, split_state
 from polyak.data import ReplayBuffer
@@ -27,7 +27,7 @@ from polyak.experience.record import Experience
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.learning.host import LearnerHost, Load
-from polyak.learning.learner import LearnerRecipe, OptimizerRecipe
+from polyak.learning.learner import LearnerRecipe
 from polyak.nn.options import check_counts, check_keywords, keywords_of
 from polyak.nn.policies.base import Policy
 from polyak.schedules import Schedule
@@ -188,8 +188,8 @@ class Imagining(Base):
         chosen: dict[str, Any] = {"n_members": 7, "n_elites": 5, **(self.model_kwargs or {})}
         chosen |= {"reward_function": self.reward_function, "termination_function": self.termination_function}
         make: Any = partial(DynamicsModel, self.observation_space, self.action_space, **chosen)
-        optimizer = OptimizerRecipe(torch.optim.Adam, {"weight_decay": WEIGHT_DECAY})
-        recipe = LearnerRecipe(ModelLearner, make, optimizer, self._now(self.model_learning_rate), self._model_options())
+        optimizer, rate = model_optimizer(), self._now(self.model_learning_rate)
+        recipe = LearnerRecipe(ModelLearner, make, optimizer, rate, self._model_options())
         self.model_host = LearnerHost(self._compiles, self.precision)
         self.model_learner = cast(ModelLearner, self.model_host.take(recipe(), self.device))
 
