@@ -4,6 +4,7 @@ See the page "An algorithm of your own".
 """
 
 from polyak.algorithms import register
+from polyak.algorithms.model_based.imagining import Imagining
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Positive
 from polyak.kinds.off_policy import OffPolicyAlgorithm
@@ -19,6 +20,7 @@ __all__ = [
     "Card",
     "Count",
     "Fraction",
+    "Imagining",
     "Learner",
     "LearnerRecipe",
     "Natural",

@@ -59,6 +59,9 @@ REGISTRY = {
     "sd3": "polyak.algorithms.sd3:SD3",
     "discrete_sac": "polyak.algorithms.discrete_sac:DiscreteSAC",
     "crossq": "polyak.algorithms.crossq:CrossQ",
+    # -- with a learned model of the environment
+    "pets": "polyak.algorithms.pets:PETS",
+    "mbpo": "polyak.algorithms.mbpo:MBPO",
     # -- with tables
     "value_iteration": "polyak.algorithms.tabular.value_iteration:ValueIteration",
     "policy_iteration": "polyak.algorithms.tabular.policy_iteration:PolicyIteration",

@@ -29,6 +29,8 @@ from polyak.algorithms.iql import IQL as IQL
 from polyak.algorithms.iqn import IQN as IQN
 from polyak.algorithms.marwil import MARWIL as MARWIL
 from polyak.algorithms.maskable_ppo import MaskablePPO as MaskablePPO
+from polyak.algorithms.mbpo import MBPO as MBPO
+from polyak.algorithms.pets import PETS as PETS
 from polyak.algorithms.ppo import PPO as PPO
 from polyak.algorithms.pqn import PQN as PQN
 from polyak.algorithms.qac import QAC as QAC

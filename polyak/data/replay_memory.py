@@ -91,10 +91,10 @@ def mixed(
             for buffer, count in ((own, batch_size - drawn), (recorded, drawn))
             if count
         ]
-        yield _joined(parts), None
+        yield joined(parts), None
 
 
-def _joined(parts: list[Any]) -> Transition:
+def joined(parts: list[Any]) -> Transition:
     """One minibatch of several."""
     return parts[0] if len(parts) == 1 else Transition(*(_cat(columns) for columns in zip(*parts, strict=True)))
 

@@ -57,7 +57,7 @@ def cells(name: str) -> tuple[str, ...]:
     if supported(name, **extra(name, "memory")):
         found.append("memory")
     if replays:
-        found += ["hindsight", "prioritised", "mixture"]
+        found += ["mixture"] if name in ("pets", "mbpo") else ["hindsight", "prioritised", "mixture"]
     if name == "maskable_ppo":
         found.remove("normalised")  # whose observations are numbers of states
         found.remove("workers")  # whose environment draws from a stream of its process

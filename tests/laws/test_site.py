@@ -55,6 +55,8 @@ TERMS: dict[str, set[str]] = {
     "callbacks": {"callbacks"},
     "GPU": {"speed", "installation"},
     "tabular": {"classics"},
+    "model-based": {"model_based"},
+    "cross-entropy method": {"model_based", "algorithms/pets"},
     "deployment": {"deployment", "tutorials/export"},
     "does not learn": {"tutorials/debugging"},
 }

@@ -1,0 +1,184 @@
+"""The fit of a :class:`~polyak.algorithms.model_based.dynamics.DynamicsModel`: maximum likelihood, with early stopping.
+
+Chua et al. 2018, arXiv:1805.12114 (PETS), and Janner et al. 2019, arXiv:1906.08253 (MBPO), whose early stopping by a
+holdout and whose elites these are. Members learn from the same rows: they differ by their initial weights and their
+minibatches, which are drawn with replacement.
+
+Shapes: K members, B rows, D = S + 1 outputs.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from polyak.algorithms.model_based.dynamics import DynamicsModel
+from polyak.data import ReplayBuffer, Transition
+from polyak.data.base import Normalizer
+from polyak.hyperparameters.declaration import Only
+from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
+from polyak.nn.distributions.gaussian import HALF_LOG_2PI
+
+Share = Annotated[float, Only("a number between 0 and 1", lambda x: 0 < x < 1)]
+LEAST_GAIN = 0.01
+"""Decrease of a member's loss on the holdout, in nats a row, that counts as progress."""
+MOST_HELD = 5_000
+"""Rows of a holdout."""
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def likelihood_loss(mean: Tensor, log_var: Tensor, target: Tensor) -> Tensor:
+    """-E[log N(target; mean, exp(log_var))] of each member, section 4 of PETS. All [K, B, D] -> [K]"""
+    return (0.5 * ((target - mean) ** 2 * (-log_var).exp() + log_var) + HALF_LOG_2PI).sum(-1).mean(-1)
+
+
+def termination_loss(logit: Tensor, terminated: Tensor) -> Tensor:
+    """-E[log p(terminated)] of each member, a Bernoulli's likelihood. logit, terminated [K, B] -> [K]"""
+    return F.binary_cross_entropy_with_logits(logit, terminated, reduction="none").mean(-1)
+
+
+def bounds_loss(least: Tensor, most: Tensor) -> Tensor:
+    """sum(most - least), which brings the bounds of log-variances together, appendix A.1 of PETS. [K, 1, D] -> []"""
+    return (most - least).sum()
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def rows_of(
+    buffers: Iterable[ReplayBuffer | None], device: torch.device, normalizer: Normalizer | None = None
+) -> Transition:
+    """All steps in replay buffers as one batch [B, ...], whose discounts are 0 at a termination, else 1.
+
+    Args:
+        buffers: whose contents to take; ``None`` has none.
+        device: where to put them.
+        normalizer: of observations and rewards.
+    """
+    kept = [buffer.contents() for buffer in buffers if buffer is not None and buffer.size() > 0]
+
+    def column(name: str) -> np.ndarray:
+        return np.concatenate(
+            [np.reshape(rows[name], (rows[name].shape[0] * rows[name].shape[1], -1)) for rows in kept]
+        )
+
+    observations, then, rewards = column("observations"), column("next_observations"), column("rewards")[:, 0]
+    if normalizer is not None:
+        observations, then = (np.asarray(normalizer.normalize_obs(rows)) for rows in (observations, then))
+        rewards = normalizer.normalize_reward(rewards)
+    alive = 1 - (column("dones") * (1 - column("timeouts")))[:, 0]
+    columns = observations, column("actions"), rewards, then, alive, np.ones_like(alive)
+    found: list[Any] = [torch.as_tensor(rows, dtype=torch.float32, device=device) for rows in columns]
+    return Transition(*found)
+
+
+def taken(rows: Transition, index: Tensor) -> Transition:
+    """Rows [R, ...] by their numbers, of any shape [...] -> [..., ...]"""
+    columns = rows.observations, rows.actions, rows.rewards, rows.next_observations, rows.discounts, rows.weights
+    chosen: list[Any] = [column[index] for column in columns]  # type: ignore[index]
+    return Transition(*chosen)
+
+
+def model_optimizer() -> OptimizerRecipe:
+    """Adam, with a decay of weights of the order of the authors'."""
+    return OptimizerRecipe(torch.optim.Adam, {"weight_decay": 5e-5})
+
+
+# -- the learner -------------------------------------------------------------------------------------------------------
+
+
+class Fit(NamedTuple):
+    """What a fit has done."""
+
+    steps: int
+    """Gradient steps made."""
+    metrics: dict[str, list[Tensor]]
+    """Means over members, of each step or once, by log name."""
+
+
+class ModelLearner(Learner):
+    """Fits the model that its policy holds as ``model``, or that stands in the policy's place."""
+
+    holdout: Tunable[float]
+    patience: Tunable[int]
+    bounds_weight: Tunable[Tensor]
+    steps_are_shared = False
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.add_optimizer("model", self.model, recipe.make_optimizer, recipe.lr)
+
+    @property
+    def model(self) -> DynamicsModel:
+        """The model."""
+        return self.policy if isinstance(self.policy, DynamicsModel) else self.policy.model  # type: ignore[return-value]
+
+    def gradient_step(self, batch: Transition) -> Update:
+        """Descend the loss of all members, which share no parameter."""
+        objective = self.model_objective(batch)
+        self.minimise("model", objective.loss)
+        return Update({"model_loss": objective.loss.detach() / self.model.n_members, **objective.metrics})
+
+    def model_objective(self, batch: Transition) -> Objective:
+        """Of the model, summed over members. Rows [K, B, ...], or [B, ...] for all of them"""
+        model = self.model
+        return Objective(self.losses(batch).sum()).plus(
+            self.bounds_weight * bounds_loss(model.least_log_var, model.most_log_var)
+        )
+
+    def losses(self, batch: Transition) -> Tensor:
+        """Negative log-likelihoods of rows [K, B, ...], or [B, ...] for all, in nats a row: [K]"""
+        model = self.model
+        rows = [batch.observations, batch.actions, batch.rewards, batch.next_observations, batch.discounts]
+        if batch.rewards.ndim == 1:
+            rows = [column.expand(model.n_members, *column.shape) for column in rows]  # type: ignore[union-attr]
+        observations, actions, rewards, next_observations, alive = rows
+        mean, log_var, logit = model(observations, actions)
+        target = model.targets(observations, rewards, next_observations)  # type: ignore[arg-type]
+        return likelihood_loss(mean, log_var, target) + termination_loss(logit, (alive == 0).to(logit))  # type: ignore[union-attr]
+
+    def fit(self, rows: Transition, most: int, batch_size: int) -> Fit:
+        """Fit all members to rows, a share of which is held out.
+
+        After each pass over the others the losses of the holdout are looked at. A member ends with the weights that
+        had the least; the fit ends when no member has made progress for ``patience`` passes.
+
+        Args:
+            rows: [R, ...], at least 2.
+            most: gradient steps to make at most.
+            batch_size: rows in the minibatch of each member.
+        """
+        model, n, device = self.model, len(rows.rewards), rows.rewards.device
+        n_held = min(max(1, int(self.holdout * n)), MOST_HELD)
+        order = torch.randperm(n, device=device)
+        held, kept = taken(rows, order[:n_held]), taken(rows, order[n_held:])
+        model.standardise(kept.observations, kept.actions, kept.rewards, kept.next_observations, kept.discounts == 0)  # type: ignore[arg-type]
+        epoch, waited, steps = math.ceil((n - n_held) / batch_size), 0, 0
+        best, weights = self._held_losses(held), [p.detach().clone() for p in model.parameters()]
+        metrics: dict[str, list[Tensor]] = {}
+        while steps < most and waited < self.patience:
+            for _ in range(min(epoch, most - steps)):
+                index = torch.randint(n - n_held, (model.n_members, batch_size), device=device)
+                for name, value in self.learn(taken(kept, index)).metrics.items():
+                    metrics.setdefault(name, []).append(value)
+                steps += 1
+            losses = self._held_losses(held)
+            better = losses < best - LEAST_GAIN
+            waited = 0 if bool(better.any()) else waited + 1
+            best = torch.where(better, losses, best)
+            for kept_weight, weight in zip(weights, model.parameters(), strict=True):
+                kept_weight[better] = weight.detach()[better]
+        with torch.no_grad():
+            for kept_weight, weight in zip(weights, model.parameters(), strict=True):
+                weight.copy_(kept_weight)
+        model.elites.copy_(best.topk(model.n_elites, largest=False).indices)
+        return Fit(steps, {**metrics, "model_holdout_loss": [best.mean()]})
+
+    @torch.no_grad()
+    def _held_losses(self, held: Transition) -> Tensor:
+        return self.losses(held)

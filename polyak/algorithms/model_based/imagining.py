@@ -1,0 +1,280 @@
+"""Off-policy learning that replays imagined steps beside real ones.
+
+Janner et al. 2019, "When to Trust Your Model: Model-Based Policy Optimization" (MBPO), arXiv:1906.08253, algorithm 2:
+from time to time a model is fitted to all experience, and the policy acts in it for a few steps from states that have
+really been met.
+
+Shapes: E elites of the model, B rollouts, S numbers of an observation, A of an action, D = S + 1.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from polyak.algorithms.model_based.dynamics import DynamicsModel, Outcomes
+from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
+from polyak.checkpoint.parameters import restore, store
+from polyak.checkpoint.saved import Saved, beneath, join_state, prefixed, split_state
+from polyak.data import ReplayBuffer
+from polyak.data.base import Normalizer
+from polyak.data.replay_memory import Batches, ReplayMemory, joined
+from polyak.experience.record import Experience
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
+from polyak.kinds.network_algorithm import NETWORKS, RELOAD
+from polyak.learning.host import LearnerHost, Load
+from polyak.learning.learner import LearnerRecipe
+from polyak.nn.options import check_counts, check_keywords, keywords_of
+from polyak.nn.policies.base import Policy
+from polyak.schedules import Schedule
+
+if TYPE_CHECKING:  # it calls methods of the algorithm that it stands before
+    from polyak.kinds.off_policy import OffPolicyAlgorithm as Base
+else:
+    Base = object
+
+
+@dataclass
+class ImaginingMemory(ReplayMemory):
+    """Replays imagined steps beside the others, as soon as there are any."""
+
+    imagined: ReplayBuffer | None = None
+    """Steps that a model has imagined."""
+    real_share: float = 0.05
+    """Of the rows of a minibatch, those that are no imagined ones: exactly where these are whole rows, else on
+    average."""
+
+    def batches(
+        self,
+        batch_size: int,
+        gamma: float,
+        steps: int = 1,
+        share: float | None = None,
+        normalizer: Normalizer | None = None,
+        late: bool = False,
+    ) -> Batches:
+        """Draw minibatches: see :meth:`ReplayMemory.batches`."""
+        imagined = self.imagined
+        if imagined is None or imagined.size() == 0:
+            yield from super().batches(batch_size, gamma, steps, share, normalizer, late)
+            return
+        for _ in range(steps):
+            rows = self.real_share * batch_size
+            real = int(rows) if rows == int(rows) else int(imagined.rng.binomial(batch_size, self.real_share))
+            draws = [super().batches(real, gamma, 1, share, normalizer)] if real else []
+            draws += [imagined.transitions(batch_size - real, gamma, normalizer)] if real < batch_size else []
+            yield joined([next(iter(draw))[0] for draw in draws]), None
+
+    def discount_by(self, gamma: float) -> None:
+        super().discount_by(gamma)
+        if self.imagined is not None:
+            self.imagined.discount_by(gamma)
+
+
+@torch.no_grad()
+def imagine(
+    model: DynamicsModel, policy: Policy, starts: Tensor, steps: int, normalizer: Normalizer | None = None
+) -> Experience:
+    """Let a policy act in a model.
+
+    At each step every rollout is continued by one of the elites, drawn so that each continues as many. A rollout ends
+    where the model says that it terminates; after the last step it is truncated.
+
+    Args:
+        model: of the environment.
+        policy: acts, and draws its actions as it does in environments.
+        starts: [B, S] observations; B is a multiple of E.
+        steps: of each rollout.
+        normalizer: of the observations that the policy reads.
+
+    Returns:
+        the steps as a replay buffer of one environment holds them, those of a rollout one after another, [T, 1, ...].
+    """
+    seen, shape = starts, policy.observation_space.shape or ()
+    steps_made: list[tuple[Tensor, ...]] = []
+    alive = torch.ones(len(starts), dtype=torch.bool, device=starts.device)
+    for t in range(steps):
+        shown: Any = seen.reshape(-1, *shape)
+        if normalizer is not None:
+            shown = torch.as_tensor(normalizer.normalize_obs(shown.numpy(force=True)), device=seen.device).float()
+        actions = policy.decide(shown, policy.draw_noise(len(seen))).actions.flatten(1)
+        order = torch.randperm(len(seen), device=seen.device).reshape(model.n_elites, -1)
+        drawn = torch.randn(*order.shape, model.n_observed + 1, device=seen.device)
+        found = model.advance(seen[order], actions[order], drawn)
+        back = order.flatten().argsort()
+        then, rewards, terminated = (column.flatten(0, 1)[back] for column in found)
+        cut = ~terminated if t == steps - 1 else torch.zeros_like(terminated)
+        steps_made.append((alive, seen, then, actions, rewards, (terminated | cut).float(), cut.float()))
+        seen, alive = then, alive & ~terminated
+    made, *columns = (torch.stack(column, 1).flatten(0, 1) for column in zip(*steps_made, strict=True))
+    names = "observations", "next_observations", "actions", "rewards", "dones", "timeouts"
+    rows = {name: column[made].unsqueeze(1).numpy(force=True) for name, column in zip(names, columns, strict=True)}
+    for name in names[:2]:
+        rows[name] = rows[name].reshape(-1, 1, *shape)
+    return Experience(rows)
+
+
+@dataclass(eq=False, repr=False)
+class Imagining(Base):
+    """Lets an off-policy algorithm with continuous actions learn from imagined steps, too.
+
+    It stands before the algorithm::
+
+        @dataclass(eq=False, repr=False)
+        class ImaginingTD3(Imagining, polyak.TD3):
+            \"\"\"TD3 that imagines.\"\"\"
+    """
+
+    _: KW_ONLY
+    real_share: Fraction = 0.05
+    """Share of real steps in each minibatch, once there are imagined ones."""
+    rollout_length: Count | Schedule = 1
+    """Steps that are imagined from each start: a number, or a function of the remaining progress (1 at the start, 0 at
+    the end), which is rounded."""
+    n_rollouts: Count = 100_000
+    """Starts after each fit, drawn from all real steps; rounded up to a multiple of the model's elites."""
+    imagined_size: Count = 400_000
+    """Imagined steps that are kept, the newest ones."""
+    model_freq: Count = 250
+    """Environment steps between two fits of the model, each followed by imagined rollouts."""
+    model_gradient_steps: Count = 2_000
+    """Gradient steps of one fit of the model, at most."""
+    model_batch_size: Count = 256
+    """Steps in the minibatch of each member of the model."""
+    model_learning_rate: NonNegative | Schedule = 1e-3
+    """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
+    end)."""
+    model_kwargs: dict[str, Any] | None = None
+    """Arguments of the model: ``n_members`` (7), ``n_elites`` (5), ``net_arch``, ``activation_fn``; see
+    :class:`~polyak.algorithms.model_based.dynamics.DynamicsModel`."""
+    holdout: Share = 0.2
+    """Share of the experience that models are compared by and not fitted to; at most 5,000 steps."""
+    patience: Count = 5
+    """Passes over the experience without progress on the holdout, after which a fit ends."""
+    bounds_weight: NonNegative = 0.01
+    """Weight of the distance between the learned bounds of log-variances in the model's loss."""
+    reward_function: Outcomes | None = None
+    """Rewards [B] of tensors of observations, actions in the environment's units and next observations [B, ...];
+    ``None``: they are learned."""
+    termination_function: Outcomes | None = None
+    """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
+
+    built_with: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("model_kwargs", "reward_function", "termination_function"), NETWORKS),
+        "imagined_size": RELOAD.format("imagined_size"),
+    }
+    prioritized: ClassVar[bool] = False  # type: ignore[misc]  # minibatches come from several buffers
+    n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
+    memory = cast(ImaginingMemory, None)  # not annotated, since it is no hyper-parameter
+    _fitted_at = 0
+    """Environment steps at the last fit of the model."""
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        own = {"reward_function", "termination_function"}
+        check_keywords("model_kwargs", self.model_kwargs or {}, keywords_of(DynamicsModel) - own)
+        check_counts((DynamicsModel,), self.model_kwargs or {})
+
+    def _read_arguments(self) -> None:
+        super()._read_arguments()
+        self.memory = ImaginingMemory(real_share=self.real_share)
+
+    def _build(self) -> None:
+        super()._build()
+        chosen: dict[str, Any] = {"n_members": 7, "n_elites": 5, **(self.model_kwargs or {})}
+        chosen |= {"reward_function": self.reward_function, "termination_function": self.termination_function}
+        make: Any = partial(DynamicsModel, self.observation_space, self.action_space, **chosen)
+        optimizer, rate = model_optimizer(), self._now(self.model_learning_rate)
+        recipe = LearnerRecipe(ModelLearner, make, optimizer, rate, self._model_options())
+        self.model_host = LearnerHost(self._compiles, self.precision)
+        self.model_learner = cast(ModelLearner, self.model_host.take(recipe(), self.device))
+
+    def _now(self, value: float | Schedule) -> float:
+        return value(self._current_progress_remaining) if callable(value) else value
+
+    def _model_options(self) -> dict[str, float]:
+        return {"holdout": self.holdout, "patience": self.patience, "bounds_weight": self.bounds_weight}
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        fix = "a model imagines no recurrent states. Use a policy without memory."
+        require(not self._columns(), "policy_kwargs", self.policy_kwargs, fix)
+        self.memory.imagined = self._make_buffer(self.imagined_size, n_envs=1)
+        fix = "a model imagines no goals. Leave it out."
+        require(self.memory.imagined.relabel is None, "replay_buffer_kwargs", self.replay_buffer_kwargs, fix)
+
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name == "real_share":
+            self.memory.real_share = self.real_share
+
+    def _why_numpy(self) -> str | None:
+        return "a model is fitted to rows in main memory"
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        super()._prepare_to_learn(reset)
+        if reset:
+            self._fitted_at = 0
+        fits = max(self._total_timesteps - self.num_timesteps, 0) // self.model_freq
+        self.model_host.expect(Load(fits * self.model_gradient_steps, self.model_batch_size))
+
+    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
+        assert self.memory.imagined is not None
+        if self.memory.imagined.size() == 0 or self.num_timesteps - self._fitted_at >= self.model_freq:
+            with self._split.update:
+                self._imagine()
+        super().train(gradient_steps, batch_size)
+
+    def _imagine(self) -> None:
+        """Fit the model to all experience, and let the policy act in it."""
+        rows = rows_of((self.replay_buffer, self.data_buffer), self.device)
+        if len(rows.rewards) < 2:
+            return
+        self._fitted_at = self.num_timesteps
+        self.model_learner.set(learning_rate=self._now(self.model_learning_rate), **self._model_options())
+        fit = self.model_learner.fit(rows, self.model_gradient_steps, self.model_batch_size)
+        self._record_means(fit.metrics)
+        self.policy.set_training_mode(False)
+        model, length = self.model_learner.model, max(round(self._now(self.rollout_length)), 1)
+        n = math.ceil(self.n_rollouts / model.n_elites) * model.n_elites
+        starts = cast(Tensor, rows.observations)[torch.randint(len(rows.rewards), (n,), device=self.device)]
+        assert self.memory.imagined is not None
+        made = imagine(model, self.policy, starts, length, self._vec_normalize_env)
+        self.memory.imagined.take_over(made)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {**super()._extra_state(), "fitted_at": self._fitted_at}
+
+    def _load_extra_state(self, state: dict[str, Any]) -> None:
+        super()._load_extra_state(state)
+        self._fitted_at = int(state["fitted_at"])
+
+    def _save_state(self, saved: Saved, include: set[str]) -> None:
+        super()._save_state(saved, include)
+        part = Saved({})
+        store(self.model_learner, part)
+        saved.info["model"] = part.info
+        saved.state |= prefixed("model/networks", part.networks) | prefixed("model/optimizers", part.optimizers)
+        if "replay_buffer" in include and self.memory.imagined is not None:
+            saved.info["imagined"], arrays = split_state(self.memory.imagined.state_dict())
+            saved.replay = {**saved.replay, **prefixed("imagined", arrays)}
+
+    def _load_state(self, saved: Saved) -> None:
+        super()._load_state(saved)
+        networks, optimizers = (beneath(saved.state, f"model/{kind}") for kind in ("networks", "optimizers"))
+        restore(self.model_learner, Saved(saved.info["model"], networks, optimizers))
+
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        real = {name: array for name, array in saved.replay.items() if not name.startswith("imagined/")}
+        super()._resume(replace(saved, replay=real), resume, force_reset)
+        if resume and "imagined" in saved.info and self.memory.imagined is not None:
+            state = join_state(saved.info["imagined"], beneath(saved.replay, "imagined"))
+            self.memory.imagined.load_state_dict(state)

@@ -1,0 +1,176 @@
+"""Probabilistic Ensembles with Trajectory Sampling (PETS): a learned model of the environment, and planning on it.
+
+Chua et al. 2018, "Deep Reinforcement Learning in a Handful of Trials using Probabilistic Dynamics Models",
+arXiv:1805.12114, algorithm 1.
+
+What differs from the paper: members share their data rather than bootstrap it, and are fitted until a holdout stops
+them; rewards and terminations are learned, unless functions of them are given; outputs of the model are standardised.
+"""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from gymnasium import spaces
+
+from polyak.algorithms.model_based.dynamics import Outcomes
+from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
+from polyak.algorithms.model_based.planning import PlanningPolicy, Propagation
+from polyak.cards import Card, Search, tune
+from polyak.data import ReplayBuffer
+from polyak.data.step import Step
+from polyak.experience.schema import Column
+from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, later, require
+from polyak.kinds.network_algorithm import NETWORKS, RELOAD
+from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.learning.learner import Learner, OptimizerRecipe
+from polyak.schedules import Schedule
+
+
+@dataclass(eq=False, repr=False)
+class PETS(OffPolicyAlgorithm):
+    """Planning by the cross-entropy method on a learned probabilistic ensemble of models (arXiv:1805.12114).
+
+    The policy is the model and the planner; ``policy_kwargs`` are arguments of the model (``n_members``, ``n_elites``,
+    ``net_arch``, ``activation_fn``: see :class:`~polyak.algorithms.model_based.dynamics.DynamicsModel`) and of its
+    optimizer. Observations are a Box of real numbers.
+    """
+
+    learning_rate: NonNegative | Schedule = 1e-3
+    """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
+    end)."""
+    _: KW_ONLY
+    learning_starts: Natural = 200
+    """Environment steps of random actions before the first fit."""
+    gamma: Fraction = 1.0
+    """Discount of one step within a plan, in [0, 1]."""
+    train_freq: Becomes[int | tuple[int, str], Any] = later(200)
+    """Collect this long before each fit: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
+    gradient_steps: Count = 2_000
+    """Gradient steps of one fit, at most."""
+    horizon: Count = 25
+    """Steps of a plan."""
+    n_candidates: Count = 400
+    """Plans that are compared in one iteration."""
+    n_top: Count = 40
+    """How many of them, the best, decide where the next iteration looks."""
+    n_iterations: Count = 5
+    """Iterations of the cross-entropy method for each action."""
+    momentum: Fraction = 0.1
+    """Weight of the mean and the variance of candidates before, against those of the best."""
+    n_particles: Count = 20
+    """Trajectories that are imagined for each plan, whose mean return counts: a multiple of the model's elites."""
+    propagation: Propagation = "tsinf"
+    """``"ts1"``: a trajectory continues with another member of the ensemble at each step; ``"tsinf"``: with one."""
+    holdout: Share = 0.2
+    """Share of the experience that models are compared by and not fitted to; at most 5,000 steps."""
+    patience: Count = 5
+    """Passes over the experience without progress on the holdout, after which a fit ends."""
+    bounds_weight: NonNegative = 0.01
+    """Weight of the distance between the learned bounds of log-variances in the model's loss."""
+    reward_function: Outcomes | None = None
+    """Rewards [B] of tensors of observations, actions in the environment's units and next observations [B, ...];
+    ``None``: they are learned."""
+    termination_function: Outcomes | None = None
+    """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
+
+    built_with: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("reward_function", "termination_function"), NETWORKS),
+        **{
+            name: RELOAD.format(name)
+            for name in ("gamma", "horizon", "n_candidates", "n_top", "n_iterations", "momentum", "n_particles")
+        },
+        "propagation": RELOAD.format("propagation"),
+    }
+    n_steps: ClassVar[int] = 1  # type: ignore[misc]  # of returns, of which there are none
+    prioritized: ClassVar[bool] = False  # type: ignore[misc]  # a fit takes all steps
+    dataset_share: ClassVar[None] = None  # type: ignore[misc]
+    replay_buffer_class: ClassVar[None] = None  # type: ignore[misc]
+    replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
+    n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
+    n_learners: ClassVar[int] = 1  # type: ignore[misc]
+    few_updates: ClassVar[bool] = True
+    learner_class: ClassVar[type[Learner]] = ModelLearner
+    policies: ClassVar = {"MlpPolicy": PlanningPolicy}
+    action_spaces: ClassVar = (spaces.Box,)
+    policies_squash: ClassVar[bool] = True
+    why_no_graph: ClassVar[str] = "it acts by planning, which draws random numbers as it goes"
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        plan = {"horizon": 3, "n_candidates": 10, "n_top": 3, "n_iterations": 2, "n_particles": 4}
+        small = {
+            "train_freq": 20,
+            "gradient_steps": 10,
+            "batch_size": 16,
+            "policy_kwargs": {"net_arch": [8, 8], "n_members": 2},
+        }
+        return {**super().trial(), **plan, **small}
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        fix = f"there are only n_candidates={self.n_candidates}. Use fewer."
+        require(self.n_top <= self.n_candidates, "n_top", self.n_top, fix)
+
+    def _policy_options(self) -> dict[str, Any]:
+        return {
+            **super()._policy_options(),
+            "horizon": self.horizon,
+            "n_candidates": self.n_candidates,
+            "n_top": self.n_top,
+            "n_iterations": self.n_iterations,
+            "momentum": self.momentum,
+            "n_particles": self.n_particles,
+            "propagation": self.propagation,
+            "gamma": self.gamma,
+            "reward_function": self.reward_function,
+            "termination_function": self.termination_function,
+        }
+
+    def _default_optimizer(self) -> OptimizerRecipe:
+        return model_optimizer()
+
+    def _why_numpy(self) -> str | None:
+        return "a model is fitted to rows in main memory"
+
+    def _columns(self) -> tuple[Column, ...]:
+        return ()  # plans are no experience
+
+    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
+        super()._store(step._replace(extras={}), replay_buffer)
+
+    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
+        """Fit the model to all experience.
+
+        Args:
+            gradient_steps: how many at most.
+            batch_size: rows in the minibatch of each member.
+        """
+        buffers = self.replay_buffer, self.data_buffer
+        with self._split.sample:
+            rows = rows_of(buffers, self.device, self._vec_normalize_env)
+        if len(rows.rewards) < 2:
+            return
+        self.policy.set_training_mode(True)
+        self._sync_hyperparameters()
+        assert isinstance(self.learner, ModelLearner)
+        fit = self.learner.fit(rows, gradient_steps, batch_size)
+        self._n_updates += fit.steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self._record_means(fit.metrics)
+
+    card: ClassVar[Card] = Card(
+        idea="plan by the cross-entropy method on an ensemble of models that is learned",
+        learns_from="replay, by a model",
+        reference="arXiv:1805.12114",
+        search=Search(
+            tune.rate(),
+            tune.power_of_two("batch_size", 32, 512),
+            tune.whole("horizon", 5, 50),
+            tune.one_of("train_freq", [50, 100, 200, 500], 0.2),
+            tune.uniform("momentum", 0.0, 0.5),
+            tune.choice("propagation", ["ts1", "tsinf"]),
+            tune.network(),
+        ),
+        settings="pets.yml",
+    )
