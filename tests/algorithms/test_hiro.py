@@ -317,7 +317,8 @@ def test_recorded_steps_have_the_goals_that_they_reached() -> None:
         last = min(first + C, end) - 1
         reached = made.data_buffer.next_observations[last, 0, :2]
         assert extras[ELAPSED][t, 0] == time % C
-        np.testing.assert_allclose(extras[GOAL][t, 0], reached - made.data_buffer.observations[t, 0, :2], rtol=0, atol=1e-6)
+        change = reached - made.data_buffer.observations[t, 0, :2]
+        np.testing.assert_allclose(extras[GOAL][t, 0], change, rtol=0, atol=1e-6)
     made.learn(20)
     assert made.num_timesteps == 20
 
