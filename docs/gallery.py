@@ -4,6 +4,7 @@ Each is drawn from results that were measured, or from a short training here.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -130,18 +131,20 @@ def cliff(folder: Path, steps: int = 50_000) -> None:
 def report(folder: Path, steps: int = 10_000, seeds: int = 3) -> None:
     """The page of ``polyak report`` about short trainings, as a browser shows it."""
     with TemporaryDirectory() as kept:
-        logs, page = Path(kept, "logs"), Path(kept, "report.html")
         for algorithm in ("ppo", "a2c"):
             for seed in range(seeds):
                 line = ["--algo", algorithm, "--env", "CartPole-v1", "--seed", str(seed), "-n", str(steps)]
-                command("train", *line, "--eval-freq", str(steps // 20), "--verbose", "0", "--log-folder", str(logs))
-        command("report", str(logs), "--output", str(page))
-        screenshot(page, folder / "report.png")
+                command(kept, "train", *line, "--eval-freq", str(steps // 20), "--verbose", "0", "--log-folder", "logs")
+        command(kept, "report", "logs")
+        screenshot(Path(kept, "report.html"), folder / "report.png")
 
 
-def command(*line: str) -> None:
-    """One command of the command line."""
-    subprocess.run([sys.executable, "-m", "polyak", *line], check=True, stdout=subprocess.DEVNULL)
+def command(folder: str, *line: str) -> None:
+    """One command of the command line, in a folder."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    whole = [sys.executable, "-m", "polyak", *line]
+    subprocess.run(whole, check=True, stdout=subprocess.DEVNULL, cwd=folder, env=environment)
 
 
 def screenshot(page: Path, image: Path, width: int = 1280, height: int = 1000) -> None:

@@ -141,7 +141,7 @@ class DecisionTransformer(OfflineAlgorithm):
     warmup_steps: Natural = 10_000
     """Gradient steps over which the step size rises from 0."""
     max_grad_norm: NonNegative | None = 0.25
-    """Largest global norm of the gradient; beyond it the gradient is scaled down. ``None`` leaves it as it is."""
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
     built_with: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("context_length", "max_episode_steps"), NETWORKS),

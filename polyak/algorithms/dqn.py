@@ -169,7 +169,7 @@ class DQN(OffPolicyAlgorithm):
     target_update_interval: Count = 10_000
     """Environment steps between two target updates."""
     max_grad_norm: NonNegative | None = 10
-    """Largest global norm of the gradient; beyond it the gradient is scaled down. ``None`` leaves it as it is."""
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
     double: bool = False
     """Double Q-learning: the online network chooses the next action whose value by the target network counts
     (arXiv:1509.06461)."""

@@ -66,7 +66,7 @@ class QRDQN(DQN):
     exploration_final_eps: Fraction = 0.01
     """Probability of a random action once it has fallen."""
     max_grad_norm: NonNegative | None = None
-    """Largest global norm of the gradient; beyond it the gradient is scaled down. ``None`` leaves it as it is."""
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
     learner_class: ClassVar[type[Learner]] = QRDQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=QuantileNetwork)
