@@ -48,6 +48,8 @@ IGNORING_MASKS = {"ars", "deep_sarsa", "discrete_sac"}
 #: Have a row for each observation, so that they take none of these, and say so.
 TABULAR = {name for name in NAMES if issubclass(get(name), TableAlgorithm)}
 TABULAR_REASON = "cannot be numbered: a table has a row for each value|no table P|does not support the action space"
+#: Set goals that are changes of a vector.
+NEEDS_A_VECTOR = {"hiro"}
 COMPOSED = {"ppo", "a2c", "impala", "appo", "trpo", "reinforce", "recurrent_ppo"}
 RECURRENT = {
     "bc",
@@ -159,8 +161,8 @@ def is_refused(name: str, cell: str) -> bool:
         "multi-discrete": spaces.MultiDiscrete not in acts,
         "dict action": name not in COMPOSED,
         "memory": name not in RECURRENT,
-        "picture": not issubclass(get(name), NetworkAlgorithm),
-        "dict": not issubclass(get(name), NetworkAlgorithm),
+        "picture": name in NEEDS_A_VECTOR or not issubclass(get(name), NetworkAlgorithm),
+        "dict": name in NEEDS_A_VECTOR or not issubclass(get(name), NetworkAlgorithm),
     }.get(cell, False)
 
 
