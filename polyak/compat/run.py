@@ -32,6 +32,16 @@ ONLY = "POLYAK_RUN_ONLY"
 ANSWERED = ("stable_baselines3", "sb3_contrib", "ray")
 """The packages that can be answered; of ``ray``, ``ray.rllib`` and ``ray.tune.registry``."""
 
+ZOO = "rl_zoo3."
+"""The package of RL Baselines3 Zoo, whose modules are commands; polyak has these by the same flags."""
+
+COMMANDS = {
+    **dict.fromkeys(("train", "enjoy", "record_video", "record_training", "push_to_hub", "load_from_hub")),
+    **dict.fromkeys(("plots.plot_train", "plots.plot_from_file", "plots.all_plots")),
+    "benchmark": "benchmark-agents",
+}
+"""Modules of the Zoo -> polyak's commands; ``None``: of the same name."""
+
 NOTEBOOK = ".ipynb"
 """The suffix of notebooks, whose code cells are run."""
 
@@ -54,8 +64,9 @@ def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: 
         target: a script, a notebook (``.ipynb``), or a folder or zip file with a ``__main__``; the dotted name of a
             module with ``module``.
         arguments: its ``sys.argv[1:]``.
-        module: find ``target`` as ``python -m`` does.
-        only: which of :data:`ANSWERED` to answer; all by default, see :func:`environment`.
+        module: find ``target`` as ``python -m`` does. One of the Zoo's :data:`COMMANDS` is polyak's command.
+        only: which of :data:`ANSWERED` to answer; all by default, see :func:`environment`. With it the Zoo's commands
+            are those of what is installed.
 
     Raises:
         FileNotFoundError: there is no such script.
@@ -70,12 +81,21 @@ def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: 
         raise RuntimeError("polyak run needs PYTHONPATH and sitecustomize: start Python without -I, -E and -S.")
     # The options of this interpreter (-O, -W, -X dev ...) as multiprocessing hands them to its workers.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    words = [sys.executable, *options, *_program(target, module), *arguments]
+    command = [] if only or not module else zoo_command(target)
+    words = [sys.executable, *options, *(command or _program(target, module)), *arguments]
     if os.name == "nt":
         _wait_for(words, environment(os.environ, only))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os.execve(sys.executable, words, environment(os.environ, only))
+
+
+def zoo_command(module: str) -> list[str]:
+    """The command line of Python for polyak's command in place of a module of the Zoo; empty for other modules."""
+    name = module.removeprefix(ZOO)
+    if name == module or name not in COMMANDS:
+        return []
+    return ["-m", "polyak", COMMANDS[name] or name.rpartition(".")[2].replace("_", "-")]
 
 
 def _program(target: str, module: bool) -> list[str]:

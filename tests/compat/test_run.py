@@ -81,6 +81,18 @@ def test_modules_run_as_with_python_m(tmp_path: Path) -> None:
     assert (ours.returncode, ours.stderr) == (plain.returncode, plain.stderr)
 
 
+def test_commands_of_the_zoo_are_polyaks(tmp_path: Path) -> None:
+    from polyak.compat.run import COMMANDS, zoo_command
+    from polyak.zoo.cli import COMMANDS as OURS
+
+    assert {zoo_command(f"rl_zoo3.{name}")[2] for name in COMMANDS} <= set(OURS)
+    assert zoo_command("rl_zoo3.plots.all_plots") == ["-m", "polyak", "all-plots"]
+    assert zoo_command("rl_zoo3.utils") == zoo_command("train") == []
+    result = outcome([*RUN, "-m", "rl_zoo3.train", "--algo", "pppo", "--env", "CartPole-v1"], tmp_path)
+    assert result.returncode == 2, result.stderr
+    assert "Unknown algorithm --algo 'pppo'" in result.stderr
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no POSIX signals")
 def test_ctrl_c_ends_the_program_itself(tmp_path: Path) -> None:
     waiting = "import pathlib, time; pathlib.Path('started').touch(); time.sleep(60)"
