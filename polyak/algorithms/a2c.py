@@ -19,8 +19,8 @@ from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive
 from polyak.kinds.network_algorithm import OPTIMIZER
 from polyak.kinds.on_policy import OnPolicyAlgorithm
+from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
-from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -44,7 +44,7 @@ def value_loss(values: Tensor, returns: Tensor) -> Tensor:
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
 
-class A2CLearner(OnPolicyLearner):
+class A2CLearner(LaggingCriticLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
     policy: ActorCriticPolicy
@@ -61,6 +61,7 @@ class A2CLearner(OnPolicyLearner):
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective."""
         values, log_prob, entropy = self.evaluated(batch)
+        batch = self.with_advantages(batch, values)
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         self.minimise("policy", objective.loss, self.max_grad_norm)
         return Update(objective.metrics)
@@ -93,15 +94,27 @@ class A2C(OnPolicyAlgorithm):
     """Trace decay of generalised advantage estimation, in [0, 1]; 1 gives the paper's n-step returns."""
     normalize_advantage: bool = False
     """Scale advantages to mean 0 and standard deviation 1 within each rollout."""
+    tau: Fraction | None = None
+    """Bootstrap from a lagging copy of the critic, which follows at this rate, in [0, 1]; 1 copies. ``None``: from the
+    critic itself, without a copy."""
+    target_update_interval: Count = 1
+    """Updates between two of that copy."""
     rms_prop_eps: Positive = 1e-5
     """RMSprop's epsilon."""
     use_rms_prop: bool = True
     """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
 
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("use_rms_prop", "rms_prop_eps"), OPTIMIZER)
+    built_with: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("use_rms_prop", "rms_prop_eps"), OPTIMIZER),
+        "tau": TARGET,
+    }
     learner_class: ClassVar[type[Learner]] = A2CLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        check_lagging_critic(self)
 
     def _default_optimizer(self) -> OptimizerRecipe:
         if self.use_rms_prop:

@@ -14,6 +14,7 @@ nor layers.
 Shapes: B rows, one of each environment.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -26,8 +27,8 @@ from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.kinds.on_policy import OnPolicyAlgorithm
+from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
-from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -37,7 +38,7 @@ from polyak.schedules import Schedule, get_schedule_fn
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
 
-class ActorCriticLearner(OnPolicyLearner):
+class ActorCriticLearner(LaggingCriticLearner):
     """A stochastic actor and a state-value function, each with a loss and an optimizer of its own."""
 
     policy: ActorCriticPolicy
@@ -59,6 +60,7 @@ class ActorCriticLearner(OnPolicyLearner):
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend both objectives; what one of them learns from is nothing to the other."""
         values, log_prob, entropy = self.evaluated(batch)
+        batch = self.with_advantages(batch, values)
         actor = self.actor_objective(batch, log_prob, entropy)
         critic = self.critic_objective(batch, values.flatten())
         self.minimise("actor", actor.loss, self.max_grad_norm)
@@ -93,8 +95,15 @@ class ActorCritic(OnPolicyAlgorithm):
     gae_lambda: Fraction = 0.0
     """Trace decay, in [0, 1], for updates of several steps: 0 takes one-step errors, 1 the rewards of all steps."""
 
+    tau: Fraction | None = None
+    """Bootstrap from a lagging copy of the critic, which follows at this rate, in [0, 1]; 1 copies. ``None``: from the
+    critic itself, without a copy."""
+    target_update_interval: Count = 1
+    """Updates between two of that copy."""
+
     vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
+    built_with: ClassVar[Mapping[str, str]] = {"tau": TARGET}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
@@ -103,6 +112,10 @@ class ActorCritic(OnPolicyAlgorithm):
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {name: value for name, value in super().trial().items() if name != "n_steps"}
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        check_lagging_critic(self)
 
     def _setup_model(self) -> None:
         if self.critic_learning_rate is not None:

@@ -174,6 +174,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     }
     # rounds say when it acts and when it learns, and what came of the actions is not looked at
     learning_starts: ClassVar[int] = 0  # type: ignore[misc]
+    random_warm_up: ClassVar[bool] = False  # type: ignore[misc]
     train_freq: ClassVar[TrainFreq] = _ONE_STEP  # type: ignore[misc]
     gradient_steps: ClassVar[int] = 1  # type: ignore[misc]
     n_steps: ClassVar[int] = 1  # type: ignore[misc]

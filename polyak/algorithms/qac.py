@@ -27,7 +27,7 @@ from polyak.algorithms.dqn import taken
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count
-from polyak.learning.learner import Learner, Tunable, Update
+from polyak.learning.learner import Learner, Tunable
 from polyak.learning.states import States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
@@ -97,11 +97,14 @@ class QACLearner(ActorCriticLearner):
 
     def next_values(self, successors: States, acting: Any) -> Tensor:
         """Expected values [S] of states in which no action was taken."""
-        return acting.predict_values(successors.observations, successors.masks).flatten()
+        critic = self.evaluator(acting)
+        return critic.predict_values(successors.observations, successors.masks).flatten()
 
-    def gradient_step(self, batch: RolloutSamples) -> Update:
-        """Descend both objectives; what one of them learns from is nothing to the other."""
-        return super().gradient_step(batch._replace(advantages=self.action_values(batch)))
+    def with_advantages(self, batch: RolloutSamples, values: Tensor) -> RolloutSamples:
+        """A batch in whose advantages stands what the actor follows."""
+        if self.critic_target is not None:  # by which the batch was evaluated
+            batch = batch._replace(old_values=values.detach().flatten())
+        return batch._replace(advantages=self.action_values(batch))
 
     @torch.no_grad()
     def action_values(self, batch: RolloutSamples) -> Tensor:

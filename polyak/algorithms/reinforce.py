@@ -53,6 +53,8 @@ class REINFORCELearner(ActorCriticLearner):
 
     baseline: Tunable[bool]
     episodes_per_update: Tunable[int]
+    tau: ClassVar[None] = None  # type: ignore[misc]  # whole episodes end without a value to bootstrap from
+    target_update_interval: ClassVar[int] = 1  # type: ignore[misc]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)

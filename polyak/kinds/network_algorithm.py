@@ -112,6 +112,7 @@ class NetworkAlgorithm(EnvAlgorithm):
     transport = cast(Any, "ray")
     explores_by: ClassVar[tuple[str, ...]] = (
         "learning_starts",
+        "random_warm_up",
         "action_noise",
         "use_sde",
         "use_sde_at_warmup",

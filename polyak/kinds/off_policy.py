@@ -76,6 +76,8 @@ class OffPolicyAlgorithm(LearnsFromData):
     """Transitions that the replay buffer holds."""
     learning_starts: Natural = 100
     """Environment steps of random actions before the first update."""
+    random_warm_up: bool = True
+    """Take uniform random actions before ``learning_starts``; ``False``: those of the policy, explored as later."""
     batch_size: Count = 256
     """Transitions per gradient step."""
     gamma: Fraction = 0.99
@@ -412,7 +414,7 @@ class OffPolicyAlgorithm(LearnsFromData):
 
     def _exploration(self) -> dict[str, Exploration]:
         parts = {**gsde(self.use_sde, self.sde_sample_freq), **self._additive_noise()}
-        if self.dataset is None and not (self.use_sde and self.use_sde_at_warmup):
+        if self.dataset is None and self.random_warm_up and not (self.use_sde and self.use_sde_at_warmup):
             parts["warm_up"] = WarmUp(self._progress, self.learning_starts, self._random_actions())
         return parts
 

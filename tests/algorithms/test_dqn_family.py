@@ -223,6 +223,15 @@ def test_any_mixture_trains_or_says_why_not(cls: type[Any], parts: dict[str, boo
     np.testing.assert_array_equal(*again)
 
 
+@pytest.mark.parametrize("cls", [DQN, C51, QRDQN, IQN])
+def test_dueling_by_the_maximum_trains(cls: type[Any]) -> None:
+    model = make(cls, dueling="max", train_freq=4)
+    before = {name: p.clone() for name, p in model.policy.q_net.named_parameters()}
+    model.learn(48)
+    assert all(not torch.equal(p, before[name]) for name, p in model.policy.q_net.named_parameters())
+    assert any(getattr(module, "by_max", False) for module in model.policy.q_net.modules())
+
+
 def test_rainbow_is_all_of_them() -> None:
     model = Rainbow("MlpPolicy", "CartPole-v1", **SMALL)
     assert all(getattr(model, name) for name in PARTS if name != "munchausen")
@@ -270,6 +279,7 @@ def test_after_convolutions_the_special_layers_take_the_place_of_the_extractors_
     [
         ({"noisy": True, "exploration_final_eps": 0.1}, "exploration_final_eps=0.1 .* noisy=True"),
         ({"sigma0": 0.1}, "sigma0=0.1 .* Pass noisy=True"),
+        ({"dueling": "mean"}, "dueling='mean' cannot be used: it must be True or False, or 'max'"),
         ({"munchausen_alpha": 0.1}, "munchausen_alpha=0.1 .* Pass munchausen=True"),
         ({"munchausen": True, "n_steps": 3}, "n_steps=3 .* Use n_steps=1"),
         ({"n_steps": (3, 2)}, r"n_steps=\(3, 2\) .* write \(least, most\)"),

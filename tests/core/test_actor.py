@@ -165,6 +165,36 @@ def test_warm_up_ends_when_the_loop_says_so() -> None:
     assert part.before(policy, starts) is None
 
 
+def stored(model: Any, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first observations and actions of a training that makes no update."""
+    model.learn(steps)
+    buffer = model.replay_buffer
+    return np.asarray(buffer.observations[:steps, 0]), np.asarray(buffer.actions[:steps, 0])
+
+
+def test_the_first_actions_are_the_policys_where_none_are_to_be_random() -> None:
+    """A deterministic actor's are known; the same model with random ones takes others."""
+    small: dict[str, Any] = {"buffer_size": 50, "learning_starts": 40, "device": "cpu", "seed": 0}
+    for cls, env in ((TD3, "Pendulum-v1"), (DQN, "CartPole-v1")):
+        greedy = {"exploration_initial_eps": 0.0, "exploration_final_eps": 0.0} if cls is DQN else {}
+        model = cls("MlpPolicy", env, random_warm_up=False, **small, **greedy)
+        observations, actions = stored(model, 30)
+        expected = np.array(model.predict(observations, deterministic=True)[0]).reshape(actions.shape)
+        scale = 1 if cls is DQN else 2  # the bound of torques
+        np.testing.assert_allclose(scale * actions, expected, rtol=0, atol=1e-5)
+        _, random = stored(cls("MlpPolicy", env, **small, **greedy), 30)
+        assert not np.allclose(random, actions)
+
+
+def test_whether_the_first_actions_are_random_may_change_while_it_learns() -> None:
+    model = SAC("MlpPolicy", "Pendulum-v1", learning_starts=40, buffer_size=100, device="cpu", seed=0).learn(5)
+    assert "warm_up" in model.runner.actor.exploration
+    model.random_warm_up = False
+    model.learn(5, reset_num_timesteps=False)
+    assert "warm_up" not in model.runner.actor.exploration
+    assert model._n_updates == 0
+
+
 def test_noise_starts_anew_only_where_an_episode_begins() -> None:
     noise = VectorizedActionNoise(OrnsteinUhlenbeckActionNoise(np.zeros(1), np.ones(1)), 3)
     part, policy = AdditiveNoise(noise), Counts()

@@ -20,6 +20,8 @@ from polyak.nn import (
     ValuePolicy,
 )
 from polyak.nn.policies.continuous import ContinuousCritic
+from polyak.nn.policies.crossq import CrossQActor, CrossQCritic
+from polyak.nn.policies.simba import SimBaActor, SimBaCritic
 from polyak.ops.updates import polyak_update
 from tests.nn.policy_cases import ACTIONS, DICT, IMAGE, OBSERVATIONS, VECTOR, make_actions, make_observations
 from tests.tolerance import LIKELY, bound
@@ -236,6 +238,10 @@ def test_scaling_needs_a_box_of_finite_bounds():
             "n_quantiles must be at least 1, got 0",
         ),
         (lambda: ContinuousPolicy(VECTOR, BOX, use_sde=True, clip_mean=-1.0), "clip_mean"),
+        (
+            lambda: ContinuousPolicy(VECTOR, BOX, use_sde=True, softplus_std=True),
+            "softplus_std=True cannot be used with use_sde=True",
+        ),
         (lambda: ValuePolicy(VECTOR, DISCRETE, net_arch={"pi": [4]}), "net_arch must be a list"),
         (lambda: ContinuousPolicy(VECTOR, BOX, net_arch={"pi": [4]}), "'qf'"),
         (lambda: ActorCriticPolicy(VECTOR, BOX, activation_fn="tanh"), "activation_fn"),
@@ -412,6 +418,34 @@ def test_sac_with_sde_bounds_its_mean_and_trains_its_deviation():
 
 
 # --- SAC, TD3: actors, critics, targets -----------------------------------------------------------------------------
+
+
+def test_sac_actor_s_deviations_may_be_softplus_of_its_outputs():
+    """log(1 + exp(x)), within the same bounds, whose gradient is the logistic function between them and 0 beyond."""
+    policy = ContinuousPolicy(VECTOR, BOX, softplus_std=True)
+    obs, actor = tensors(VECTOR, policy, 1), policy.actor
+    with torch.no_grad():
+        actor.log_std.weight.zero_()
+    for x in (-1e3, -30.0, -8.0, -1.0, 0.0, 3.0, 7.0, 30.0, 1e3):
+        with torch.no_grad():
+            actor.log_std.bias.fill_(x)
+        deviation = actor.get_distribution(obs).gaussian.std[0, 0]
+        expected = np.clip(np.logaddexp(0, x), np.exp(-20.0), np.exp(2.0))
+        assert deviation.item() == pytest.approx(expected, rel=bound(100))  # of a logarithm of -20 to 2 and back
+        slope = torch.autograd.grad(deviation, actor.log_std.bias)[0][0].item()
+        inside = np.exp(-20.0) < np.logaddexp(0, x) < np.exp(2.0)
+        assert slope == pytest.approx(inside / (1 + np.exp(-x)), rel=bound(100), abs=1e-30)
+
+
+@pytest.mark.parametrize("cls", [SimBaActor, CrossQActor])
+def test_actors_that_extend_sac_s_have_its_deviations(cls):
+    actor = {SimBaActor: {"critic": SimBaCritic, "net_arch": [8]}, CrossQActor: {"critic": CrossQCritic}}[cls]
+    policy = ContinuousPolicy(VECTOR, BOX, actor=cls, softplus_std=True, **actor).eval()
+    obs = tensors(VECTOR, policy)
+    _, log_std, _ = policy.actor.get_action_dist_params(obs)
+    policy.actor.softplus_std = False
+    _, outputs, _ = policy.actor.get_action_dist_params(obs)
+    torch.testing.assert_close(log_std.exp(), torch.nn.functional.softplus(outputs))
 
 
 def test_sac_actor_s_log_std_is_clamped():

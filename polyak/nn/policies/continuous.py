@@ -45,9 +45,11 @@ class SquashedGaussianActor(Network):
         use_expln: gSDE: a positive function that grows slower than exp.
         clip_mean: gSDE: bound on the absolute mean before tanh; 0 for none.
         normalize_images: divide uint8 images by 255.
+        softplus_std: standard deviations are log(1 + exp(x)) of the network's outputs x, and not exp(x): above 1 they
+            grow linearly. The bounds are the same.
 
     Raises:
-        PolicyError: a negative ``clip_mean``.
+        PolicyError: a negative ``clip_mean``, or ``softplus_std`` with ``use_sde``.
     """
 
     has_target: ClassVar[bool] = False
@@ -69,15 +71,21 @@ class SquashedGaussianActor(Network):
         use_expln: bool = False,
         clip_mean: float = 2.0,
         normalize_images: bool = True,
+        softplus_std: bool = False,
     ) -> None:
         super().__init__(observation_space, action_space, normalize_images=normalize_images)
         if clip_mean < 0:
             raise PolicyError(f"clip_mean must be positive, or 0 for no bound, got {clip_mean}.")
+        if softplus_std and use_sde:
+            raise PolicyError(
+                f"softplus_std={softplus_std!r} cannot be used with use_sde=True, whose deviations are parameters. "
+                "Leave it out; use_expln=True makes those grow slowly."
+            )
         self.features_extractor, self.features_dim = features_extractor, features_dim
         self.net_arch, self.activation_fn = list(net_arch), activation_fn
         self.log_std_init, self.full_std, self.use_expln, self.clip_mean = log_std_init, full_std, use_expln, clip_mean
         self.latent_pi = self.make_latent(features_dim)
-        self.use_sde = use_sde
+        self.use_sde, self.softplus_std = use_sde, softplus_std
         action_dim = get_action_dim(action_space)
         if use_sde:
             self.action_family = StateDependentGaussianFamily(
@@ -140,7 +148,10 @@ class SquashedGaussianActor(Network):
         latent = self.latent_pi(self.extract_features(obs, self.features_extractor))
         if self.use_sde:
             return self.mu(latent), self.log_std, {"latent_sde": latent}  # type: ignore[return-value]
-        return self.mu(latent), self.log_std(latent).clamp(LOG_STD_MIN, LOG_STD_MAX), {}  # type: ignore[operator]
+        log_std = self.log_std(latent)  # type: ignore[operator]
+        if self.softplus_std:
+            log_std = F.softplus(log_std.clamp(min=LOG_STD_MIN)).log()
+        return self.mu(latent), log_std.clamp(LOG_STD_MIN, LOG_STD_MAX), {}
 
     @plain
     def get_distribution(self, obs: Obs) -> Distribution:

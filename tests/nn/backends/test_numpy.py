@@ -91,6 +91,7 @@ HEADS: dict[str, Any] = {
     "gaussian_own_features": lambda obs, **kw: ActorCriticPolicy(obs, BOX, share_features_extractor=False, **kw),
     "squashed": lambda obs, **kw: ContinuousPolicy(obs, BOX, **kw),
     "squashed_quantiles": lambda obs, **kw: ContinuousPolicy(obs, BOX, critic=QuantileCritic, n_quantiles=5, **kw),
+    "squashed_softplus": lambda obs, **kw: ContinuousPolicy(obs, BOX, softplus_std=True, **kw),
     "squashed_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, **kw),
     "squashed_dropout_critics": lambda obs, **kw: ContinuousPolicy(obs, BOX, critic=DropoutCritic, n_critics=3, **kw),
     "state_dependent": lambda obs, **kw: ActorCriticPolicy(obs, BOX, use_sde=True, **kw),
