@@ -48,6 +48,8 @@ IGNORING_MASKS = {"ars", "deep_sarsa", "discrete_sac"}
 #: Have a row for each observation, so that they take none of these, and say so.
 TABULAR = {name for name in NAMES if issubclass(get(name), TableAlgorithm)}
 TABULAR_REASON = "cannot be numbered: a table has a row for each value|no table P|does not support the action space"
+#: Predict observations, which must be vectors of numbers.
+PREDICTING = {"pets", "mbpo"}
 COMPOSED = {"ppo", "a2c", "impala", "appo", "trpo", "reinforce", "recurrent_ppo"}
 RECURRENT = {
     "bc",
@@ -159,8 +161,8 @@ def is_refused(name: str, cell: str) -> bool:
         "multi-discrete": spaces.MultiDiscrete not in acts,
         "dict action": name not in COMPOSED,
         "memory": name not in RECURRENT,
-        "picture": not issubclass(get(name), NetworkAlgorithm),
-        "dict": not issubclass(get(name), NetworkAlgorithm),
+        "picture": not issubclass(get(name), NetworkAlgorithm) or name in PREDICTING,
+        "dict": not issubclass(get(name), NetworkAlgorithm) or name in PREDICTING,
     }.get(cell, False)
 
 
