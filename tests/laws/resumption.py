@@ -32,6 +32,8 @@ from polyak.kinds.offline import OfflineAlgorithm
 from polyak.logging import configure
 
 CELLS = ("one", "vector", "workers", "normalised", "memory", "hindsight", "prioritised", "mixture", "runners")
+MODEL_BASED = ("pets", "mbpo")
+"""Have no goals and no priorities."""
 TOTAL = 120
 """Steps of a training."""
 ROWS = 60
@@ -57,7 +59,7 @@ def cells(name: str) -> tuple[str, ...]:
     if supported(name, **extra(name, "memory")):
         found.append("memory")
     if replays:
-        found += ["mixture"] if name in ("pets", "mbpo") else ["hindsight", "prioritised", "mixture"]
+        found += ["mixture"] if name in MODEL_BASED else ["hindsight", "prioritised", "mixture"]
     if name == "maskable_ppo":
         found.remove("normalised")  # whose observations are numbers of states
         found.remove("workers")  # whose environment draws from a stream of its process
@@ -101,7 +103,7 @@ def extra(name: str, cell: str) -> dict[str, Any]:
         "memory": {"policy_kwargs": {**kwargs, "memory": "lstm", "memory_size": 4}},
         "hindsight": {"policy": "MultiInputPolicy", "replay_buffer_class": HerReplayBuffer},
         "prioritised": {"prioritized": True},
-        "mixture": {"prioritized": False},
+        "mixture": {} if name in MODEL_BASED else {"prioritized": False},
         "runners": {"n_runners": 2, "transport": "local"},
     }.get(cell, {})
 

@@ -48,8 +48,8 @@ IGNORING_MASKS = {"ars", "deep_sarsa", "discrete_sac"}
 #: Have a row for each observation, so that they take none of these, and say so.
 TABULAR = {name for name in NAMES if issubclass(get(name), TableAlgorithm)}
 TABULAR_REASON = "cannot be numbered: a table has a row for each value|no table P|does not support the action space"
-#: Set goals that are changes of a vector.
-NEEDS_A_VECTOR = {"hiro"}
+#: Predict observations or changes of them, or set goals that are such changes: vectors.
+NEEDS_A_VECTOR = {"hiro", "pets", "mbpo"}
 COMPOSED = {"ppo", "a2c", "impala", "appo", "trpo", "reinforce", "recurrent_ppo"}
 RECURRENT = {
     "bc",

@@ -77,8 +77,9 @@ class EnsembleLinear(nn.Module):
 
     def forward(self, x: Tensor, members: Tensor | None = None) -> Tensor:
         """The layers of ``members`` [E] alone, if there are any; ``None``: of all."""
-        chosen = slice(None) if members is None else members
-        return torch.baddbmm(self.bias[chosen], x, self.weight[chosen])
+        if members is None:
+            return torch.baddbmm(self.bias, x, self.weight)
+        return torch.baddbmm(self.bias[members], x, self.weight[members])
 
 
 class DynamicsModel(Network):
@@ -127,8 +128,9 @@ class DynamicsModel(Network):
         super().__init__(observation_space, action_space)
         if not (isinstance(observation_space, spaces.Box) and observation_space.dtype.kind == "f"):
             raise PolicyError(
-                f"a model of the environment predicts real numbers, but the observation space is {observation_space}. "
-                "Give the environment a Box of floats: gymnasium.wrappers.FlattenObservation makes one of a Dict."
+                f"a model of the environment predicts vectors of real numbers, no images and no choices, but the "
+                f"observation space is {observation_space}. Give the environment a Box of floats: "
+                "gymnasium.wrappers.FlattenObservation makes one of a Dict."
             )
         check_bounded(action_space)
         if n_members < 1:
@@ -155,13 +157,14 @@ class DynamicsModel(Network):
 
     def forward(self, observations: Tensor, actions: Tensor, members: Tensor | None = None) -> Prediction:
         """What members say of observations [K, B, S] and actions [K, B, A]; ``members`` [E]: which, all by default."""
-        chosen = slice(None) if members is None else members
         hidden = (torch.cat([observations, actions], -1) - self.input_mean) / self.input_std
         for layer in list(self.layers)[:-1]:
             hidden = self.activation(layer(hidden, members))
         mean, raw, logit = self.layers[-1](hidden, members).split([self.n_observed + 1, self.n_observed + 1, 1], -1)
-        log_var = soft_bounds(raw, self.least_log_var[chosen], self.most_log_var[chosen])
-        return Prediction(mean, log_var, logit.squeeze(-1))
+        least, most = self.least_log_var, self.most_log_var
+        if members is not None:
+            least, most = least[members], most[members]
+        return Prediction(mean, soft_bounds(raw, least, most), logit.squeeze(-1))
 
     def targets(self, observations: Tensor, rewards: Tensor, next_observations: Tensor) -> Tensor:
         """Standardised changes and rewards [..., B, D] of observations [..., B, S] and rewards [..., B]."""

@@ -109,6 +109,11 @@ class PlanningPolicy(Policy):
         **model_kwargs: Any,
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
+        if model_kwargs.get("memory") is not None:
+            raise PolicyError(
+                f"memory={model_kwargs['memory']!r}, but a model of the environment has none. Stack observations: "
+                "polyak.envs.VecFrameStack."
+            )
         check_keywords(type(self).__name__, model_kwargs, keywords_of(DynamicsModel))
         check_counts((DynamicsModel,), model_kwargs)
         self.model = DynamicsModel(observation_space, action_space, **model_kwargs)
