@@ -72,7 +72,7 @@ class BCLearner(Learner):
     @property
     def by_likelihood(self) -> bool:
         """Whether a distribution is learned, and not the action of least squared error."""
-        return self.stochastic or not isinstance(self.policy.action_space, spaces.Box)
+        return self.stochastic or not _is_continuous(self.policy)
 
     @property
     def chooser(self) -> Any:
@@ -109,8 +109,15 @@ class BCLearner(Learner):
 
     def recorded(self, batch: Transition) -> Tensor:
         """The batch's actions as the distribution takes them: [B] for one choice, else [B, A]."""
-        one = isinstance(self.policy.action_space, spaces.Discrete)
-        return batch.actions.flatten() if one else batch.actions.flatten(1)
+        return batch.actions.flatten() if _chooses_one(self.policy) else batch.actions.flatten(1)
+
+
+def _is_continuous(policy: Policy) -> bool:
+    return isinstance(policy.action_space, spaces.Box)
+
+
+def _chooses_one(policy: Policy) -> bool:
+    return isinstance(policy.action_space, spaces.Discrete)
 
 
 def _replays(policy: Policy) -> bool:
