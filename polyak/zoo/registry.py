@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
 
 
+STANDARD_ENV = "CartPole-v1"
+"""Where commands train, unless another environment is given."""
+
+
 def algorithm_names() -> list[str]:
     """Return the names that ``--algo`` takes: polyak's, those registered by others, those of installed packages."""
     from polyak.algorithms import names

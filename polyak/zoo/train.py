@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from polyak.zoo.data.files import check_without_envs, dataset_for
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
 from polyak.zoo.interruption import Stops, answered_signals
@@ -23,6 +24,7 @@ from polyak.zoo.output import note, outlasting_the_reader, writable_folder
 from polyak.zoo.own_algorithm import stored_text
 from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import (
+    STANDARD_ENV,
     Environment,
     algorithm_name,
     find_algorithm,
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from polyak.data import Dataset
     from polyak.envs import VecEnv
 
-STANDARD_ENV = "CartPole-v1"
 
 #: Distance between the seeds of training and evaluation environments, so that they never share an episode.
 EVAL_SEED_OFFSET = 1_000_000
@@ -163,8 +164,6 @@ def train(options: TrainOptions) -> Any:
     if not (options.env or options.dataset):
         options = replace(options, env=STANDARD_ENV)
     if options.optimize_hyperparameters:
-        if options.dataset:
-            raise ZooError("--dataset cannot be tuned on: only an environment measures how good an agent is.")
         return tune_as_train(options)
     check_no_study(options)
     if options.trial_id >= 0:
@@ -204,7 +203,9 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
         raise ZooError(
             f"--algo {options.algo} needs {needed}, which only a program can give: polyak.{algorithm.__name__}."
         )
-    dataset = _dataset(options, algorithm) if options.dataset else None
+    if options.dataset and options.save_replay_buffer:
+        raise ZooError("--save-replay-buffer: with --dataset there is no replay buffer to save. Leave the flag out.")
+    dataset = dataset_for(options.dataset, algorithm, options.algo) if options.dataset else None
     env = options.env or (dataset and dataset.env_id) or ""
     environment = find_env(env, options.gym_packages) if env else nameless(Path(options.dataset).stem)
     overrides = parse_pairs(options.hyperparams, "--hyperparams")
@@ -217,26 +218,9 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
     _check_shards(options, algorithm, settings)
     if "batch_size" not in overrides and "n_epochs" in parameter_names(algorithm) and (changed := fit_batch(settings)):
         note(changed)
-    if dataset is not None and settings.normalize is not None:
-        raise ZooError(
-            f"normalize of {settings.source} is for what acts: with --dataset, algorithms that are made to learn from "
-            "one normalise by themselves. Give -params normalize:False."
-        )
+    if dataset is not None:
+        check_without_envs(settings)
     return algorithm, environment, settings, dataset
-
-
-def _dataset(options: TrainOptions, algorithm: type[Any]) -> Dataset:
-    """Read what --dataset names, for an algorithm that can learn from it."""
-    from polyak.algorithms import REGISTRY
-    from polyak.kinds.dataset import LearnsFromData
-    from polyak.zoo.data.files import load
-
-    if not issubclass(algorithm, LearnsFromData):
-        able = [name for name in REGISTRY if issubclass(find_algorithm(name), LearnsFromData)]
-        raise ZooError(f"--dataset: {options.algo} learns by acting only. From a dataset learn {', '.join(able)}.")
-    if options.save_replay_buffer:
-        raise ZooError("--save-replay-buffer: with --dataset there is no replay buffer to save. Leave the flag out.")
-    return load(options.dataset)
 
 
 def _execute(run: _Run, stops: Stops) -> Any:

@@ -165,6 +165,26 @@ def test_selected_episodes_are_whole():
         dataset.select([])
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_each_episode_is_held_out_once(count):
+    dataset = recorded("mixed").dataset("with last")
+    parts = list(dataset.folds(count, seed=4))
+    sizes = [held_out.n_episodes for _, held_out in parts]
+    assert max(sizes) - min(sizes) <= 1
+    assert sum(sizes) == dataset.n_episodes
+    assert sorted(np.concatenate([held_out.rewards for _, held_out in parts])) == sorted(dataset.rewards)
+    for (learned, held_out), (again, _) in zip(parts, dataset.folds(count, seed=4), strict=True):
+        assert sorted(np.concatenate([learned.rewards, held_out.rewards])) == sorted(dataset.rewards)
+        np.testing.assert_array_equal(learned.rewards, again.rewards)
+    assert any(
+        len(a.rewards) != len(b.rewards) or (a.rewards != b.rewards).any()
+        for (_, a), (_, b) in zip(parts, dataset.folds(count, seed=5), strict=True)
+    )
+    for wrong in (1, dataset.n_episodes + 1):
+        with pytest.raises(DatasetError, match="at most the number of episodes"):
+            next(dataset.folds(wrong))
+
+
 def test_the_sum_of_two_has_the_episodes_of_both():
     first, second = recorded("mixed", seed=1), recorded("mixed", seed=2)
     total = first.dataset("with last") + second.dataset("with next")

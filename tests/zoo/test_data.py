@@ -163,7 +163,6 @@ def test_a_file_that_does_not_say_its_environment(pendulum, capsys):
         (["--dataset", "no.npz"], "there is no such file"),
         (["--save-replay-buffer"], "there is no replay buffer to save"),
         (["-params", "normalize:True"], "normalize of settings.yml [default] is for what acts"),
-        (["-optimize"], "--dataset cannot be tuned on"),
     ],
 )
 def test_what_cannot_be_learned_from_is_refused_before_there_is_a_folder(words, message, pendulum, capsys):

@@ -241,7 +241,7 @@ def test_train_optimizes_with_the_flags_of_the_zoo(folder: Path, capsys: pytest.
     [
         (["--sampler", "tep"], "--sampler must be one of tpe, random, cmaes, gp, auto, got 'tep'. Did you mean 'tpe'"),
         (["--pruner", "mean"], "--pruner must be one of"),
-        (["--objective", "mean"], "--objective must be one of median, iqm"),
+        (["--objective", "best"], "--objective must be one of median, mean, iqm"),
         (["--n-trials", 0], "--n-trials must be at least 1, got 0"),
         (["--seeds", 0], "--seeds must be at least 1"),
         (["--n-jobs", 0], "--n-jobs must be at least 1"),

@@ -375,6 +375,29 @@ class Dataset:
         )
         return self._of(parts)
 
+    def folds(self, count: int, seed: int = 0) -> Iterator[tuple[Dataset, Dataset]]:
+        """For cross-validation: the episodes in ``count`` parts, each of which is held out once.
+
+        Episodes are dealt at random, and the parts have equally many of them, but for one.
+
+        Args:
+            count: of parts.
+            seed: of the random order.
+
+        Yields:
+            the other episodes, and the part that is held out.
+
+        Raises:
+            DatasetError: fewer than two parts, or fewer episodes than parts.
+        """
+        if not 2 <= count <= self.n_episodes:
+            raise DatasetError(
+                f"count={count} must be at least 2 and at most the number of episodes, which is {self.n_episodes}."
+            )
+        part = np.random.default_rng(seed).permutation(self.n_episodes) % count
+        for number in range(count):
+            yield self.select(part != number), self.select(part == number)
+
     def __add__(self, other: Dataset) -> Dataset:
         """The episodes of both.
 

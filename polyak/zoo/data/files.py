@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError, usage_errors
-from polyak.zoo.registry import find_env
+from polyak.zoo.registry import find_algorithm, find_env
 
 if TYPE_CHECKING:
     from polyak.data import Dataset
+    from polyak.zoo.settings import Settings
 
 
 def load(
@@ -25,6 +26,26 @@ def load(
     with usage_errors("Cannot read the dataset"):
         dataset = Dataset.load(path, format=format or None, trust=trust)
         return dataset if spec is None else fitted(dataset, spec)
+
+
+def dataset_for(path: str, algorithm: type[Any], name: str) -> Dataset:
+    """Read what --dataset names, for an algorithm called `name`; ZooError if that cannot learn from it."""
+    from polyak.algorithms import REGISTRY
+    from polyak.kinds.dataset import LearnsFromData
+
+    if not issubclass(algorithm, LearnsFromData):
+        able = [known for known in REGISTRY if issubclass(find_algorithm(known), LearnsFromData)]
+        raise ZooError(f"--dataset: {name} learns by acting only. From a dataset learn {', '.join(able)}.")
+    return load(path)
+
+
+def check_without_envs(settings: Settings) -> None:
+    """Raise ZooError where settings wrap environments, for an agent that learns from a dataset alone."""
+    if settings.normalize is not None:
+        raise ZooError(
+            f"normalize of {settings.source} is for what acts: with --dataset, algorithms that are made to learn from "
+            "one normalise by themselves. Give -params normalize:False."
+        )
 
 
 def fitted(dataset: Dataset, spec: object) -> Dataset:

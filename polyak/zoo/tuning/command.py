@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,9 @@ from polyak.zoo.environments import check_own_env
 from polyak.zoo.errors import ZooError
 from polyak.zoo.interruption import answered_signals, status_of
 from polyak.zoo.output import note, outlasting_the_reader, writable_file, writable_folder
-from polyak.zoo.registry import algorithm_name, env_name, find_algorithm
+from polyak.zoo.registry import STANDARD_ENV, algorithm_name, env_name, find_algorithm
 from polyak.zoo.run_folder import file_name
-from polyak.zoo.tuning import report, studies, workers
+from polyak.zoo.tuning import metrics, report, studies, workers
 from polyak.zoo.tuning.options import OBJECTIVES, PRUNERS, SAMPLERS, OptimizeOptions, StudyOptions, TuneOptions
 from polyak.zoo.tuning.problem import Problem, default_storage, default_study_name
 
@@ -38,6 +38,7 @@ def tune(options: TuneOptions) -> Path:
     from polyak.learning.engine.threads import chosen_threads
 
     studies.need_optuna()
+    options = with_environment(options)
     if options.trial_id >= 0:
         return show_trial(options)
     _check(options)
@@ -67,6 +68,15 @@ def tune(options: TuneOptions) -> Path:
     return best
 
 
+def with_environment(options: Any) -> Any:
+    """Options of `tune` or of `train` with the environment that they leave open; empty where a dataset does not say."""
+    from polyak.zoo.data.files import load
+
+    if options.env:
+        return options
+    return replace(options, env=load(options.dataset).env_id or "" if options.dataset else STANDARD_ENV)
+
+
 def _run(problem: Problem, study: Study, total: int) -> None:
     """Run trials until there are `total`; processes that died are replaced as long as trials get finished."""
     while len(before := studies.finished(study)) < total and not workers.hopeless(study):
@@ -83,7 +93,8 @@ def _check(options: TuneOptions) -> None:
     for flag, value, known in (
         ("--sampler", options.sampler, SAMPLERS),
         ("--pruner", options.pruner, PRUNERS),
-        ("--objective", options.objective, OBJECTIVES),
+        ("--objective", options.objective or OBJECTIVES[0], OBJECTIVES),
+        ("--metric", options.metric or metrics.NAMES[0], metrics.NAMES),
     ):
         if value not in known:
             raise ZooError(f"{flag} must be one of {', '.join(known)}, got {value!r}.{did_you_mean(value, known)}")
@@ -95,6 +106,7 @@ def _check(options: TuneOptions) -> None:
             raise ZooError(
                 f"--{name.replace('_', '-')} must be at least 1 (or left out), got {getattr(options, name)}."
             )
+    _check_data(options)
     if options.n_startup_trials < 0:
         raise ZooError(f"--n-startup-trials must be at least 0, got {options.n_startup_trials}.")
     if 0 < options.n_timesteps < options.n_evaluations:
@@ -115,14 +127,26 @@ def _check(options: TuneOptions) -> None:
         writable_file("--storage", options.storage)
 
 
+def _check_data(options: TuneOptions) -> None:
+    """Refuse what only acting agents need where there is a dataset, and what needs a dataset where there is none."""
+    of_data = ("folds", "metric")
+    of_acting = ("seeds", "eval_episodes", "n_eval_envs", "eval_env_kwargs", "n_envs", "vec_env")
+    unused, why = (of_acting, "agents do not act") if options.dataset else (of_data, "there is no --dataset")
+    for item in fields(options):
+        if item.name in unused and getattr(options, item.name) != _default(item):
+            raise ZooError(f"{item.metadata['flags'][0]} means nothing here: {why}. Leave it out.")
+    if options.folds < 2:
+        raise ZooError(f"--folds must be at least 2, got {options.folds}.")
+
+
 def _announce(problem: Problem, study: Study, total: int) -> None:
     options = problem.options
     done = len(studies.finished(study))
     if options.verbose > 0:
+        agents = f"{options.seeds} seed(s)" if problem.dataset is None else f"{options.folds} folds by {problem.metric}"
         print(
             f"Tuning {algorithm_name(options.algo).upper()} on {problem.environment.name}: "
-            f"{problem.task.n_timesteps:,} steps, {problem.n_evaluations} evaluations, "
-            f"{options.seeds} seed(s) from {problem.seed}"
+            f"{problem.task.n_timesteps:,} steps, {problem.n_evaluations} evaluations, {agents} from {problem.seed}"
         )
         print(f"Sampler: {options.sampler} - Pruner: {options.pruner} - Processes: {options.n_jobs}")
         print(f"Study {study.study_name} in {studies.without_password(problem.storage)}: {done} of {total} trials")
@@ -169,7 +193,8 @@ def _report(problem: Problem, study: Study, total: int) -> Path:
 
 
 def _train_command(options: TuneOptions, env: str, settings: Path) -> str:
-    words = ["polyak", "train", "--algo", options.algo, "--env", env, "--conf-file", str(settings)]
+    words = ["polyak", "train", "--algo", options.algo, *(["--env", env] if env else [])]
+    words += [*(["--dataset", options.dataset] if options.dataset else []), "--conf-file", str(settings)]
     return shlex.join(words + (["--gym-packages", *options.gym_packages] if options.gym_packages else []))
 
 
@@ -192,7 +217,8 @@ def settings_of_trial(options: Any) -> Path:
     """
     studies.need_optuna()
     find_algorithm(options.algo)
-    env = env_name(options.env)
+    options = with_environment(options)
+    env = env_name(options.env) or Path(options.dataset).stem
     name = options.study_name or default_study_name(options.algo, env)
     storage = options.storage or default_storage(options, name)
     if "://" not in storage and not Path(storage).is_file():

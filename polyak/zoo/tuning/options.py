@@ -11,7 +11,7 @@ from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, MOST_SEEDS
 
 SAMPLERS = ("tpe", "random", "cmaes", "gp", "auto")
 PRUNERS = ("median", "percentile", "hyperband", "halving", "none")
-OBJECTIVES = ("median", "iqm")
+OBJECTIVES = ("median", "mean", "iqm")
 
 
 @dataclass
@@ -62,26 +62,47 @@ class TuneOptions(StudyOptions):
     """Look for better settings with many short trainings; write the best as YAML that `polyak train` reads."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Options": ("algo", "env", "n_timesteps", "n_trials", "n_jobs", "log_folder", "verbose"),
+        "Options": ("algo", "env", "dataset", "n_timesteps", "n_trials", "n_jobs", "log_folder", "verbose"),
         "Settings": ("space", "hyperparams", "conf_file", "trust"),
         "Search": (
             *("sampler", "pruner", "n_startup_trials", "percentile", "prune_confidence", "max_total_trials"),
             *("seed", "seeds", "objective"),
         ),
         "Environments": ("n_envs", "vec_env", "env_kwargs", "gym_packages"),
-        "Evaluations": ("n_evaluations", "eval_episodes", "n_eval_envs", "eval_env_kwargs"),
+        "Evaluations": ("n_evaluations", "eval_episodes", "n_eval_envs", "eval_env_kwargs", "folds", "metric"),
         "Study": ("study_name", "storage", "trial_id", "optimization_log_path", "no_optim_plots"),
         "Machine": ("device", "num_threads"),
     }
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
-    env: str = option("CartPole-v1", "--env", "-e", help="Environment id, module:id, or file.py:NAME of your own.")
+    env: str = option(
+        "",
+        "--env",
+        "-e",
+        help="Environment id, module:id, or file.py:NAME of your own; CartPole-v1, or what --dataset was recorded in.",
+    )
+    dataset: str = option(
+        "",
+        "--dataset",
+        help="Learn from this file (see `polyak data`), and score by its episodes; steps are gradient steps.",
+    )
     n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Steps of each training; -1 takes the tuned number.")
     seed: int = option(
         -1, "--seed", help="Seed of the sampler and of the first training of each trial; -1: from the study's name."
     )
     seeds: int = option(1, "--seeds", help="Trainings of each trial, seeded one after the other.", at_most=MOST_SEEDS)
-    objective: str = option("median", "--objective", help="What the seeds of a trial come to: median or iqm.")
+    objective: str = option(
+        "",
+        "--objective",
+        help="What the seeds of a trial come to: median, mean or iqm; median, or with --dataset the mean of the folds.",
+    )
+    folds: int = option(5, "--folds", help="Parts of the episodes of --dataset, each of which is held out once.")
+    metric: str = option(
+        "",
+        "--metric",
+        help="Score on held-out episodes of --dataset: fqe, negative_log_likelihood, action_match, action_distance, "
+        "td_error or soft_opc; fqe, or for BC negative_log_likelihood.",
+    )
     percentile: float = option(25.0, "--percentile", help="Best share of trials that --pruner percentile keeps.")
     prune_confidence: float = option(
         0.8, "--prune-confidence", help="Certainty, 0.5 to 1, that a trial is worse than those it is pruned for."

@@ -11,22 +11,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+import numpy as np
+
 from polyak.cards import Card, Search, Task
 from polyak.suggestions import did_you_mean
+from polyak.zoo.data.files import check_without_envs, dataset_for
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs, split_pairs
 from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.own_code import errors_of_own_code, load_file
 from polyak.zoo.plain_yaml import plain
-from polyak.zoo.registry import Environment, algorithm_name, find_algorithm, find_env
+from polyak.zoo.registry import STANDARD_ENV, Environment, algorithm_name, find_algorithm, find_env, nameless
 from polyak.zoo.run_folder import file_name
 from polyak.zoo.settings import Settings, interpret, load_settings
+from polyak.zoo.tuning.metrics import FQE, default_metric, score_of
 from polyak.zoo.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import BaseTrial
+
+    from polyak.data import Dataset
 
 STEPS_PER_EVALUATION = 100_000
 FEWEST_EVALUATIONS = 5
@@ -46,6 +52,9 @@ class Problem:
     space: Callable[[BaseTrial, Task], Mapping[str, Any]]
     task: Task
     n_evaluations: int
+    metric: str = ""
+    dataset: Dataset | None = None
+    """What trials learn from, and are scored by, instead of acting; ``metric`` says how."""
 
     @classmethod
     def build(cls, options: TuneOptions) -> Problem:
@@ -55,18 +64,23 @@ class Problem:
             ZooError: one of them does not exist, or the environment cannot be made.
         """
         algorithm = find_algorithm(options.algo)
-        environment = find_env(options.env, options.gym_packages)
+        dataset = dataset_for(options.dataset, algorithm, options.algo) if options.dataset else None
+        environment = environment_of(options, dataset)
         how: dict[str, Any] = {"trust": options.trust, "packages": options.gym_packages}
         typed = fixed(options)
         base = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, typed, **how)
+        if dataset is not None:
+            check_without_envs(base)
         if options.n_envs > 0:
             base.n_envs = options.n_envs
         n_timesteps = options.n_timesteps if options.n_timesteps > 0 else base.n_timesteps
-        automatic = max(FEWEST_EVALUATIONS, n_timesteps // STEPS_PER_EVALUATION)
+        metric = "" if dataset is None else options.metric or default_metric(algorithm)
+        # a fitted Q evaluation takes as long as a training
+        automatic = 1 if metric == FQE else max(FEWEST_EVALUATIONS, n_timesteps // STEPS_PER_EVALUATION)
         n_evaluations = options.n_evaluations if options.n_evaluations > 0 else min(automatic, n_timesteps)
         space = find_space(options.space) if options.space else _space_of(algorithm)
-        task = _look_at(algorithm, environment, base, options, n_timesteps)
-        return cls(options, algorithm, environment, base, space, task, n_evaluations)
+        task, dataset = _look_at(algorithm, environment, base, options, n_timesteps, dataset)
+        return cls(options, algorithm, environment, base, space, task, n_evaluations, metric, dataset)
 
     @property
     def study_name(self) -> str:
@@ -83,6 +97,11 @@ class Problem:
         """The study's seed; unless one is given it follows from the study's name, in every process alike."""
         return self.options.seed if self.options.seed >= 0 else crc32(self.study_name.encode()) % 2**31
 
+    @property
+    def objective(self) -> str:
+        """What the scores of a trial's agents come to."""
+        return self.options.objective or ("median" if self.dataset is None else "mean")
+
     @cached_property
     def asked(self) -> dict[str, Any]:
         """The common part of all trials: a study continues only with an equal one."""
@@ -96,12 +115,20 @@ class Problem:
             "eval_episodes": options.eval_episodes,
             "seed": self.seed,
             "seeds": options.seeds,
-            "objective": options.objective,
+            "objective": self.objective,
             "space": options.space,
             "settings": plain(self.base.raw),
             "env_kwargs": plain(self.env_kwargs),
             "eval_env_kwargs": plain(parse_pairs(options.eval_env_kwargs, "--eval-env-kwargs")),
+            **({} if self.dataset is None else self._asked_of_data),
         }
+
+    @property
+    def _asked_of_data(self) -> dict[str, Any]:
+        """The same of a dataset, whose content counts and not its place."""
+        assert self.dataset is not None
+        rewards = crc32(np.ascontiguousarray(self.dataset.rewards, np.float64).tobytes())
+        return {"dataset": rewards, "folds": self.options.folds, "metric": self.metric}
 
     def propose(self, trial: BaseTrial) -> Settings:
         """Draw settings for a trial.
@@ -152,6 +179,8 @@ class Problem:
         file = Path(self.options.space.rpartition(":")[0]).expanduser().resolve()
         with errors_of_own_code(f"The space {self.options.space or self.options.algo} cannot be used", str(file)):
             settings = self.propose(study.ask())
+        if self.dataset is not None:
+            return self._build_on(self.dataset, settings)
         env = make_envs(self.environment, settings, settings.n_envs, seed=0, env_kwargs=self.env_kwargs)
         try:
             with usage_errors(f"Cannot build {self.options.algo} for {self.environment.name}"):
@@ -159,10 +188,29 @@ class Problem:
         finally:
             env.close()
 
+    def _build_on(self, dataset: Dataset, settings: Settings) -> None:
+        """Build a model on some episodes, and see whether the metric applies to it."""
+        with usage_errors(f"Cannot build {self.options.algo} for {self.environment.name}"):
+            learned, held_out = next(dataset.folds(self.options.folds, self.seed))
+            model = new_model(self.algorithm, settings, learned, seed=0, device=self.options.device)
+        with usage_errors(f"--metric {self.metric}"):
+            self.score(model, held_out.select([0]), 0)
+
+    def score(self, model: Any, held_out: Dataset, n_updates: int) -> float:
+        """The score of an agent on episodes that it has not learned from; `n_updates` are those of `FQE`."""
+        policy = self.base.policy if isinstance(self.base.policy, str) else "MlpPolicy"
+        return score_of(model, held_out, self.metric, self.base.gamma, n_updates, policy)
+
     @property
     def env_kwargs(self) -> dict[str, Any]:
         """Arguments of the environment's constructor that the command line gives."""
         return parse_pairs(self.options.env_kwargs, "--env-kwargs")
+
+
+def environment_of(options: TuneOptions, dataset: Dataset | None) -> Environment:
+    """The environment that the options name, or that a dataset was recorded in, or the usual one."""
+    env = options.env or (STANDARD_ENV if dataset is None else dataset.env_id or "")
+    return find_env(env, options.gym_packages) if env else nameless(Path(options.dataset).stem)
 
 
 def default_study_name(algo: str, env: str) -> str:
@@ -239,22 +287,35 @@ def _space_of(algorithm: type[Any]) -> Search:
 
 
 def _look_at(
-    algorithm: type[Any], environment: Environment, base: Settings, options: TuneOptions, n_timesteps: int
-) -> Task:
-    """Make one environment to see what it is like, and choose the policy by it if the settings leave that open."""
+    algorithm: type[Any],
+    environment: Environment,
+    base: Settings,
+    options: TuneOptions,
+    n_timesteps: int,
+    dataset: Dataset | None,
+) -> tuple[Task, Dataset | None]:
+    """Make one environment to see what it is like, and choose the policy by it if the settings leave that open.
+
+    A dataset takes its spaces; without an environment, those of the dataset count.
+    """
     from gymnasium import spaces
 
-    with usage_errors(f"Cannot make the environment {environment.name}"):
-        env = make_envs(
-            environment, base, 1, seed=0, env_kwargs=parse_pairs(options.env_kwargs, "--env-kwargs"), vec_env="dummy"
-        )
-    env.close()
+    env: Any = dataset
+    if environment.is_known:
+        kwargs = parse_pairs(options.env_kwargs, "--env-kwargs")
+        with usage_errors(f"Cannot make the environment {environment.name}"):
+            env = make_envs(environment, base, 1, seed=0, env_kwargs=kwargs, vec_env="dummy")
+        env.close()
+    if dataset is not None and env is not dataset:
+        with usage_errors(f"--dataset {options.dataset!r} and {environment.name}"):
+            dataset = dataset.for_env(env)
     fit_policy(algorithm, base, env.observation_space)
     policy = base.policy if isinstance(base.policy, str) else base.policy.__name__
-    return Task(
+    task = Task(
         n_timesteps,
         base.n_envs,
         continuous=isinstance(env.action_space, spaces.Box),
         images="Cnn" in policy,
         goals="Her" in str(base.raw.get("replay_buffer_class", "")),
     )
+    return task, dataset

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from polyak.evaluation.in_environments import interquartile_mean
+
+
+_COMES_TO: Mapping[str, Callable[[np.ndarray], Any]] = {
+    "median": np.median,
+    "mean": np.mean,
+    "iqm": interquartile_mean,
+}
 
 
 def score(returns: Sequence[np.ndarray], objective: str) -> float:
@@ -15,11 +23,11 @@ def score(returns: Sequence[np.ndarray], objective: str) -> float:
 
     Args:
         returns: for each seed, [n] returns of the episodes of one evaluation.
-        objective: ``"median"`` or ``"iqm"`` of the seeds' mean returns. Of one seed both are its mean, and the
-            interquartile mean leaves nothing out before there are four.
+        objective: ``"median"``, ``"mean"`` or ``"iqm"`` of the seeds' mean returns. Of one seed all are its mean, and
+            the interquartile mean leaves nothing out before there are four.
     """
     means = np.array([np.mean(episodes) for episodes in returns])
-    return float(np.median(means) if objective == "median" else interquartile_mean(means))
+    return float(_COMES_TO[objective](means))
 
 
 def hopeful_score(returns: Sequence[np.ndarray], objective: str, confidence: float) -> float:

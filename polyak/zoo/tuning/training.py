@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import Trial
 
+    from polyak.data import Dataset
     from polyak.envs import VecEnv
 
 #: Distance between the seeds of training and evaluation environments, and between those of two evaluations.
@@ -54,10 +55,7 @@ def run(study: Study, trial: Trial, problem: Problem) -> float:
     options = problem.options
     settings = problem.propose(trial)
     trial.set_user_attr("settings", plain(settings.raw))
-    agents = [
-        Training(problem, settings, problem.seed + number, _log_folder(problem, trial, number))
-        for number in range(options.seeds)
-    ]
+    agents = _agents(problem, settings, trial)
     value = float("nan")
     with ExitStack() as stack:
         paused = [stack.enter_context(closing(Paused[EvaluationResult](agent.run))) for agent in agents]
@@ -66,19 +64,25 @@ def run(study: Study, trial: Trial, problem: Problem) -> float:
             returns = [result.returns for result in results if result is not None]
             if len(returns) < len(paused):
                 raise RuntimeError("the training ended before its last evaluation: a callback stopped it.")
-            value = score(returns, options.objective)
-            report(trial, step, value, hopeful_score(returns, options.objective, options.prune_confidence))
+            value = score(returns, problem.objective)
+            report(trial, step, value, hopeful_score(returns, problem.objective, options.prune_confidence))
             if step < problem.n_evaluations and should_prune(study, trial):
                 raise Pruned
         trial.set_user_attr("returns_of_seeds", [float(np.mean(episodes)) for episodes in returns])
     return value
 
 
-def _log_folder(problem: Problem, trial: Trial, number: int) -> Path | None:
-    if not problem.options.optimization_log_path:
-        return None
-    folder = Path(problem.options.optimization_log_path) / f"trial_{trial.number}"
-    return folder / f"seed_{number}" if problem.options.seeds > 1 else folder
+def _agents(problem: Problem, settings: Settings, trial: Trial) -> list[Training]:
+    """An agent for each seed, or for each fold of a dataset."""
+    from polyak.zoo.tuning.folds import folds_of
+
+    options = problem.options
+    place = Path(options.optimization_log_path) / f"trial_{trial.number}" if options.optimization_log_path else None
+    if problem.dataset is not None:
+        return folds_of(problem, settings, place)
+    several = place is not None and options.seeds > 1
+    folders = [place / f"seed_{number}" if place and several else place for number in range(options.seeds)]
+    return [Training(problem, settings, problem.seed + number, folder) for number, folder in enumerate(folders)]
 
 
 @dataclass
@@ -101,14 +105,24 @@ class Training:
         with ExitStack() as stack:
             env = self._make_envs(stack, self.settings.n_envs, self.seed, kwargs)
             eval_env = self._make_envs(stack, options.n_eval_envs, self.seed + EVAL_SEED_OFFSET, eval_kwargs)
-            model = new_model(problem.algorithm, self.settings, env, seed=self.seed, device=options.device, verbose=0)
+            model = self.model_in(env)
             if model.get_vec_normalize_env() is not None:
                 eval_env = normalized(eval_env, self.settings, evaluation=True)
-            log = None if self.log_folder is None else EvaluationLog(self.log_folder)
-            evaluations = Evaluations(self, model, eval_env, turn, log)
-            callbacks: list[BaseCallback] = [spec() for spec in self.settings.callback]
-            model.learn(problem.task.n_timesteps, callback=[*callbacks, evaluations], log_interval=None)
-            evaluations.finish()
+            self.learn(model, eval_env, turn)
+
+    def model_in(self, env: VecEnv | Dataset) -> Any:
+        """The untrained agent."""
+        problem = self.problem
+        how: dict[str, Any] = {"seed": self.seed, "device": problem.options.device, "verbose": 0}
+        return new_model(problem.algorithm, self.settings, env, **how)
+
+    def learn(self, model: Any, evaluated_in: Any, turn: Paused[EvaluationResult]) -> None:
+        """Train, with evaluations."""
+        log = None if self.log_folder is None else EvaluationLog(self.log_folder)
+        evaluations = Evaluations(self, model, evaluated_in, turn, log)
+        callbacks: list[BaseCallback] = [spec() for spec in self.settings.callback]
+        model.learn(self.problem.task.n_timesteps, callback=[*callbacks, evaluations], log_interval=None)
+        evaluations.finish()
 
     def _make_envs(self, stack: ExitStack, n_envs: int, seed: int, kwargs: dict[str, Any]) -> VecEnv:
         how: dict[str, Any] = {"env_kwargs": kwargs, "vec_env": self.problem.options.vec_env}
@@ -116,7 +130,7 @@ class Training:
         stack.callback(env.close)
         return env
 
-    def evaluate(self, model: Any, env: VecEnv, number: int) -> EvaluationResult:
+    def evaluate(self, model: Any, env: Any, number: int) -> EvaluationResult:
         """Play the episodes of evaluation `number`; the training's generators of random numbers do not notice."""
         if model.get_vec_normalize_env() is not None:
             sync_envs_normalization(model.get_env(), env)
@@ -139,7 +153,7 @@ class Evaluations(BaseCallback):
         self,
         training: Training,
         model: Any,
-        env: VecEnv,
+        env: Any,
         turn: Paused[EvaluationResult],
         log: EvaluationLog | None,
     ) -> None:

@@ -1,0 +1,55 @@
+"""Scores of agents on recorded episodes that they have not learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyak.data import Dataset
+
+FQE = "fqe"
+"""The score that fitted Q evaluation gives: what the agent would earn, discounted."""
+SIGNS: Mapping[str, int] = {
+    "negative_log_likelihood": -1,
+    "action_distance": -1,
+    "action_match": 1,
+    "td_error": -1,
+    "soft_opc": 1,
+}
+"""Metrics of recorded episodes, and whether more of one is better."""
+NAMES = (FQE, *SIGNS)
+
+
+def default_metric(algorithm: type[Any]) -> str:
+    """The score for an algorithm: what cloning maximises, and of all others what they would earn."""
+    from polyak.algorithms import registered_as
+
+    return "negative_log_likelihood" if registered_as(algorithm) == "bc" else FQE
+
+
+def score_of(model: Any, held_out: Dataset, metric: str, gamma: float, n_updates: int, policy: str) -> float:
+    """What a study maximises, of an agent on held-out episodes.
+
+    Args:
+        model: the agent.
+        held_out: the episodes.
+        metric: `FQE`, or a key of `SIGNS`, whose value is negated where less is better.
+        gamma: discount of one step, for `FQE`.
+        n_updates: gradient steps of `FQE`, which learns from the held-out episodes alone; 0 builds its networks.
+        policy: of `FQE`, by name.
+
+    Raises:
+        ValueError: the metric does not apply to the agent.
+    """
+    from polyak.algorithms import get
+    from polyak.evaluation.off_policy.importance_sampling import initial_observations
+    from polyak.evaluation.off_policy.metrics import METRICS
+
+    if metric != FQE:
+        return SIGNS[metric] * METRICS[metric](model, held_out)
+    critics: Any = get(FQE)
+    critics = critics(policy, held_out, target=model, gamma=gamma, deterministic=True, seed=0, device=model.device)
+    if n_updates:
+        critics.learn(n_updates, log_interval=None)
+    return float(critics.values(initial_observations(held_out)).mean())
