@@ -79,6 +79,9 @@ _FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 class OptimizerRecipe:
     """Which optimizer to build, once there are parameters to give it.
 
+    ``kwargs`` may hold ``l1`` besides: the weight of the sum of absolute parameters that :meth:`Learner.minimise` adds
+    to what it minimises.
+
     Raises:
         TypeError: on calling, when the optimizer does not know one of ``kwargs``.
     """
@@ -88,11 +91,15 @@ class OptimizerRecipe:
 
     def __call__(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
         kwargs: dict[str, Any] = {"lr": lr, **self.kwargs}
+        l1 = kwargs.pop("l1", 0.0)
         if self.cls in _FUSED and not kwargs.keys() & {"fused", "foreach", "capturable", "differentiable"}:
             kwargs["fused"] = True  # one kernel for all parameters
             if self.cls is not torch.optim.SGD:
                 kwargs["lr"] = torch.tensor(float(kwargs["lr"]))  # a schedule moves it without recompiling
-        return self.cls(params, **kwargs)
+        optimizer = self.cls(params, **kwargs)
+        for group in optimizer.param_groups if l1 else ():
+            group["l1"] = l1
+        return optimizer
 
 
 @dataclass(frozen=True)
@@ -304,6 +311,10 @@ class Learner(nn.Module):
         grads = [p.grad for p in free if p.grad is not None]
         if max_grad_norm is not None and grads:
             self.limit(grads, max_grad_norm)
+        for group in optimizer.param_groups:
+            for p in group["params"] if group.get("l1") else ():  # after clipping, as weight decay
+                if p.grad is not None:
+                    p.grad = p.grad + group["l1"] * p.detach().sign()
         if isinstance(optimizer, TracedOptimizer):
             optimizer.step(unless)
         elif unless is None or not unless:
