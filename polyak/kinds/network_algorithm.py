@@ -322,6 +322,8 @@ class NetworkAlgorithm(EnvAlgorithm):
 
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
+        if (average := self.learner.average) is not None and average.acts:
+            average.exchange(self.policy)
         self._n_updates_at_start = self._n_updates
         self.host.expect(Load(*self._expected_updates(self._total_timesteps - self.num_timesteps)))
         if self.n_learners == 1:
