@@ -1,5 +1,6 @@
 """Callbacks: code that runs while a model learns, to save, evaluate, log or stop it."""
 
+from polyak.callbacks.average_weights import AverageWeights
 from polyak.callbacks.callback import (
     BaseCallback,
     CallbackList,
@@ -20,6 +21,7 @@ from polyak.callbacks.past_selves import PastSelves
 from polyak.callbacks.watched import Watched
 
 __all__ = [
+    "AverageWeights",
     "BaseCallback",
     "CallbackList",
     "CheckpointCallback",

@@ -35,7 +35,7 @@ from polyak.envs.batched import BatchedVecEnv
 from polyak.envs.composed import as_named, is_composed
 from polyak.envs.masks import KEY, Masks, holds_masks, mask_size
 from polyak.experience.schema import Column
-from polyak.hyperparameters.declaration import Becomes, NonNegative, later, require
+from polyak.hyperparameters.declaration import Becomes, NonNegative, fitted, later, require
 from polyak.kinds.env_algorithm import EnvAlgorithm, GymEnv, Recipe
 from polyak.kinds.held import Held, HeldPart
 from polyak.learning.engine.device import get_device
@@ -176,6 +176,8 @@ class NetworkAlgorithm(EnvAlgorithm):
             fix = "pass the class itself, not its name."
             require(cls is None or callable(cls), f"policy_kwargs['{part}_class']", cls, fix)
             require(isinstance(kwargs, Mapping | None), f"policy_kwargs['{part}_kwargs']", kwargs, "it must be a dict.")
+        if "l1" in (kwargs := options.get("optimizer_kwargs") or {}):
+            fitted("policy_kwargs['optimizer_kwargs']['l1']", kwargs["l1"], NonNegative)
         shared = self.n_learners == 1 or self.learner_class.steps_are_shared
         fix = f"{type(self).__name__} learns from a rollout as a whole, in this process. Pass n_learners=1."
         require(shared, "n_learners", self.n_learners, fix)
@@ -320,6 +322,8 @@ class NetworkAlgorithm(EnvAlgorithm):
 
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
+        if (average := self.learner.average) is not None and average.acts:
+            average.exchange(self.policy)
         self._n_updates_at_start = self._n_updates
         self.host.expect(Load(*self._expected_updates(self._total_timesteps - self.num_timesteps)))
         if self.n_learners == 1:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from polyak.data.batch import gathered
 from polyak.experience.arrays import leaves
+from polyak.learning.averaging import Average
 from polyak.learning.data_parallel import Fellows, Group, each, share_of
 from polyak.learning.engine.optimizer_rules import TracedOptimizer
 from polyak.nn.compiled import keep_plain_names, plain_name
@@ -72,12 +73,17 @@ class Executor(Protocol):
         ...
 
 
+_AVERAGE = "average."
+"""Names of the average's tensors among those of the networks begin with it."""
 _FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
 
 
 @dataclass(frozen=True)
 class OptimizerRecipe:
     """Which optimizer to build, once there are parameters to give it.
+
+    ``kwargs`` may hold ``l1`` besides: the weight of the sum of absolute parameters that :meth:`Learner.minimise` adds
+    to what it minimises.
 
     Raises:
         TypeError: on calling, when the optimizer does not know one of ``kwargs``.
@@ -88,11 +94,15 @@ class OptimizerRecipe:
 
     def __call__(self, params: Iterable[nn.Parameter], lr: float) -> Optimizer:
         kwargs: dict[str, Any] = {"lr": lr, **self.kwargs}
+        l1 = kwargs.pop("l1", 0.0)
         if self.cls in _FUSED and not kwargs.keys() & {"fused", "foreach", "capturable", "differentiable"}:
             kwargs["fused"] = True  # one kernel for all parameters
             if self.cls is not torch.optim.SGD:
                 kwargs["lr"] = torch.tensor(float(kwargs["lr"]))  # a schedule moves it without recompiling
-        return self.cls(params, **kwargs)
+        optimizer = self.cls(params, **kwargs)
+        for group in optimizer.param_groups if l1 else ():
+            group["l1"] = l1
+        return optimizer
 
 
 @dataclass(frozen=True)
@@ -149,6 +159,8 @@ class Learner(nn.Module):
     """The learners with which this one learns as one; a copy of a learner is in no group."""
     fellows: Fellows | None
     """Those of them that follow what this one does."""
+    average: Average | None
+    """Of the policy's weights, where a callback has asked for it: see :meth:`add_average`."""
 
     def __init__(self, recipe: LearnerRecipe | None = None) -> None:
         super().__init__()
@@ -158,7 +170,7 @@ class Learner(nn.Module):
         self._owners: dict[str, nn.Module] = {}
         self.tunables: dict[str, Any] = {}
         self._rates: list[Any] = []
-        self.engine = self.group = self.rows_of = self.fellows = None
+        self.engine = self.group = self.rows_of = self.fellows = self.average = None
         if recipe is not None:
             self.policy = recipe.make_policy()
             self.add_tunables(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
@@ -304,6 +316,10 @@ class Learner(nn.Module):
         grads = [p.grad for p in free if p.grad is not None]
         if max_grad_norm is not None and grads:
             self.limit(grads, max_grad_norm)
+        for group in optimizer.param_groups:
+            for p in group["params"] if group.get("l1") else ():  # after clipping, as weight decay
+                if p.grad is not None:
+                    p.grad = p.grad + group["l1"] * p.detach().sign()
         if isinstance(optimizer, TracedOptimizer):
             optimizer.step(unless)
         elif unless is None or not unless:
@@ -421,7 +437,16 @@ class Learner(nn.Module):
 
     def networks(self) -> dict[str, Tensor]:
         """Every tensor that was learned or follows what was learned: policy, targets, temperature; no tunables."""
-        return {name: tensor for name, tensor in self.state_dict().items() if name not in self.tunables}
+        found = {name: tensor for name, tensor in self.state_dict().items() if name not in self.tunables}
+        if self.average is not None:
+            found |= {f"{_AVERAGE}{name}": tensor for name, tensor in self.average.state_dict().items()}
+        return found
+
+    def add_average(self) -> None:
+        """Have an average of the policy's weights, unless there is one. It is no module of the learner's, since
+        programs have no use for it."""
+        if self.average is None:
+            object.__setattr__(self, "average", Average(self.policy))
 
     def load_networks(self, tensors: Mapping[str, Tensor]) -> None:
         """Put back what :meth:`networks` returned.
@@ -430,6 +455,8 @@ class Learner(nn.Module):
             RuntimeError: names or shapes differ; torch's message lists them. Nothing has changed then.
         """
         tensors = {plain_name(name): tensor for name, tensor in tensors.items()}
+        if f"{_AVERAGE}acts" in tensors:
+            self.add_average()
         expected = self.networks()
         wrong = [
             f"{name}: file {tuple(tensors[name].shape)}, model {tuple(expected[name].shape)}"
@@ -442,7 +469,11 @@ class Learner(nn.Module):
                 f"these weights do not fit the model: missing {missing}, unexpected {unknown}, wrong shape {wrong}. "
                 "Check policy_kwargs and the spaces."
             )
-        self.load_state_dict(tensors, strict=False)
+        own = {name: tensor for name, tensor in tensors.items() if not name.startswith(_AVERAGE)}
+        self.load_state_dict(own, strict=False)
+        if self.average is not None:
+            others = tensors.keys() - own.keys()
+            self.average.load_state_dict({name.removeprefix(_AVERAGE): tensors[name] for name in others})
 
 
 def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> list[Tensor | None]:

@@ -112,6 +112,8 @@ def _check_options(model: NetworkAlgorithm, algorithm: str) -> None:
                 f"{field.name}={value!r:.100} has no equal in Stable-Baselines3: its {algorithm} has no such option."
                 f"{'' if unknown else fix}"
             )
+    if ((model.policy_kwargs or {}).get("optimizer_kwargs") or {}).get("l1"):
+        raise ValueError("policy_kwargs: optimizer_kwargs['l1'] has no equal in Stable-Baselines3.")
     if getattr(model, "target_policy_noise", 0.0) is None:
         raise ValueError("target_policy_noise=None has no equal in Stable-Baselines3: its noise is normal.")
     if unknown:

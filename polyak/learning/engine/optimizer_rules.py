@@ -269,7 +269,9 @@ class TracedOptimizer:
         self._optimizer, self._rule = optimizer, RULES[type(optimizer)]
         self._options = optimizer.param_groups if groups is None else groups
         self._states, self._by = states, by
-        self.param_groups = [{"params": list(part)} for part in params]
+        self.param_groups: list[dict[str, Any]] = [
+            {"params": list(part), "l1": options.get("l1")} for part, options in zip(params, self._options, strict=True)
+        ]
         self.stepped = False
         """Whether :meth:`step` was called."""
 
