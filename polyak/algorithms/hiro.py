@@ -5,7 +5,7 @@ numbers are theirs. Each level is a TD3 (arXiv:1802.09477).
 
 A goal g is a change of the position phi(s), entries of the observation. Every c steps the higher level chooses one; in
 between it becomes h(s, g, s') = phi(s) + g - phi(s'). The lower level earns -|phi(s) + g - phi(s')|, the higher one the
-sum of the environment's rewards while a goal lasts. Since the lower level changes, recorded goals are replaced by those
+scaled sum of the environment's rewards while a goal lasts. Since the lower level changes, recorded goals are replaced by those
 under which it would most likely act now as it did.
 
 Steps are replayed in windows of 2c - 1 rows around a drawn row: the lower level learns from that row, the higher one
@@ -87,6 +87,7 @@ class HIROLearner(Learner):
     target_noise_clip: Tunable[Tensor]
     policy_delay: Tunable[int]
     level_delay: Tunable[int]
+    reward_scale: Tunable[Tensor]
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -196,7 +197,7 @@ class HIROLearner(Learner):
         return Transition(
             self.seen_by_higher(batch),
             goals / self.policy.goal_range,
-            (picked(batch.rewards, places) * valid).sum(1),
+            self.reward_scale * (picked(batch.rewards, places) * valid).sum(1),
             mapped(lambda part: picked(part, last)[:, 0], batch.next_observations),
             picked(batch.discounts, last)[:, 0],
             batch.weights * valid[:, 0],
@@ -260,6 +261,8 @@ class HIRO(OffPolicyAlgorithm):
     """Positions of the entries of the observation that goals are about; ``None``: all."""
     goal_noise: NonNegative = 0.2
     """Standard deviation of the noise in goals while collecting, in shares of ``goal_range``."""
+    reward_scale: Positive = 0.1
+    """What the rewards of the higher level, sums over the steps of a goal, are multiplied by."""
     level_delay: Count = 10
     """Gradient steps of the lower level per step of the higher one."""
     tau: Fraction = 0.005
@@ -334,6 +337,7 @@ class HIRO(OffPolicyAlgorithm):
             tune.whole("goal_steps", 3, 20),
             tune.log_uniform("goal_range", 0.1, 10.0),
             tune.uniform("goal_noise", 0.05, 0.5),
+            tune.log_uniform("reward_scale", 0.01, 1.0),
             tune.whole("level_delay", 1, 10),
         ),
         settings="hiro.yml",

@@ -56,6 +56,7 @@ def model(*lengths: int, terminates: bool = True, **options: Any) -> Any:
         "batch_size": 8,
         "gradient_steps": -1,
         "gamma": 0.9,
+        "reward_scale": 0.5,
         "policy_kwargs": {"net_arch": [8]},
         "device": "cpu",
         "seed": 0,
@@ -194,7 +195,8 @@ def test_levels_learn_from_a_row_and_from_the_interval_around_it(lengths: tuple[
         last = min(first + C, first - first % length + length, size) - 1  # of the goal, the episode, or what is stored
         np.testing.assert_array_equal(high.observations[row], buffer.observations[first, env])
         np.testing.assert_array_equal(high.next_observations[row], buffer.next_observations[last, env])
-        assert high.rewards[row].item() == buffer.rewards[first : last + 1, env].sum()
+        earned = buffer.rewards[first : last + 1, env].sum()
+        assert high.rewards[row].item() == pytest.approx(0.5 * earned)
         over = terminates and last % length == length - 1
         assert high.discounts[row].item() == pytest.approx(0.0 if over else 0.9)
         assert high.weights[row].item() == 1.0

@@ -103,15 +103,15 @@ class PointMaze(gym.Env[dict[str, np.ndarray], np.ndarray]):
     """A point in a room [0, 4]^2 with a wall that leaves a passage on the right: the goal is behind it.
 
     A step moves the point by up to 0.5 along both axes, as far as no wall is in the way. The reward is -1, and 0 within
-    0.5 of the goal. Random walks of 50 steps seldom pass the wall.
+    0.5 of the goal; if ``dense``, minus the distance. Random walks of 50 steps seldom pass the wall.
     """
 
     wall = np.array([[-1.0, 1.5], [3.0, 2.5]])
     """Its lower left and its upper right corner."""
-    start, behind = np.array([0.5, 0.5], np.float32), np.array([0.5, 3.5], np.float32)
+    start = np.array([0.5, 0.5])
 
-    def __init__(self, length: int = 50) -> None:
-        self.length = length
+    def __init__(self, length: int = 50, goal: tuple[float, float] = (0.5, 3.5), dense: bool = False) -> None:
+        self.length, self.own, self.dense = length, np.array(goal, np.float32), dense
         here = spaces.Box(0.0, 4.0, (2,), np.float32)
         self.observation_space = spaces.Dict(observation=here, achieved_goal=here, desired_goal=here)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -124,11 +124,12 @@ class PointMaze(gym.Env[dict[str, np.ndarray], np.ndarray]):
         self.goal = np.asarray(goal, np.float32)
 
     def compute_reward(self, achieved: np.ndarray, desired: np.ndarray, info: Any) -> np.ndarray:
-        return np.where(np.linalg.norm(achieved - desired, axis=-1) < 0.5, 0.0, -1.0)
+        distance = np.linalg.norm(achieved - desired, axis=-1)
+        return -distance if self.dense else np.where(distance < 0.5, 0.0, -1.0)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
-        self.time, self.goal = 0, self.behind
+        self.time, self.goal = 0, self.own
         self.position = self.start + self.np_random.uniform(-0.25, 0.25, 2)
         return self._observation(), {}
 
@@ -141,4 +142,5 @@ class PointMaze(gym.Env[dict[str, np.ndarray], np.ndarray]):
         self.time += 1
         observation = self._observation()
         reward = float(self.compute_reward(observation["achieved_goal"], self.goal, {}))
-        return observation, reward, False, self.time == self.length, {"is_success": reward == 0.0}
+        near = bool(np.linalg.norm(self.position - self.goal) < 0.5)
+        return observation, reward, False, self.time == self.length, {"is_success": near}

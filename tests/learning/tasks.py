@@ -296,6 +296,16 @@ _SIMBA_PENDULUM = {
     "n_critics": 1,
     "policy_kwargs": {"net_arch": {"pi": [32], "qf": [64]}},
 }
+_TD3_MAZE = {
+    "learning_rate": 1e-3,
+    "buffer_size": 100_000,
+    "learning_starts": 500,
+    "batch_size": 128,
+    "train_freq": 2,
+    "gamma": 0.95,
+    "tau": 0.02,
+    "policy_kwargs": {"net_arch": [64, 64]},
+}
 _FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
 
 LEARNING: dict[str, Task] = {
@@ -388,6 +398,14 @@ LEARNING: dict[str, Task] = {
         "SAC", "BitFlipping", 6_000, _SAC_BITS, 1, "MultiInputPolicy",
         {"n_bits": 8, "max_steps": 8, "continuous": True},
         her=_FUTURE, measure="success", at_least=0.90, episodes=100,
+    ),
+    "td3-maze-her": Task(
+        "TD3", "PointMaze", 15_000, _TD3_MAZE, 1, "MultiInputPolicy",
+        her=_FUTURE, noise=0.3, measure="success", below=0.1,
+    ),
+    "td3-maze-her-curriculum": Task(
+        "TD3", "PointMaze", 15_000, _TD3_MAZE, 1, "MultiInputPolicy",
+        her=_FUTURE, noise=0.3, curriculum={}, measure="success", at_least=0.95,
     ),
 }  # fmt: skip
 """What ``make learn`` checks, three seeds each."""
