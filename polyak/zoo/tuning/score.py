@@ -10,7 +10,6 @@ import numpy as np
 
 from polyak.evaluation.in_environments import interquartile_mean
 
-
 _COMES_TO: Mapping[str, Callable[[np.ndarray], Any]] = {
     "median": np.median,
     "mean": np.mean,
