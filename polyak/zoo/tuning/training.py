@@ -1,4 +1,4 @@
-"""A trial: an agent for each seed or fold is trained with the same settings, and all are evaluated at the same steps."""
+"""A trial: an agent for each seed or fold is trained with the same settings; all are evaluated at the same steps."""
 
 from __future__ import annotations
 
