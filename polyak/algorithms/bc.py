@@ -11,7 +11,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.cards import Card, Search, tune
@@ -72,7 +71,7 @@ class BCLearner(Learner):
     @property
     def by_likelihood(self) -> bool:
         """Whether a distribution is learned, and not the action of least squared error."""
-        return self.stochastic or not _is_continuous(self.policy)
+        return self.stochastic or not self.policy.codec.continuous
 
     @property
     def chooser(self) -> Any:
@@ -109,15 +108,8 @@ class BCLearner(Learner):
 
     def recorded(self, batch: Transition) -> Tensor:
         """The batch's actions as the distribution takes them: [B] for one choice, else [B, A]."""
-        return batch.actions.flatten() if _chooses_one(self.policy) else batch.actions.flatten(1)
-
-
-def _is_continuous(policy: Policy) -> bool:
-    return isinstance(policy.action_space, spaces.Box)
-
-
-def _chooses_one(policy: Policy) -> bool:
-    return isinstance(policy.action_space, spaces.Discrete)
+        codec = self.policy.codec
+        return batch.actions.flatten(1) if codec.continuous or codec.shape else batch.actions.flatten()
 
 
 def _replays(policy: Policy) -> bool:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -32,10 +32,7 @@ from polyak.nn.options import check_counts, check_keywords, keywords_of
 from polyak.nn.policies.base import Policy
 from polyak.schedules import Schedule
 
-if TYPE_CHECKING:  # it calls methods of the algorithm that it stands before
-    from polyak.kinds.off_policy import OffPolicyAlgorithm as Base
-else:
-    Base = object
+_AnyAlgorithm: Any = object  # it calls methods of the algorithm that it stands before
 
 
 @dataclass
@@ -119,7 +116,7 @@ def imagine(
 
 
 @dataclass(eq=False, repr=False)
-class Imagining(Base):
+class Imagining(_AnyAlgorithm):
     """Lets an off-policy algorithm with continuous actions learn from imagined steps, too.
 
     It stands before the algorithm::
@@ -167,9 +164,9 @@ class Imagining(Base):
         **dict.fromkeys(("model_kwargs", "reward_function", "termination_function"), NETWORKS),
         "imagined_size": RELOAD.format("imagined_size"),
     }
-    prioritized: ClassVar[bool] = False  # type: ignore[misc]  # minibatches come from several buffers
-    n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
-    memory = cast(ImaginingMemory, None)  # not annotated, since it is no hyper-parameter
+    prioritized: ClassVar[Any] = False  # minibatches come from several buffers
+    n_replay_shards: ClassVar[Any] = 0
+    memory = cast(Any, None)  # an ImaginingMemory; not annotated, since it is no hyper-parameter
     _fitted_at = 0
     """Environment steps at the last fit of the model."""
 

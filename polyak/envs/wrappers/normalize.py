@@ -72,6 +72,7 @@ class VecNormalize(VecEnvWrapper):
         gamma: float = 0.99,
         epsilon: float = 1e-8,
         norm_obs_keys: list[str] | None = None,
+        *,
         center_reward: bool = False,
     ):
         super().__init__(venv)

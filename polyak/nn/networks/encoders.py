@@ -186,6 +186,7 @@ class NatureCNN(BaseFeaturesExtractor):
         observation_space: spaces.Box,
         features_dim: int | None = 512,
         normalized_image: bool = False,
+        *,
         standardize: bool = False,
     ) -> None:
         super().__init__(observation_space, features_dim or 0)
@@ -233,6 +234,7 @@ class CombinedExtractor(BaseFeaturesExtractor):
         observation_space: spaces.Dict,
         cnn_output_dim: int = 256,
         normalized_image: bool = False,
+        *,
         standardize: bool = False,
     ) -> None:
         super().__init__(observation_space)
@@ -243,7 +245,7 @@ class CombinedExtractor(BaseFeaturesExtractor):
         self.extractors = nn.ModuleDict()
         for key, space in observation_space.spaces.items():
             if isinstance(space, spaces.Box) and is_image_space(space, normalized_image=normalized_image):
-                self.extractors[key] = NatureCNN(space, cnn_output_dim, normalized_image, standardize)
+                self.extractors[key] = NatureCNN(space, cnn_output_dim, normalized_image, standardize=standardize)
                 self._features_dim += cnn_output_dim
             else:
                 self.extractors[key] = nn.Flatten()

@@ -1,4 +1,4 @@
-"""A trial: an agent for each seed is trained with the same settings, and all are evaluated at the same steps."""
+"""A trial: an agent for each seed or fold is trained with the same settings; all are evaluated at the same steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from polyak.archive import replacing
 from polyak.callbacks.callback import BaseCallback
 from polyak.envs import sync_envs_normalization
 from polyak.evaluation.in_environments import EvaluationResult, evaluate
+from polyak.evaluation.undisturbed import undisturbed
 from polyak.zoo.environments import make_envs, normalized
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.models import new_model
@@ -74,15 +75,21 @@ def run(study: Study, trial: Trial, problem: Problem) -> float:
 
 def _agents(problem: Problem, settings: Settings, trial: Trial) -> list[Training]:
     """An agent for each seed, or for each fold of a dataset."""
-    from polyak.zoo.tuning.folds import folds_of
-
     options = problem.options
     place = Path(options.optimization_log_path) / f"trial_{trial.number}" if options.optimization_log_path else None
     if problem.dataset is not None:
-        return folds_of(problem, settings, place)
+        return _folds(problem, problem.dataset, settings, place)
     several = place is not None and options.seeds > 1
     folders = [place / f"seed_{number}" if place and several else place for number in range(options.seeds)]
     return [Training(problem, settings, problem.seed + number, folder) for number, folder in enumerate(folders)]
+
+
+def _folds(problem: Problem, dataset: Dataset, settings: Settings, place: Path | None) -> list[Training]:
+    """An agent for each fold: all learn with the study's seed, and the same episodes are held out in every trial."""
+    return [
+        Fold(problem, settings, problem.seed, place and place / f"fold_{number}", learned, held_out)
+        for number, (learned, held_out) in enumerate(dataset.folds(problem.options.folds, problem.seed))
+    ]
 
 
 @dataclass
@@ -142,6 +149,24 @@ class Training:
             seed=self.seed + EVAL_SEED_OFFSET + EVAL_SEED_STEP * number,
             max_steps_per_episode=max(LONGEST_EPISODE, self.problem.task.n_timesteps),
         )
+
+
+@dataclass
+class Fold(Training):
+    """One agent of a trial on a dataset, which learns from all episodes but those that it is scored on."""
+
+    learned: Dataset
+    held_out: Dataset
+
+    def run(self, turn: Paused[EvaluationResult]) -> None:
+        """Train, and pause with the score of each evaluation; ends early if asked to stop."""
+        self.learn(self.model_in(self.learned), self.held_out, turn)
+
+    def evaluate(self, model: Any, env: Any, number: int) -> EvaluationResult:
+        """The score on the held-out episodes, as if it were the return of one."""
+        with undisturbed(model):
+            score = self.problem.score(model, env, self.problem.task.n_timesteps)
+        return EvaluationResult(np.array([score]), np.array([len(env)]))
 
 
 class Evaluations(BaseCallback):
