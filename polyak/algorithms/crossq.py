@@ -123,8 +123,9 @@ class CrossQ(OffPolicyAlgorithm):
     """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
-    sde_sample_freq: int = -1
-    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
+    sde_sample_freq: int | Literal["episode"] = -1
+    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``
+    draws one for each episode, where it begins."""
     use_sde_at_warmup: bool = False
     """Use gSDE instead of uniform random actions before ``learning_starts``."""
     policy_delay: Count = 3

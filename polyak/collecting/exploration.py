@@ -7,6 +7,7 @@ Shape letters: N environments.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -234,9 +235,42 @@ class StateDependentExploration(Exploration):
                 draw.copy_(torch.from_numpy(np.array(state[f"{name}/{kind}"])))
 
 
-def gsde(use_sde: bool, sde_sample_freq: int) -> dict[str, Exploration]:
+class EpisodicExploration(StateDependentExploration):
+    """Draws an exploration matrix for each episode, where it begins (Rueckstiess, Felder and Schmidhuber 2008)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrices: dict[str, torch.Tensor] = {}
+        """Of each noise of the policy [N, L, A]: learning draws into the same tensors."""
+
+    def begin(self, policy: Policy, rows: int) -> None:
+        """Matrices outlast a collection."""
+
+    def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
+        for name, noise in _noises(policy):
+            fresh = torch.randn(len(starts), *noise.shared.shape, device=noise.shared.device)
+            kept = self.matrices.get(name)
+            if kept is not None and kept.shape == fresh.shape:
+                begun = torch.as_tensor(starts, device=fresh.device)
+                fresh = torch.where(begun[:, None, None], fresh, kept)
+            self.matrices[name] = fresh
+            noise.put(fresh)
+        return None
+
+    def state(self, policy: Policy) -> Arrays:
+        return {name: kept.numpy(force=True) for name, kept in self.matrices.items()}
+
+    def load_state(self, policy: Policy, state: Arrays) -> None:
+        self.matrices = {name: torch.from_numpy(np.array(kept)).to(policy.device) for name, kept in state.items()}
+
+
+def gsde(use_sde: bool, sde_sample_freq: int | Literal["episode"]) -> dict[str, Exploration]:
     """gSDE by its name among the parts of exploration, if it is used."""
-    return {"state_dependent": StateDependentExploration(sde_sample_freq)} if use_sde else {}
+    if not use_sde:
+        return {}
+    if sde_sample_freq == "episode":
+        return {"state_dependent": EpisodicExploration()}
+    return {"state_dependent": StateDependentExploration(sde_sample_freq)}
 
 
 def _noises(policy: Policy) -> list[tuple[str, ExplorationNoise]]:

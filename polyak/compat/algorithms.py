@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -272,7 +272,7 @@ class BaseAlgorithm(NetworkAlgorithm):
     """Methods that a subclass cannot override -> why, and the alternative."""
     predicts_raw: ClassVar[bool] = False  # programs normalise by themselves, with the VecNormalize they load
     use_sde: bool = False
-    sde_sample_freq: int = -1
+    sde_sample_freq: int | Literal["episode"] = -1
     action_noise: Any = None
 
     def __init__(

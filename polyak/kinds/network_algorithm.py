@@ -178,6 +178,9 @@ class NetworkAlgorithm(EnvAlgorithm):
             require(isinstance(kwargs, Mapping | None), f"policy_kwargs['{part}_kwargs']", kwargs, "it must be a dict.")
         if "l1" in (kwargs := options.get("optimizer_kwargs") or {}):
             fitted("policy_kwargs['optimizer_kwargs']['l1']", kwargs["l1"], NonNegative)
+        freq: Any = getattr(self, "sde_sample_freq", -1)
+        fix = "only noise that depends on the state is drawn so. Pass use_sde=True as well."
+        require(freq != "episode" or getattr(self, "use_sde", False), "sde_sample_freq", freq, fix)
         shared = self.n_learners == 1 or self.learner_class.steps_are_shared
         fix = f"{type(self).__name__} learns from a rollout as a whole, in this process. Pass n_learners=1."
         require(shared, "n_learners", self.n_learners, fix)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -120,7 +120,8 @@ class OffPolicyAlgorithm(LearnsFromData):
 
     # Not annotated, since they are hyper-parameters only where a subclass declares them.
     action_noise = cast("ActionNoise | None", None)
-    use_sde, use_sde_at_warmup, sde_sample_freq = False, False, -1
+    use_sde, use_sde_at_warmup = False, False
+    sde_sample_freq = cast("int | Literal['episode']", -1)
     raw_experience: ClassVar[bool] = True
     few_updates: ClassVar[bool] = False
     """Whether fewer updates than transitions are meant, so that there is no advice about it."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
@@ -64,8 +64,9 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     """Further arguments of the rollout buffer."""
     use_sde: bool = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
-    sde_sample_freq: int = -1
-    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout."""
+    sde_sample_freq: int | Literal["episode"] = -1
+    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``
+    draws one for each episode, where it begins."""
     ent_coef: NonNegative | Schedule = 0.0
     """Weight of the entropy bonus: a number, or a function of the remaining progress."""
     entropy_index: Positive = 1.0

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from polyak.nn.errors import PolicyError
 from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
 
@@ -75,6 +76,16 @@ def _annotations_of(module_class: type) -> dict[str, Any]:
         if "__init__" in vars(owner):
             found |= {p.name: p.annotation for p in inspect.signature(vars(owner)["__init__"]).parameters.values()}
     return found
+
+
+def check_sde_on_states(sde_on_states: bool, use_sde: bool) -> None:
+    """Refuse to let noise be linear in states where none depends on them.
+
+    Raises:
+        PolicyError: ``sde_on_states`` without ``use_sde``.
+    """
+    if sde_on_states and not use_sde:
+        raise PolicyError(f"sde_on_states={sde_on_states!r} needs noise that depends on states: add use_sde=True.")
 
 
 def warn_without_sde(**options: tuple[Any, Any]) -> None:

@@ -114,6 +114,8 @@ def _check_options(model: NetworkAlgorithm, algorithm: str) -> None:
             )
     if ((model.policy_kwargs or {}).get("optimizer_kwargs") or {}).get("l1"):
         raise ValueError("policy_kwargs: optimizer_kwargs['l1'] has no equal in Stable-Baselines3.")
+    if getattr(model, "sde_sample_freq", -1) == "episode":
+        raise ValueError("sde_sample_freq='episode' has no equal in Stable-Baselines3: give a number of steps.")
     if getattr(model, "target_policy_noise", 0.0) is None:
         raise ValueError("target_policy_noise=None has no equal in Stable-Baselines3: its noise is normal.")
     if unknown:

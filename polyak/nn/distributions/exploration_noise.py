@@ -39,12 +39,23 @@ class ExplorationNoise(nn.Module):
         shape: tuple[int, ...] = (len(like), columns)
         if not _fits(self.shared, shape, like):
             self.shared = like.new_empty(shape)
-        shape = (count, *shape)
+        self._make_room((count, *shape), like)
+        self.shared.normal_()
+        self.own.normal_()
+
+    @torch.no_grad()
+    def put(self, draws: Tensor) -> None:
+        """Use these [N, L, A] from now on; a single one for all states."""
+        self._make_room(tuple(draws.shape), draws)
+        self.own.copy_(draws)
+        if len(draws) == 1:
+            self.shared.copy_(draws[0])
+
+    def _make_room(self, shape: tuple[int, ...], like: Tensor) -> None:
+        """Let :attr:`own` have this shape."""
         if not _fits(self.own, shape, like):
             fitting = self._spare if _fits(self._spare, shape, like) else like.new_empty(shape)
             self.own, self._spare = fitting, self.own
-        self.shared.normal_()
-        self.own.normal_()
 
     def of(self, batch: int) -> Tensor:
         """For B states: [B, L, A] if B matrices were drawn, one for each, else [L, A] for all; also for a single

@@ -103,6 +103,14 @@ class MlpExtractor(nn.Module):
         return self.value_net(features)
 
 
+class MlpExtractorWithFeatures(MlpExtractor):
+    """:class:`MlpExtractor` whose latents of the actor are followed by the features themselves."""
+
+    def forward_actor(self, features: Tensor) -> Tensor:
+        """[B, F] -> [B, latent_dim_pi + F]."""
+        return torch.cat([self.policy_net(features), features], dim=1)
+
+
 def get_actor_critic_arch(net_arch: Sequence[int] | Mapping[str, Sequence[int]]) -> tuple[list[int], list[int]]:
     """Hidden widths of actor and action-value critic: a list serves both, ``dict(pi=[...], qf=[...])`` sets each.
 

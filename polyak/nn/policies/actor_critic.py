@@ -22,11 +22,12 @@ from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import (
     Activation,
     MlpExtractor,
+    MlpExtractorWithFeatures,
     check_activation,
     get_policy_value_arch,
     unwrap_legacy_arch,
 )
-from polyak.nn.options import warn_without_sde
+from polyak.nn.options import check_sde_on_states, warn_without_sde
 from polyak.nn.plain import is_plain, plain
 from polyak.nn.policies.base import Noise, Outcome, Policy, State, chosen, family_noise, shaped
 
@@ -47,6 +48,8 @@ class ActorCriticPolicy(Policy):
         log_std_init: initial log standard deviation, for a Box and for those among parts.
         full_std: gSDE: a standard deviation for each feature and action rather than for each feature.
         use_expln: gSDE: a positive function that grows slower than exp.
+        sde_on_states: gSDE: noise is linear in the features that the hidden layers read, of a vector the observation
+            itself, and not in the last hidden layer (SDE, Rueckstiess, Felder and Schmidhuber 2008).
         squash_output: gSDE: pass actions through tanh and stretch them to the bounds, instead of clipping.
         sparse: probabilities by sparsemax instead of softmax, for Discrete and MultiDiscrete: bad actions get
             probability 0 (arXiv:1602.02068; with ``entropy_index=2`` the policies of arXiv:1709.06293).
@@ -56,8 +59,8 @@ class ActorCriticPolicy(Policy):
         normalize_images: divide uint8 images by 255.
 
     Raises:
-        PolicyError: ``squash_output`` without ``use_sde``, ``use_sde`` without a Box, ``sparse`` with a Box or a
-            MultiBinary, or an argument out of range.
+        PolicyError: ``squash_output`` or ``sde_on_states`` without ``use_sde``, ``use_sde`` without a Box,
+            ``sparse`` with a Box or a MultiBinary, or an argument out of range.
         NotImplementedError: an action space without a distribution.
     """
 
@@ -84,7 +87,9 @@ class ActorCriticPolicy(Policy):
         features_extractor_kwargs: Mapping[str, Any] | None = None,
         share_features_extractor: bool = True,
         normalize_images: bool = True,
+        sde_on_states: bool = False,
     ) -> None:
+        check_sde_on_states(sde_on_states, use_sde)
         if squash_output and not use_sde:
             raise PolicyError(
                 "squash_output=True needs gSDE: add use_sde=True, or leave squash_output out to have actions clipped."
@@ -104,7 +109,7 @@ class ActorCriticPolicy(Policy):
         check_activation(activation_fn)
         self.activation_fn = activation_fn
         self.ortho_init = ortho_init
-        self.use_sde = use_sde
+        self.use_sde, self.sde_on_states = use_sde, sde_on_states
         self.log_std_init = log_std_init
         self.share_features_extractor = share_features_extractor
         options: dict[str, Any] = {}
@@ -137,15 +142,22 @@ class ActorCriticPolicy(Policy):
         That module has ``latent_dim_pi`` and ``latent_dim_vf``, maps features [B, F] to two latents, and to one of them
         in ``forward_actor`` and ``forward_critic``.
         """
-        self.mlp_extractor = MlpExtractor(self.features_dim, self.net_arch, self.activation_fn, device=self.device)
+        cls = MlpExtractorWithFeatures if self.sde_on_states else MlpExtractor
+        self.mlp_extractor = cls(self.features_dim, self.net_arch, self.activation_fn, device=self.device)
 
     def _build_heads(self, latent_dim: int) -> None:
         family = self.action_family
+        if self.sde_on_states and not isinstance(self.mlp_extractor, MlpExtractorWithFeatures):
+            raise PolicyError(
+                f"sde_on_states=True cannot be used: {type(self).__name__} has hidden layers that do not show what "
+                "they read, as recurrent policies do. Leave it out."
+            )
         self.action_net = family.make_head(latent_dim)
         if isinstance(family, (GaussianFamily, StateDependentGaussianFamily)) or (
             isinstance(family, ProductFamily) and family.n_deviations
         ):
-            self.log_std = family.make_log_std(latent_dim, self.log_std_init)
+            width = self.features_dim if self.sde_on_states else latent_dim
+            self.log_std = family.make_log_std(width, self.log_std_init)
         if isinstance(family, StateDependentGaussianFamily):
             self.exploration_noise = ExplorationNoise()
             self.exploration_noise.draw(self.log_std, family.action_dim, count=1)
@@ -185,11 +197,14 @@ class ActorCriticPolicy(Policy):
 
     @plain
     def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Distribution:
-        family, outputs = self.action_family, self.action_net(latent_pi)
+        family, latent_sde = self.action_family, latent_pi
+        if self.sde_on_states:
+            latent_pi, latent_sde = latent_pi.split([self.mlp_extractor.latent_dim_pi, self.features_dim], dim=1)
+        outputs = self.action_net(latent_pi)
         if isinstance(family, GaussianFamily):
             return family(outputs, self.log_std)
         if isinstance(family, StateDependentGaussianFamily):
-            return family(outputs, self.log_std, latent_pi, self.exploration_noise.of(latent_pi.shape[0]))
+            return family(outputs, self.log_std, latent_sde, self.exploration_noise.of(latent_pi.shape[0]))
         if isinstance(family, ProductFamily):
             return family(outputs, self.log_std if family.n_deviations else None)
         return family(outputs)

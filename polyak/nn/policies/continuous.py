@@ -19,7 +19,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_arch
 from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
-from polyak.nn.options import check_keywords, keywords_of, warn_without_sde
+from polyak.nn.options import check_keywords, check_sde_on_states, keywords_of, warn_without_sde
 from polyak.nn.plain import plain
 from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, actor_noise, check_bounded, shaped
 
@@ -45,11 +45,13 @@ class SquashedGaussianActor(Network):
         use_expln: gSDE: a positive function that grows slower than exp.
         clip_mean: gSDE: bound on the absolute mean before tanh; 0 for none.
         normalize_images: divide uint8 images by 255.
+        sde_on_states: gSDE: noise is linear in the features that the hidden layers read, of a vector the observation
+            itself, and not in the last hidden layer (SDE, Rueckstiess, Felder and Schmidhuber 2008).
         softplus_std: standard deviations are log(1 + exp(x)) of the network's outputs x, and not exp(x): above 1 they
             grow linearly. The bounds are the same.
 
     Raises:
-        PolicyError: a negative ``clip_mean``, or ``softplus_std`` with ``use_sde``.
+        PolicyError: a negative ``clip_mean``, or ``softplus_std`` with ``use_sde``, or ``sde_on_states`` without it.
     """
 
     has_target: ClassVar[bool] = False
@@ -72,7 +74,9 @@ class SquashedGaussianActor(Network):
         clip_mean: float = 2.0,
         normalize_images: bool = True,
         softplus_std: bool = False,
+        sde_on_states: bool = False,
     ) -> None:
+        check_sde_on_states(sde_on_states, use_sde)
         super().__init__(observation_space, action_space, normalize_images=normalize_images)
         if clip_mean < 0:
             raise PolicyError(f"clip_mean must be positive, or 0 for no bound, got {clip_mean}.")
@@ -85,7 +89,7 @@ class SquashedGaussianActor(Network):
         self.net_arch, self.activation_fn = list(net_arch), activation_fn
         self.log_std_init, self.full_std, self.use_expln, self.clip_mean = log_std_init, full_std, use_expln, clip_mean
         self.latent_pi = self.make_latent(features_dim)
-        self.use_sde, self.softplus_std = use_sde, softplus_std
+        self.use_sde, self.softplus_std, self.sde_on_states = use_sde, softplus_std, sde_on_states
         action_dim = get_action_dim(action_space)
         if use_sde:
             self.action_family = StateDependentGaussianFamily(
@@ -107,7 +111,7 @@ class SquashedGaussianActor(Network):
         if not isinstance(family, StateDependentGaussianFamily):
             self.log_std = nn.Linear(latent_dim, family.action_dim)
             return
-        self.log_std = family.make_log_std(latent_dim, self.log_std_init)
+        self.log_std = family.make_log_std(self.features_dim if self.sde_on_states else latent_dim, self.log_std_init)
         self.exploration_noise = ExplorationNoise()
         self.exploration_noise.draw(self.log_std, family.action_dim, count=1)
         if self.clip_mean > 0:
@@ -145,9 +149,10 @@ class SquashedGaussianActor(Network):
     @plain
     def get_action_dist_params(self, obs: Obs) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Parameters of the action distribution: means [B, A], log standard deviations, and z [B, L] for gSDE."""
-        latent = self.latent_pi(self.extract_features(obs, self.features_extractor))
+        features = self.extract_features(obs, self.features_extractor)
+        latent = self.latent_pi(features)
         if self.use_sde:
-            return self.mu(latent), self.log_std, {"latent_sde": latent}  # type: ignore[return-value]
+            return self.mu(latent), self.log_std, {"latent_sde": features if self.sde_on_states else latent}  # type: ignore[return-value]
         log_std = self.log_std(latent)  # type: ignore[operator]
         if self.softplus_std:
             log_std = F.softplus(log_std.clamp(min=LOG_STD_MIN)).log()
