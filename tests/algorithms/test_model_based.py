@@ -232,6 +232,9 @@ def test_cross_entropy_finds_the_optimum_of_a_quadratic(momentum: float) -> None
     found = cross_entropy(value, torch.zeros_like(best), noise, 30, momentum)
     assert (found - best).abs().max() < 0.01
     assert all(plans.abs().max() <= 1 for plans in seen)
+    seen.clear()
+    left = cross_entropy(value, torch.ones_like(best), noise, 30, momentum)  # from a bound
+    assert (left < (1 + best) / 2).all()
     outside = cross_entropy(lambda plans, _: plans.sum((2, 3)), torch.zeros_like(best), noise, 30, momentum)
     assert (outside > 0.9).all()
     assert (outside <= 1).all()
@@ -239,9 +242,9 @@ def test_cross_entropy_finds_the_optimum_of_a_quadratic(momentum: float) -> None
 
 def test_one_iteration_of_cross_entropy_by_hand() -> None:
     noise = torch.tensor([1.0, -2.0, 0.5, 2.0]).double().reshape(1, 1, 4, 1, 1)
-    mean = torch.tensor([[[0.6]]]).double()  # 0.4 from the bound: a deviation of 0.2
+    mean = torch.tensor([[[0.6]]]).double()  # candidates 1, -0.4, 0.85 and 1
     found = cross_entropy(lambda plans, _: -plans[..., 0, 0], mean, noise, 2, 0.25)
-    assert found.item() == pytest.approx(0.25 * 0.6 + 0.75 * (0.2 + 0.7) / 2)
+    assert found.item() == pytest.approx(0.25 * 0.6 + 0.75 * (-0.4 + 0.85) / 2)
 
 
 def by_hand(

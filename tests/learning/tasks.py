@@ -306,6 +306,18 @@ _TD3_MAZE = {
     "tau": 0.02,
     "policy_kwargs": {"net_arch": [64, 64]},
 }
+_PETS_PENDULUM = {
+    "learning_rate": 3e-3,
+    "batch_size": 64,
+    "gradient_steps": 1_000,
+    "patience": 10,
+    "horizon": 20,
+    "n_candidates": 80,
+    "n_top": 8,
+    "n_iterations": 3,
+    "n_particles": 5,
+    "policy_kwargs": {"net_arch": [64, 64]},
+}
 _FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
 
 LEARNING: dict[str, Task] = {
@@ -385,6 +397,7 @@ LEARNING: dict[str, Task] = {
     "td3-pendulum": Task("TD3", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "ddpg-pendulum": Task("DDPG", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "sd3-pendulum": Task("SD3", "Pendulum-v1", 10_000, _SD3_PENDULUM, noise=0.1, at_least=-200),
+    "pets-pendulum": Task("PETS", "Pendulum-v1", 2_000, _PETS_PENDULUM, at_least=-200, episodes=10),
     "ppo-pendulum-gsde": Task("PPO", "Pendulum-v1", 100_000, _PPO_PENDULUM_GSDE, n_envs=4, at_least=-250),
     "dqn-bits-her": Task(
         "DQN", "BitFlipping", 15_000, _DQN_BITS, 1, "MultiInputPolicy", _BITS,

@@ -41,7 +41,8 @@ def cross_entropy(
 ) -> Tensor:
     """A plan of high value, by the cross-entropy method: candidates are drawn about a mean, which moves to the best.
 
-    The deviation of a number is at most half its distance from the nearer bound, so that candidates stay in bounds.
+    Candidates are clipped to the bounds. The authors' code lowers the deviation of a number to half its distance from
+    the nearer bound instead, where a plan that begins at a bound, with the rest of the one before, cannot leave it.
 
     Args:
         value: ``(candidates [B, N, H, A], iteration) -> [B, N]``.
@@ -55,8 +56,7 @@ def cross_entropy(
     """
     var = torch.full_like(mean, INITIAL_STD**2)
     for i in range(noise.shape[1]):
-        std = torch.minimum(var.sqrt(), 0.5 * torch.minimum(mean + 1, 1 - mean))
-        candidates = (mean.unsqueeze(1) + std.unsqueeze(1) * noise[:, i]).clamp(-1, 1)
+        candidates = (mean.unsqueeze(1) + var.sqrt().unsqueeze(1) * noise[:, i]).clamp(-1, 1)
         top = value(candidates, i).topk(n_top, 1).indices
         best = candidates.gather(1, top[:, :, None, None].expand(-1, -1, *mean.shape[1:]))
         mean = torch.lerp(best.mean(1), mean, momentum)
