@@ -330,6 +330,8 @@ def test_an_own_normaliser_normalises_in_copies_too(tmp_path: Path) -> None:
     assert (model.normalisation.frozen().normalize_obs(np.zeros((1, 4))) == 0.25).all()
     with pytest.raises(ValueError, match="Own normalises observations by code of its own"):
         model.export(tmp_path / "m.pt2")
+    env.save(tmp_path / "statistics.npz")
+    assert (Own.load(tmp_path / "statistics.npz", make_vec_env("CartPole-v1")).reset() == 0.25).all()
     with pytest.warns(UserWarning, match=r"load it with env=Own\(\.\.\.\)"):
         model.save(tmp_path / "m")
 

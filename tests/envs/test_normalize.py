@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from polyak import A2C
+from polyak.envs import make_vec_env
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.wrappers.frame_stack import VecFrameStack
 from polyak.envs.wrappers.normalize import (
@@ -208,6 +210,15 @@ def test_centred_rewards_stay_so_in_files_copies_and_other_environments(tmp_path
         )
     with pytest.raises(ValueError, match="center_reward=True: Stable-Baselines3's VecNormalize divides rewards only"):
         env.save_sb3(tmp_path / "s.pkl")
+
+
+def test_a_models_file_keeps_that_rewards_are_centred(tmp_path):
+    env = VecNormalize(make_vec_env("CartPole-v1"), center_reward=True)
+    model = A2C("MlpPolicy", env, n_steps=8, seed=0, device="cpu").learn(24)
+    model.save(tmp_path / "model")
+    again = A2C.load(tmp_path / "model", env=make_vec_env("CartPole-v1"), device="cpu").get_vec_normalize_env()
+    assert again.center_reward
+    assert again.same_statistics(env)
 
 
 def test_statistics_of_older_files_divide_by_the_deviation_of_returns():

@@ -364,9 +364,11 @@ class VecNormalize(VecEnvWrapper):
             os.unlink(temporary)
             raise
 
-    @staticmethod
-    def load(load_path: str | os.PathLike[str], venv: VecEnv, *, trust: bool = False) -> VecNormalize:
+    @classmethod
+    def load(cls, load_path: str | os.PathLike[str], venv: VecEnv, *, trust: bool = False) -> VecNormalize:
         """Wrap ``venv`` with the settings and statistics of a saved file; reading it runs no code.
+
+        A subclass that is asked makes one of itself, by its constructor with the settings by name.
 
         Args:
             load_path: what :meth:`save` wrote, or a ``vecnormalize.pkl`` of Stable-Baselines3.
@@ -379,7 +381,7 @@ class VecNormalize(VecEnvWrapper):
         """
         state = read_state(Path(load_path).expanduser(), trust)
         try:
-            return VecNormalize.from_state_dict(venv, state)
+            return cls.from_state_dict(venv, state)
         except ValueError as error:
             raise ValueError(f"path={str(load_path)!r}: {error}") from error
 
