@@ -5,8 +5,8 @@ numbers are theirs. Each level is a TD3 (arXiv:1802.09477).
 
 A goal g is a change of the position phi(s), entries of the observation. Every c steps the higher level chooses one; in
 between it becomes h(s, g, s') = phi(s) + g - phi(s'). The lower level earns -|phi(s) + g - phi(s')|, the higher one the
-scaled sum of the environment's rewards while a goal lasts. Since the lower level changes, recorded goals are replaced by those
-under which it would most likely act now as it did.
+scaled sum of the environment's rewards while a goal lasts. Since the lower level changes, recorded goals are replaced
+by those under which it would most likely act now as it did.
 
 Steps are replayed in windows of 2c - 1 rows around a drawn row: the lower level learns from that row, the higher one
 from the interval of the goal under which it was made.
