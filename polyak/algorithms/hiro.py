@@ -48,12 +48,12 @@ SAMPLED = 8
 
 
 def goal_transition(here: Tensor, goals: Tensor, then: Tensor) -> Tensor:
-    """h(s, g, s') = phi(s) + g - phi(s'), section 3.2. Positions [..., G], goals [..., G] -> [..., G]"""
+    """h(s, g, s') = phi(s) + g - phi(s'), section 3.2. Positions [B, ..., G], goals [B, ..., G] -> [B, ..., G]"""
     return here + goals - then
 
 
 def intrinsic_reward(here: Tensor, goals: Tensor, then: Tensor) -> Tensor:
-    """-|phi(s) + g - phi(s')|, eq. 3. Positions [..., G], goals [..., G] -> [...]"""
+    """-|phi(s) + g - phi(s')|, eq. 3. Positions [B, ..., G], goals [B, ..., G] -> [B, ...]"""
     return -(here + goals - then).norm(dim=-1)
 
 

@@ -318,6 +318,15 @@ _PETS_PENDULUM = {
     "n_particles": 5,
     "policy_kwargs": {"net_arch": [64, 64]},
 }
+_HIRO_MAZE = {
+    **_TD3_MAZE,
+    "learning_rate": 3e-4,
+    "batch_size": 64,
+    "train_freq": 1,
+    "goal_steps": 5,
+    "goal_range": 1.5,
+    "level_delay": 2,
+}
 _FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
 
 LEARNING: dict[str, Task] = {
@@ -411,6 +420,10 @@ LEARNING: dict[str, Task] = {
         "SAC", "BitFlipping", 6_000, _SAC_BITS, 1, "MultiInputPolicy",
         {"n_bits": 8, "max_steps": 8, "continuous": True},
         her=_FUTURE, measure="success", at_least=0.90, episodes=100,
+    ),
+    "hiro-maze": Task(  # around the wall, and back behind it
+        "HIRO", "PointMaze", 8_000, _HIRO_MAZE, 1, "MultiInputPolicy", {"goal": (2.0, 4.0), "dense": True},
+        noise=0.3, measure="success", at_least=0.95,
     ),
     "td3-maze-her": Task(
         "TD3", "PointMaze", 15_000, _TD3_MAZE, 1, "MultiInputPolicy",

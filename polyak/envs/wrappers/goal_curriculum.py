@@ -82,9 +82,10 @@ class VecGoalCurriculum(VecEnvWrapper):
     :class:`~polyak.data.HerReplayBuffer` or without.
 
     An environment takes a goal for one episode by its method ``set_goal(goal)``; where it has none, by its attribute
-    ``goal``, an array like its desired goal, as those of Gymnasium-Robotics do. Evaluate in environments without this
-    wrapper. ``info["own_goal"]`` at an episode's end says whether its goal was the environment's own. Achieved goals
-    and random numbers are part of the environments' state, which is saved and resumed with a model.
+    ``goal``, an array like its desired goal, as those of Gymnasium-Robotics do. Evaluation episodes belong in
+    environments without this wrapper. ``info["own_goal"]`` at an episode's end says whether its goal was the
+    environment's own. Achieved goals and random numbers are part of the environments' state, which is saved and resumed
+    with a model.
 
     Args:
         venv: the VecEnv to wrap; not a normalised one.

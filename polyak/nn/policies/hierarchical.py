@@ -162,8 +162,8 @@ def _entries(space: spaces.Space, entries: Sequence[int] | None) -> list[int]:
     part = space.spaces.get(ACHIEVED) if isinstance(space, spaces.Dict) else space
     if not isinstance(part, spaces.Box | spaces.MultiBinary) or len(part.shape) != 1:
         raise PolicyError(
-            f"goals are changes of a vector, and the observation space {space} has none: images and states are "
-            f"none. Use a Box of one dimension, or a Dict with a vector {ACHIEVED!r}."
+            f"goals are changes of a vector, and the observation space {space} has none: images and numbers of states "
+            f"are none. Use a Box of one dimension, or a Dict with a vector {ACHIEVED!r}."
         )
     size = part.shape[0]
     chosen = list(range(size)) if entries is None else [int(entry) for entry in entries]
