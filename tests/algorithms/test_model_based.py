@@ -326,7 +326,8 @@ def test_deterministic_plans_are_always_the_same() -> None:
     policy, obs = planner(), np.ones(S, np.float32)
     assert policy.predict(obs, deterministic=True)[0] == policy.predict(obs, deterministic=True)[0]
     assert policy.predict(obs)[0] != policy.predict(obs)[0]
-    batch = np.stack([obs, obs])
+    batch = np.stack([-obs, obs])
+    assert policy.predict(batch, deterministic=True)[0][1] == pytest.approx(policy.predict(obs, deterministic=True)[0])
     assert policy.predict(batch, deterministic=True)[1][0].shape == (4, 2, A)  # type: ignore[index]
 
 

@@ -72,7 +72,7 @@ class PlanningPolicy(Policy):
 
     The rest is the policy's recurrent state, ``plan`` [B, H, A]; the plan of a new episode begins with zeros. All
     candidates of an iteration meet the same random numbers. Deterministic actions are planned with numbers that are
-    always the same.
+    always the same, for every observation of a batch.
 
     Args:
         observation_space: a Box of real numbers.
@@ -157,7 +157,8 @@ class PlanningPolicy(Policy):
         assert isinstance(obs, Tensor)
         seen = obs.flatten(1).float()
         if noise is None:
-            noise = self.draw_noise(len(seen), torch.Generator(self.device).manual_seed(0))
+            fixed = self.draw_noise(1, torch.Generator(self.device).manual_seed(0))
+            noise = {name: part.expand(len(seen), *part.shape[1:]) for name, part in fixed.items()}
         given = noise
         plan = (state or self.initial_memory(len(seen)))["plan"]
         plan = cross_entropy(
