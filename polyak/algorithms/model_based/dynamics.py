@@ -161,16 +161,9 @@ class DynamicsModel(Network):
         for layer in list(self.layers)[:-1]:
             hidden = self.activation(layer(hidden, members))
         mean, raw, logit = self.layers[-1](hidden, members).split([self.n_observed + 1, self.n_observed + 1, 1], -1)
-<<<<<<< HEAD
-        bounds: list[Tensor] = [self.least_log_var, self.most_log_var]
-        if members is not None:
-            bounds = [bound[members] for bound in bounds]
-        return Prediction(mean, soft_bounds(raw, *bounds), logit.squeeze(-1))
-=======
         chosen = slice(None) if members is None else members
         log_var = soft_bounds(raw, self.least_log_var[chosen], self.most_log_var[chosen])
         return Prediction(mean, log_var, logit.squeeze(-1))
->>>>>>> w-model
 
     def targets(self, observations: Tensor, rewards: Tensor, next_observations: Tensor) -> Tensor:
         """Standardised changes and rewards [..., B, D] of observations [..., B, S] and rewards [..., B]."""
