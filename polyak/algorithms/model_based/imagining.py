@@ -26,6 +26,7 @@ from polyak.data.replay_memory import Batches, ReplayMemory, joined
 from polyak.experience.record import Experience
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.host import LearnerHost, Load
 from polyak.learning.learner import LearnerRecipe
 from polyak.nn.options import check_counts, check_keywords, keywords_of
@@ -33,7 +34,7 @@ from polyak.nn.policies.base import Policy
 from polyak.schedules import Schedule
 
 if TYPE_CHECKING:  # it calls methods of the algorithm that it stands before
-    from polyak.kinds.off_policy import OffPolicyAlgorithm as Base
+    Base = OffPolicyAlgorithm
 else:
     Base = object
 
