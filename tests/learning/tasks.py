@@ -327,6 +327,20 @@ _HIRO_MAZE = {
     "goal_range": 1.5,
     "level_delay": 2,
 }
+_MBPO_PENDULUM = {
+    "learning_rate": 1e-3,
+    "learning_starts": 200,
+    "gradient_steps": 10,
+    "n_rollouts": 5_000,
+    "rollout_length": 2,
+    "imagined_size": 30_000,
+    "model_kwargs": {"net_arch": [64, 64], "n_members": 5, "n_elites": 5},
+    "model_learning_rate": 3e-3,
+    "model_batch_size": 64,
+    "model_gradient_steps": 1_000,
+    "patience": 10,
+    "policy_kwargs": {"net_arch": [64, 64]},
+}
 _FUTURE = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
 
 LEARNING: dict[str, Task] = {
@@ -407,6 +421,7 @@ LEARNING: dict[str, Task] = {
     "ddpg-pendulum": Task("DDPG", "Pendulum-v1", 20_000, _TD3_PENDULUM, noise=0.1, at_least=-200),
     "sd3-pendulum": Task("SD3", "Pendulum-v1", 10_000, _SD3_PENDULUM, noise=0.1, at_least=-200),
     "pets-pendulum": Task("PETS", "Pendulum-v1", 2_000, _PETS_PENDULUM, at_least=-200, episodes=10),
+    "mbpo-pendulum": Task("MBPO", "Pendulum-v1", 3_000, _MBPO_PENDULUM, at_least=-200),
     "ppo-pendulum-gsde": Task("PPO", "Pendulum-v1", 100_000, _PPO_PENDULUM_GSDE, n_envs=4, at_least=-250),
     "dqn-bits-her": Task(
         "DQN", "BitFlipping", 15_000, _DQN_BITS, 1, "MultiInputPolicy", _BITS,

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -26,13 +26,17 @@ from polyak.data.replay_memory import Batches, ReplayMemory, joined
 from polyak.experience.record import Experience
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.host import LearnerHost, Load
 from polyak.learning.learner import LearnerRecipe
 from polyak.nn.options import check_counts, check_keywords, keywords_of
 from polyak.nn.policies.base import Policy
 from polyak.schedules import Schedule
 
-_AnyAlgorithm: Any = object  # it calls methods of the algorithm that it stands before
+if TYPE_CHECKING:  # it calls methods of the algorithm that it stands before
+    Base = OffPolicyAlgorithm
+else:
+    Base = object
 
 
 @dataclass
@@ -116,7 +120,7 @@ def imagine(
 
 
 @dataclass(eq=False, repr=False)
-class Imagining(_AnyAlgorithm):
+class Imagining(Base):
     """Lets an off-policy algorithm with continuous actions learn from imagined steps, too.
 
     It stands before the algorithm::
@@ -164,9 +168,9 @@ class Imagining(_AnyAlgorithm):
         **dict.fromkeys(("model_kwargs", "reward_function", "termination_function"), NETWORKS),
         "imagined_size": RELOAD.format("imagined_size"),
     }
-    prioritized: ClassVar[Any] = False  # minibatches come from several buffers
-    n_replay_shards: ClassVar[Any] = 0
-    memory = cast(Any, None)  # an ImaginingMemory; not annotated, since it is no hyper-parameter
+    prioritized: ClassVar[bool] = False  # type: ignore[misc]  # minibatches come from several buffers
+    n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
+    memory = cast(ImaginingMemory, None)  # not annotated, since it is no hyper-parameter
     _fitted_at = 0
     """Environment steps at the last fit of the model."""
 
