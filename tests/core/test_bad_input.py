@@ -404,7 +404,7 @@ def test_hindsight_without_goals_or_a_judge() -> None:
         DQN("MultiInputPolicy", Goals(), **options)
     model = DQN("MultiInputPolicy", BitFlippingEnv(), **options)
     with pytest.raises(ValueError, match="no compute_reward"):
-        model.replay_buffer.set_env(DummyVecEnv([Goals]))
+        model.replay_buffer.env = DummyVecEnv([Goals])
 
 
 def test_a_callback_that_does_not_initialise_its_base() -> None:

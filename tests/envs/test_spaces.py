@@ -5,7 +5,6 @@ from gymnasium import spaces
 from polyak.envs import (
     FakeImageEnv,
     IdentityEnv,
-    InvalidActionEnvDiscrete,
     MaxAndSkipEnv,
     TimeFeatureWrapper,
     VecTransposeImage,
@@ -36,7 +35,6 @@ from polyak.envs.spaces import (
         lambda: TimeFeatureWrapper(FakeImageEnv()),
         lambda: MaxAndSkipEnv(IdentityEnv(space=spaces.Dict({"a": spaces.Discrete(2)}))),
         lambda: IdentityEnv(dim=2, space=spaces.Discrete(2)),
-        lambda: InvalidActionEnvDiscrete(dim=2, n_invalid_actions=2),
     ],
 )
 def test_a_space_that_does_not_suit_raises_what_stable_baselines3_raises_too(build):

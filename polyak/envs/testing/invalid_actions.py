@@ -9,7 +9,6 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.masks import mask_size
-from polyak.envs.spaces import SpaceError
 from polyak.envs.testing.identity import IdentityEnv, T
 
 
@@ -26,14 +25,14 @@ class _InvalidActionEnv(IdentityEnv[T]):
         strict: what is forbidden is an error; otherwise it brings 0, as any wrong action does.
 
     Raises:
-        SpaceError: so many cannot be forbidden.
+        ValueError: so many cannot be forbidden.
     """
 
     def __init__(self, space: spaces.Space, n_choices: int, n_invalid_actions: int, ep_length: int, strict: bool):
         size = mask_size(space)
         assert size is not None
         if not 0 <= n_invalid_actions <= size - n_choices:
-            raise SpaceError(
+            raise ValueError(
                 f"n_invalid_actions={n_invalid_actions} leaves no valid action: of the {size} entries of a mask for "
                 f"{space} at most {size - n_choices} can be forbidden."
             )

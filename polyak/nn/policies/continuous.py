@@ -73,6 +73,7 @@ class SquashedGaussianActor(Network):
         use_expln: bool = False,
         clip_mean: float = 2.0,
         normalize_images: bool = True,
+        *,
         softplus_std: bool = False,
         sde_on_states: bool = False,
     ) -> None:
