@@ -173,7 +173,7 @@ def test_target_smoothing_without_a_deviation_is_uniform_noise_kept_in_range() -
     assert td3.smoothed(torch.full((1000, 1), 0.95), None, clip).max().item() == 1
 
 
-@pytest.mark.parametrize("cls", [TD3, FastTD3])
+@pytest.mark.parametrize("cls", [TD3, pytest.param(FastTD3, marks=pytest.mark.slow)])
 def test_target_policy_noise_none_trains_as_a_program_too(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """And may be set while it learns."""
     monkeypatch.setattr(Program, "compile", lambda self: None)

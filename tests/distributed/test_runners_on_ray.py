@@ -134,6 +134,7 @@ def test_an_actor_that_acts_ahead_has_runners_too() -> None:
     model.env.close()
 
 
+@pytest.mark.slow
 def test_a_runner_that_cannot_be_made_ends_the_training_with_the_reason() -> None:
     """Another one in its place would fail alike."""
 

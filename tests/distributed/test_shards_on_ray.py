@@ -28,7 +28,8 @@ def test_training_is_equal_to_that_with_shards_here(case: str) -> None:
     assert_gone(processes)
 
 
-@pytest.mark.parametrize("case", ["dqn", pytest.param("here", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["dqn", "here"])
 def test_a_killed_shard_is_replaced(case: str) -> None:
     def kill(names: dict[str, Any], _: Any) -> bool:
         model = names["self"]

@@ -17,7 +17,8 @@ from tests.scale.on_ray import assert_gone, config, replaying, session_of, shard
 session = session_of(8)
 
 
-@pytest.mark.parametrize("cls", [PPOConfig, pytest.param(IMPALAConfig, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", [PPOConfig, IMPALAConfig])
 def test_a_killed_runner_is_replaced_and_training_goes_on(cls: Any) -> None:
     with config(cls, runners=2).build() as algo:
         algo.train()

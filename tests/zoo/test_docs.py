@@ -53,7 +53,26 @@ def shortened(code: str) -> str:
     return re.sub(r"(n_(?:eval_)?episodes=)\d+", r"\g<1>2", short)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: str(page.relative_to(ROOT)))
+LONG = {
+    "offline",
+    "model_based",
+    "several_machines",
+    "offline_evaluation",
+    "callbacks",
+    "imitation",
+    "custom_environment",
+}
+"""Pages whose snippets take more than ten seconds."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=pytest.mark.slow if page.stem in LONG else ())
+        for page in PAGES
+        if blocks(page)
+    ],
+)
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The snippets of a page, one after the other in one folder; those that start processes run as scripts."""
     monkeypatch.chdir(tmp_path)

@@ -166,7 +166,14 @@ def test_an_environment_that_does_more_than_its_table_is_asked_for_each_step() -
     assert QLearning(make_vec_env("FrozenLake-v1", n_envs=2))._known is not None
 
 
-@pytest.mark.parametrize(("cls", "options"), [kind for kind in KINDS if "off_policy" not in kind[1]], ids=name_of)
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        pytest.param(*kind, marks=() if number % 4 == 0 else pytest.mark.slow)
+        for number, kind in enumerate(kind for kind in KINDS if "off_policy" not in kind[1])
+    ],
+    ids=name_of,
+)
 def test_both_ways_learn_the_corridor(cls: Any, options: dict[str, Any]) -> None:
     """A maze without chance: known or asked for step by step, the greedy path is found."""
     maze = ("S..", "##.", "G..")
