@@ -1,7 +1,7 @@
 """What minibatches are drawn from: own experience, a dataset, or both."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ Batches = Iterator[tuple[Transition | TransitionRows, Tensor | None]]
 class ReplayMemory:
     """Replays what an algorithm has collected, what it was given, or a mixture."""
 
-    own: ReplayBuffer | None = None
+    own: ReplayBuffer | None = field(default_factory=lambda: None)  # no attribute of the class: it may be deleted
     """Experience that it has collected."""
     dataset: Dataset | None = None
     """Experience that it was given."""

@@ -48,3 +48,6 @@ class Held(Generic[Value]):
 
     def __set__(self, model: Any, value: Value) -> None:
         setattr(getattr(model, self._part), self._name, value)
+
+    def __delete__(self, model: Any) -> None:
+        delattr(getattr(model, self._part), self._name)

@@ -1,6 +1,7 @@
 """What the loops store and bootstrap, against brute force on environments with planned endings."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -342,3 +343,14 @@ def test_every_step_has_infos_and_arrays_of_its_own() -> None:
         assert one["infos"][0] is not other["infos"][0]
         for name in ("new_obs", "rewards", "dones", "actions"):
             assert not np.shares_memory(one[name], other[name])
+
+
+def test_a_replay_buffer_may_be_deleted_and_loaded_again(tmp_path: Path) -> None:
+    small = {"learning_starts": 10, "buffer_size": 50, "policy_kwargs": {"net_arch": [8]}}
+    model = SAC("MlpPolicy", "Pendulum-v1", **small).learn(20)
+    model.save_replay_buffer(tmp_path / "buffer")
+    del model.replay_buffer
+    with pytest.raises(AttributeError):
+        _ = model.replay_buffer
+    model.load_replay_buffer(tmp_path / "buffer")
+    assert model.replay_buffer.size() == 20
