@@ -23,7 +23,7 @@ LONGEST_LIST = 1_000
 LONGEST_WORD = 1_000
 """Most characters of a word."""
 
-_COUNTED = re.compile(r".*(step|episode|freq|seed|eval|length|duration|size).*")
+_COUNTED = re.compile(r".*(step|episode|freq|seed|eval|length|duration|size|rollouts|candidates).*")
 _REPEATED = re.compile(r"gradient_steps|n_epochs|n_updates")
 _SIZED = re.compile(r".*(screen|stack|image|frame|window|kernel)_?size")
 _TAKES_A_PATH = re.compile(r"(.*_)?(file|filename|files|path|paths|folder|dir|directory|tensorboard_log)")
