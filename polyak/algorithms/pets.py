@@ -94,7 +94,6 @@ class PETS(OffPolicyAlgorithm):
     policies: ClassVar = {"MlpPolicy": PlanningPolicy}
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar[bool] = True
-    why_no_graph: ClassVar[str] = "it acts by planning, which draws random numbers as it goes"
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

@@ -125,6 +125,8 @@ class PlanningPolicy(Policy):
         self.horizon, self.n_candidates, self.n_top, self.n_iterations = horizon, n_candidates, n_top, n_iterations
         self.momentum, self.n_particles, self.propagation, self.gamma = momentum, n_particles, propagation, gamma
         self.action_dim = get_action_dim(action_space)
+        for name, part in self.draw_noise(1, torch.Generator().manual_seed(0)).items():
+            self.register_buffer(f"fixed_{name}", part, persistent=False)  # what deterministic plans are drawn with
 
     # -- acting --------------------------------------------------------------------------------------------------------
 
@@ -156,20 +158,22 @@ class PlanningPolicy(Policy):
             return super().decide(obs, noise, state, masks)
         assert isinstance(obs, Tensor)
         seen = obs.flatten(1).float()
-        if noise is None:
-            fixed = self.draw_noise(1, torch.Generator(self.device).manual_seed(0))
-            noise = {name: part.expand(len(seen), *part.shape[1:]) for name, part in fixed.items()}
-        given = noise
-        plan = (state or self.initial_memory(len(seen)))["plan"]
+        given = self._fixed(seen.shape[0]) if noise is None else noise
         plan = cross_entropy(
             lambda actions, i: self.values(seen, actions, {name: part[:, i] for name, part in given.items()}),
-            plan,
+            (state or self.initial_memory(seen.shape[0]))["plan"],
             given["candidates"],
             self.n_top,
             self.momentum,
         )
         rest = torch.cat([plan[:, 1:], torch.zeros_like(plan[:, :1])], 1)
         return Outcome(plan[:, 0].reshape(-1, *self.codec.shape), state={"plan": rest})
+
+    def _fixed(self, rows: int) -> Noise:
+        """The noise of deterministic plans, one for all rows."""
+        names = "candidates", "outcomes", *(("order",) if self.propagation == "ts1" else ())
+        held = {name: self.get_buffer(f"fixed_{name}") for name in names}
+        return {name: part.expand(rows, *part.shape[1:]) for name, part in held.items()}
 
     @torch.no_grad()
     def values(self, seen: Tensor, actions: Tensor, noise: Mapping[str, Tensor]) -> Tensor:
