@@ -25,7 +25,7 @@ QUICK = {
     ("td3", "dict"),
     ("double_q_learning", "table"),
 }
-IMITATING = {"bc", "dagger", "decision_transformer"}
+IMITATING = {"bc", "dagger", "decision_transformer", "marwil"}
 """Their policies choose as the data did, without masks."""
 REFUSING = {"alphazero": "looks ahead by the rules", "fqe": "evaluates a policy and has none of its own"}
 
