@@ -93,6 +93,8 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "connectors.learner": (f"{_SCALE}: LearnerConnectorPipeline",),
     "connectors.learner.frame_stacking": (f"{_SCALE}: FrameStackingLearner",),
     "connectors.learner.learner_connector_pipeline": (f"{_SCALE}: LearnerConnectorPipeline",),
+    "connectors.module_to_env": (f"{_SCALE}: ModuleToEnvPipeline",),
+    "connectors.module_to_env.module_to_env_pipeline": (f"{_SCALE}: ModuleToEnvPipeline",),
     "env.single_agent_episode": (f"{_SCALE}: SingleAgentEpisode",),
     "connectors.env_to_module.mean_std_filter": (f"{_SCALE}: MeanStdFilter",),
     "core": (f"{_SCALE}: Columns DEFAULT_MODULE_ID",),
@@ -138,7 +140,6 @@ _DEFAULT_PIECES = (
     *("AddObservationsFromEpisodesToBatch", "AddStatesFromEpisodesToBatch", "AddTimeDimToBatchAndZeroPad"),
     *("AgentToModuleMapping", "BatchIndividualItems", "NumpyToTensor"),
 )
-_ACTIONS = "write _forward_exploration() and _forward_inference() of a module, which return 'actions'"
 _OFFLINE = "polyak learns from recorded data without a config: polyak.{}('MlpPolicy', dataset)"
 _RUNNER = "the runner is polyak's: env_runners(num_env_runners=...) says how many there are"
 _LEARNER = "subclass the learner of the algorithm, and name it by training(learner_class=...)"
@@ -151,7 +152,13 @@ REFUSED: dict[str, dict[str, str]] = {
     "algorithms.tqc": dict.fromkeys(["TQC", "TQCConfig"], "use polyak.TQC('MlpPolicy', env)"),
     "connectors.env_to_module": dict.fromkeys(_DEFAULT_PIECES, _DEFAULT),
     "connectors.common": dict.fromkeys(_DEFAULT_PIECES, _DEFAULT),
-    "connectors.module_to_env": dict.fromkeys(["GetActions", "NormalizeAndClipActions"], _ACTIONS),
+    "connectors.module_to_env": dict.fromkeys(
+        [
+            *("GetActions", "ListifyDataForVectorEnv", "ModuleToAgentUnmapping", "NormalizeAndClipActions"),
+            *("RemoveSingleTsTimeRankFromBatch", "TensorToNumpy", "UnBatchToIndividualItems"),
+        ],
+        _DEFAULT,
+    ),
     "connectors.learner": dict.fromkeys(
         [*_DEFAULT_PIECES, *(f"Add{of}FromEpisodesToTrainBatch" for of in ("Columns", "Infos", "NextObservations"))],
         _DEFAULT,

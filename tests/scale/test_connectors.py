@@ -20,11 +20,13 @@ from polyak.compat.ray import (
     FrameStackingEnvToModule,
     FrameStackingLearner,
     MeanStdFilter,
+    ModuleToEnvPipeline,
     MultiRLModuleSpec,
     PPOConfig,
     PPOTorchLearner,
     PrevActionsPrevRewards,
     RLModuleSpec,
+    SACConfig,
     SingleAgentEpisode,
     SingleAgentObservationPreprocessor,
 )
@@ -123,7 +125,7 @@ def test_endless_episodes_do_not_grow_without_end() -> None:
     connected.reset()
     for _ in range(2 * LOOKBACK + 5):
         connected.step(np.array([0]))
-    (episode,) = connected._episodes
+    (episode,) = connected.episodes
     assert len(episode) == LOOKBACK + 4
     assert episode.t == 2 * LOOKBACK + 5
 
@@ -252,7 +254,147 @@ def test_a_config_may_build_the_pieces_itself() -> None:
     config.training(train_batch_size_per_learner=16, minibatch_size=8, num_epochs=1)
     with config.build() as algo:
         algo.train()
-        assert float(algo.env_runner.env._episodes[0].get_observations(1)[0]) == 4
+        assert float(algo.env_runner.env.episodes[0].get_observations(1)[0]) == 4
+
+
+# -- behind the module -------------------------------------------------------------------------------------------------
+
+
+class Acting(gym.Env):
+    """Episodes of five steps that write down what was done."""
+
+    observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
+
+    def __init__(self, config: Any) -> None:
+        self.action_space, self.steps, self.note = config["space"], 0, config["note"]
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.note(action)
+        self.steps += 1
+        return np.full(1, self.steps / 5, np.float32), 1.0, self.steps == 5, False, {}
+
+
+BOX = gym.spaces.Box(-3, 1, (1,), np.float32)
+
+
+def acting(cls: Any, space: Any, pieces: Any, before: Any = None) -> tuple[Any, list[Any]]:
+    """A config of two environments whose actions pass pieces, and what is done in them."""
+    done: list[Any] = []
+    config = cls().environment(
+        Acting, env_config={"space": space, "note": lambda action: done.append(action)}, disable_env_checking=True
+    )
+    config.env_runners(num_envs_per_env_runner=2, module_to_env_connector=pieces, env_to_module_connector=before)
+    config.evaluation(evaluation_duration=2, evaluation_config={"explore": False}).debugging(seed=3)
+    if cls is PPOConfig:
+        return config.training(train_batch_size_per_learner=16, minibatch_size=8, num_epochs=1), done
+    return config.training(num_steps_sampled_before_learning_starts=0).reporting(
+        min_sample_timesteps_per_iteration=16, min_time_s_per_iteration=0
+    ), done
+
+
+@pytest.mark.parametrize(
+    ("cls", "space", "made", "executed"),
+    [
+        (PPOConfig, gym.spaces.Discrete(3), 2, 2),
+        (PPOConfig, BOX, 0.25, -0.5),  # the module's bounds are -1 and 1
+        (DQNConfig, gym.spaces.Discrete(3), 2, 2),
+        (SACConfig, BOX, 0.25, -0.5),
+    ],
+)
+def test_what_pieces_make_of_actions_is_stored_and_executed(cls: Any, space: Any, made: Any, executed: Any) -> None:
+    """In training and in evaluation, with the columns and episodes that RLlib shows them."""
+    seen: list[tuple[Any, ...]] = []
+
+    class Fixed(ConnectorV2):
+        def __call__(self, *, rl_module: Any, batch: Any, episodes: Any, explore: Any, **given: Any) -> Any:
+            items = batch["actions"]
+            assert set(items) == {(one.id_,) for one in episodes}
+            seen.append((explore, sorted(batch), [len(one) for one in episodes]))
+            self.foreach_batch_item_change_in_place(batch, "actions", lambda one, *_: np.full_like(one, made))
+            assert type(rl_module) is type(algo.get_module())
+            return batch
+
+    config, done = acting(cls, space, lambda env, spaces: Fixed())
+    stochastic = ["action_dist_inputs", "action_logp", "actions"]
+    columns = stochastic if cls is PPOConfig else ["actions"]
+    with config.build() as algo:
+        algo.train()
+        assert seen == [(True, columns, [step % 5] * 2) for step in range(8)]
+        np.testing.assert_allclose(np.ravel(done), np.full(16, executed), rtol=1e-6)
+        model = algo.model
+        stored = model.rollout_buffer.actions if cls is PPOConfig else model.replay_buffer.actions[:8]
+        np.testing.assert_array_equal(np.ravel(stored), np.full(16, made, stored.dtype))
+        seen.clear()
+        done.clear()
+        algo.evaluate()
+        assert seen == [(False, columns, [step] * 2) for step in range(5)]
+        np.testing.assert_allclose(np.ravel(done), np.full(10, executed), rtol=1e-6)
+
+
+def test_pieces_around_the_module_share_episodes_and_what_they_leave_to_each_other(tmp_path: Path) -> None:
+    class Before(ConnectorV2):
+        def __call__(self, *, batch: Any, episodes: Any, shared_data: Any, **given: Any) -> Any:
+            shared_data["seen"] = {one.id_: len(one) for one in episodes}
+            return batch
+
+    class Behind(ConnectorV2):
+        calls = 0
+
+        def __call__(self, *, batch: Any, episodes: Any, shared_data: Any, **given: Any) -> Any:
+            self.calls += 1
+            assert {one.id_: len(one) for one in episodes}.items() <= shared_data["seen"].items()
+            return batch
+
+        def get_state(self, *args: Any, **kwargs: Any) -> Any:
+            return {"calls": self.calls}
+
+        def set_state(self, state: Any) -> None:
+            self.calls = state["calls"]
+
+    discrete = gym.spaces.Discrete(3)
+    config, done = acting(PPOConfig, discrete, lambda env, spaces: [Behind()], lambda env, spaces, device: Before())
+    plain, done_without = acting(PPOConfig, discrete, None)
+    with plain.build() as algo:
+        algo.train()
+    with config.build() as algo:
+        algo.train()
+        assert done == done_without, "pieces that change nothing"
+        (piece,) = algo.env_runner._module_to_env.connectors
+        assert isinstance(algo.env_runner._module_to_env, ModuleToEnvPipeline)
+        assert piece.calls == 8
+        algo.save_to_path(tmp_path)
+    with config.build() as again:
+        again.restore_from_path(tmp_path)
+        assert again.env_runner._module_to_env.connectors[0].calls == 8
+        again.train()
+        assert again.env_runner._module_to_env.connectors[0].calls == 16
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda batch, key: batch["action_logp"].update({key: [np.float32(-1)]}), "action_logp.*leave the others"),
+        (lambda batch, key: batch.update(own=batch["actions"]), r"\['own'\].*leave the others"),
+        (lambda batch, key: batch.pop("action_dist_inputs"), "action_dist_inputs.*leave the others"),
+        (lambda batch, key: batch["actions"].pop(key), "one item of this column for each episode"),
+        (lambda batch, key: batch["actions"].update({key: [3]}), r"=3 .*Discrete\(3\)"),
+        (lambda batch, key: batch["actions"].update({key: [1.0]}), r"float64 \(\).*int"),
+    ],
+)
+def test_what_actions_cannot_become_is_refused(change: Any, reason: str) -> None:
+    class Changing(ConnectorV2):
+        def __call__(self, *, batch: Any, episodes: Any, **given: Any) -> Any:
+            change(batch, (episodes[0].id_,))
+            return batch
+
+    config, _ = acting(PPOConfig, gym.spaces.Discrete(3), lambda env, spaces: Changing())
+    with config.build() as algo, pytest.raises(HyperparameterError, match=f"(?s)module_to_env_connector.*{reason}"):
+        algo.train()
 
 
 # -- RLlib's own pieces ------------------------------------------------------------------------------------------------
@@ -451,6 +593,13 @@ def piece(*_: Any) -> Any:
     [
         (lambda: ppo(piece, num_env_runners=1), "set num_env_runners=0"),
         (lambda: ppo(piece).evaluation(evaluation_num_env_runners=1), "set evaluation_num_env_runners=0"),
+        (lambda: ppo(module_to_env_connector=piece, num_env_runners=1), "set num_env_runners=0.*ActionWrapper"),
+        (lambda: ppo(module_to_env_connector=Doubled()), "give a function"),
+        (lambda: ppo(module_to_env_connector=lambda *_: MeanStdFilter()), "filters stand in env_to_module_connector"),
+        (
+            lambda: ppo(module_to_env_connector=piece).rl_module(model_config={"use_lstm": True}),
+            "Leave use_lstm out",
+        ),
         (lambda: ppo(None, piece).learners(num_learners=1), "set num_learners=0"),
         (lambda: DQNConfig().environment(Steps).training(learner_connector=piece), "DQN reads rewards step by step"),
         (lambda: ppo(Doubled()), "give a function"),
@@ -499,10 +648,8 @@ def test_modules_that_only_the_learner_has_are_refused() -> None:
         ppo().learners(learner_class=Own).build()
 
 
-def test_pieces_after_the_module_and_of_recorded_data_are_refused() -> None:
-    with pytest.raises(TypeError, match="_forward_exploration"):
-        PPOConfig().env_runners(module_to_env_connector=piece)
-    for name in ("env_to_module_connector", "learner_connector"):
+def test_pieces_of_recorded_data_are_refused() -> None:
+    for name in ("env_to_module_connector", "module_to_env_connector", "learner_connector"):
         with pytest.raises(HyperparameterError, match="passes no connector"):
             BCConfig().update_from_dict({name: piece})
     episode = SingleAgentEpisode(observations=[1.0, 2.0], actions=[0], rewards=[1.0])

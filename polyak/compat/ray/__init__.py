@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         ConnectorV2 as ConnectorV2,
         EnvToModulePipeline as EnvToModulePipeline,
         LearnerConnectorPipeline as LearnerConnectorPipeline,
+        ModuleToEnvPipeline as ModuleToEnvPipeline,
     )
     from polyak.compat.ray.connectors.episodes import SingleAgentEpisode as SingleAgentEpisode
     from polyak.compat.ray.connectors.pieces import (
@@ -118,7 +119,8 @@ _PLACES = {
     "config.marwil": "BCConfig MARWILConfig",
     "config.ppo": "PPOConfig",
     "config.sac": "SACConfig",
-    "connectors.base": "ConnectorPipelineV2 ConnectorV2 EnvToModulePipeline LearnerConnectorPipeline",
+    "connectors.base": "ConnectorPipelineV2 ConnectorV2 EnvToModulePipeline LearnerConnectorPipeline "
+    "ModuleToEnvPipeline",
     "connectors.episodes": "SingleAgentEpisode",
     "connectors.pieces": "FlattenObservations FrameStacking FrameStackingEnvToModule FrameStackingLearner "
     "PrevActionsPrevRewards SingleAgentObservationPreprocessor",

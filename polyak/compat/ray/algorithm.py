@@ -19,6 +19,7 @@ from polyak.compat.ray import checkpoints, not_called, results, states
 from polyak.compat.ray.callbacks import Hooks
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.connectors.actions import ActsByPieces
 from polyak.compat.ray.connectors.environments import layers_of
 from polyak.compat.ray.connectors.learning import RewardsByPieces
 from polyak.compat.ray.env_runners import EnvRunner, EvaluationRunners
@@ -149,10 +150,12 @@ class Algorithm:
         self.env_runner_group = make_runners(self._remote, model, shown, restart, self.env_runner)
 
     def _show_pieces(self, model: Any) -> None:
-        """Let pieces before the module and before the learner see the module, and log."""
+        """Let pieces before and behind the module and before the learner see the module, and log."""
         layers = layers_of(model.get_env())
         for layer in layers:
             layer.rl_module, layer.metrics = self.get_module(), self.metrics
+        if layers and isinstance(model, ActsByPieces):
+            model.runner.actor.layer = layers[0]
         if layers and layers[0].learner is not None:
             model.rewards_follow = RewardsByPieces(layers[0])
 
@@ -394,7 +397,7 @@ class Algorithm:
         """As the model learned from it."""
         if layers_of(self.model.get_env()):
             raise RuntimeError(
-                "the pieces of env_to_module_connector see episodes, and not observations alone. Pass them a "
+                "the pieces of connectors see episodes, and not observations alone. Pass them a "
                 "SingleAgentEpisode: algo.env_runner._env_to_module(episodes=[episode], rl_module=algo.get_module(), "
                 "explore=False), and what comes out to algo.get_module().forward_inference()."
             )

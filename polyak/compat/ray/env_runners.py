@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from polyak.compat.ray.connectors.base import EnvToModulePipeline
+from polyak.compat.ray.connectors.base import EnvToModulePipeline, ModuleToEnvPipeline
 from polyak.compat.ray.connectors.environments import BoundFilter, layers_of
 from polyak.compat.ray.evaluation import LocalEvaluators, order_of
 from polyak.compat.ray.filters import filter_around
@@ -46,6 +46,12 @@ class EnvRunner:
         known = filter_around(self.env)
         pieces = [] if known is None else [BoundFilter(known)]
         return EnvToModulePipeline(self.env.observation_space, self.env.action_space, connectors=pieces)
+
+    @property
+    def _module_to_env(self) -> ModuleToEnvPipeline:
+        """The pieces between the module and the environments."""
+        layers = layers_of(self.env)
+        return layers[0].acting if layers else ModuleToEnvPipeline(self.env.observation_space, self.env.action_space)
 
     @property
     def num_envs(self) -> int:

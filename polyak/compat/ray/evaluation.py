@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.connectors.actions import ActsByPieces
 from polyak.compat.ray.connectors.environments import layers_of, load_state_of_pieces, state_of_pieces
 from polyak.compat.ray.environments import make_environments
 from polyak.compat.ray.episodes import Episode, Episodes, shown_by
@@ -103,11 +105,11 @@ class LocalEvaluators:
         if own is not None and its is not None:
             own.load_moments(its.moments())
         self._follow(model, order)
-        if show is None:
-            return play(model, self.env, order)
-        episodes = Episodes(show, self.env)
-        played = play(model, self.env, order, shown_by(episodes))
-        episodes.sampled()
+        episodes = None if show is None else Episodes(show, self.env)
+        with model.evaluated_in(self.env, order.explores) if isinstance(model, ActsByPieces) else nullcontext():
+            played = play(model, self.env, order, None if episodes is None else shown_by(episodes))
+        if episodes is not None:
+            episodes.sampled()
         return played
 
     def _follow(self, model: Any, order: Order) -> None:

@@ -3,10 +3,6 @@
 Each is refused where the subclass is given, before anything is trained: see :func:`polyak.compat.overrides.refuse`.
 """
 
-_ACTIONS = (
-    "actions are drawn from the module's distribution. Write _forward_exploration() and _forward_inference() of a "
-    "module, which return 'actions', or wrap the environment by gymnasium.ActionWrapper"
-)
 _LEARNERS = "the group is made by num_learners. Give a learner by training(learner_class=...)"
 _OFFLINE = "there is no offline evaluation in a config. Use on_evaluate_start and on_evaluate_end"
 _STATE = "weights are taken by torch's state_dict(). Register buffers for what else is to be kept"
@@ -22,7 +18,6 @@ _SAC = "SAC's heads and critics are its own. Write build_encoder() alone, or use
 _LEARNER = "losses are those of polyak's learner. Write objective() or gradient_step() of its subclass"
 
 CONFIG = {
-    "build_module_to_env_connector": _ACTIONS,
     "build_learner_group": _LEARNERS,
     "build_learner": _LEARNERS,
     "get_config_for_module": "one module is trained, by this config. Set its values",

@@ -37,7 +37,10 @@ class ActorCriticConfig(AlgorithmConfig):
         own = self._own_losses()
         fix = "losses of one's own do not see recurrent states yet. Leave use_lstm out, or use polyak's learner."
         require(not (own and networks.is_recurrent), "learner_class", self.learner_class, fix)
-        if own:
+        passes = self._passes_actions()
+        fix = "pieces behind a module do not see recurrent states. Leave use_lstm out."
+        require(not (passes and networks.is_recurrent), "module_to_env_connector", self.module_to_env_connector, fix)
+        if own or passes:
             return WholeModulePolicy, {**kwargs, "keeps_inputs": True}
         apart = self._comes_apart(networks)
         if networks.is_recurrent and apart:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 from typing_extensions import Self
 
 from polyak.checkpoint.serialise import encode
-from polyak.compat.overrides import is_ours, refuse
+from polyak.compat.overrides import changed, is_ours, refuse
 from polyak.compat.ray import not_called
 from polyak.compat.ray.config import dumps, replaced
 from polyak.compat.ray.config.clipping import CLIPS
@@ -45,8 +45,10 @@ from polyak.compat.ray.config.settings import (
     StackSettings,
     TrainingSettings,
 )
-from polyak.compat.ray.connectors.base import EnvToModulePipeline, LearnerConnectorPipeline
+from polyak.compat.ray.connectors.actions import ActsByPieces
+from polyak.compat.ray.connectors.base import EnvToModulePipeline, LearnerConnectorPipeline, ModuleToEnvPipeline
 from polyak.compat.ray.connectors.given import check_connectors, pieces_of
+from polyak.compat.ray.filters import MeanStdFilter
 from polyak.compat.ray.learners.base import TorchLearner
 from polyak.compat.ray.models.catalog import DefaultModelConfig
 from polyak.hyperparameters.declaration import declared, described, fitted, require
@@ -401,12 +403,27 @@ class AlgorithmConfig(
             spaces: ``{"__env_single__": (observation space, action space)}``; ``None``: as the config says.
             device: handed to the function; the processor, if ``None``.
         """
+        pieces = pieces_of("env_to_module_connector", self.env_to_module_connector, env, spaces, device or "cpu")
+        return EnvToModulePipeline(*self._spaces_of(env, spaces), connectors=pieces)
+
+    def build_module_to_env_connector(self, env: Any = None, spaces: Any = None) -> Any:
+        """The pieces that ``module_to_env_connector`` stands for, new ones, as a
+        :class:`~polyak.compat.ray.ModuleToEnvPipeline` with their spaces; see :meth:`build_env_to_module_connector`."""
+        pieces = pieces_of("module_to_env_connector", self.module_to_env_connector, env, spaces)
+        fix = "filters stand in env_to_module_connector."
+        require(not any(isinstance(one, MeanStdFilter) for one in pieces), "module_to_env_connector", pieces, fix)
+        return ModuleToEnvPipeline(*self._spaces_of(env, spaces), connectors=pieces)
+
+    def _passes_actions(self) -> bool:
+        """Whether there are pieces behind the module."""
+        own = changed(type(self), AlgorithmConfig, ["build_module_to_env_connector"])
+        return self.module_to_env_connector is not None or bool(own)
+
+    def _spaces_of(self, env: Any, spaces: Any) -> tuple[Any, Any]:
         known = getattr(env, "single_observation_space", None), getattr(env, "single_action_space", None)
         observations, actions = (spaces or {}).get("__env_single__", known)
-        pieces = pieces_of("env_to_module_connector", self.env_to_module_connector, env, spaces, device or "cpu")
         observations = self.observation_space if observations is None else observations
-        actions = self.action_space if actions is None else actions
-        return EnvToModulePipeline(observations, actions, connectors=pieces)
+        return observations, self.action_space if actions is None else actions
 
     def build_learner_connector(self, input_observation_space: Any, input_action_space: Any, device: Any = None) -> Any:
         """The pieces that ``learner_connector`` stands for, new ones, as a
@@ -437,7 +454,10 @@ class AlgorithmConfig(
         }
 
     def _algorithm(self, algorithm: type[Any]) -> type[Any]:
-        """The class, with the learner of ``learner_class`` or :meth:`get_default_learner_class`."""
+        """The class, with the learner of ``learner_class`` or :meth:`get_default_learner_class`, and an actor whose
+        actions pass the pieces of ``module_to_env_connector``."""
+        if self._passes_actions():
+            algorithm = type(algorithm.__name__, (ActsByPieces, algorithm), {"__module__": __name__})
         if self.grad_clip is not None and self.grad_clip_by != "global_norm":
             return with_learner(self._of_learner(algorithm), CLIPS[self.grad_clip_by])
         return self._of_learner(algorithm)

@@ -117,6 +117,8 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
     """Nothing is collected."""
     env_to_module_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
     """Observations are learned from as they are recorded."""
+    module_to_env_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
+    """Nothing is collected."""
     learner_connector: Annotated[Any, Only(_FILTER, lambda x: x is None)] = None
     """So are rewards."""
     train_batch_size_per_learner: Count | None = None

@@ -85,7 +85,6 @@ SETTINGS = {
     "worker_restore_timeout_s": "env_runner_restore_timeout_s",
     "worker_cls": "num_env_runners: the runner is polyak's",
     "env_runner_cls": "num_env_runners: the runner is polyak's",
-    "module_to_env_connector": "_forward_exploration() and _forward_inference() of a module",
     "eager_tracing": "framework(torch_compile_learner=...)",
     "eager_max_retraces": "framework(torch_compile_learner=...)",
     "torch_compile_worker": "framework(torch_compile_learner=...): acting is quick without",

@@ -79,6 +79,9 @@ class EnvRunnerSettings:
     """A :class:`~polyak.compat.ray.MeanStdFilter`: observations are learned from less their running mean, divided by
     their deviation, with the statistics of all runners. Or a function ``f(env, spaces, device)`` that returns pieces
     which change observations, one :class:`~polyak.compat.ray.ConnectorV2` or a list of them and of a filter."""
+    module_to_env_connector: Any = None
+    """A function ``f(env, spaces)`` that returns pieces which change actions, in the module's units, before they are
+    stored and executed: one :class:`~polyak.compat.ray.ConnectorV2` or a list of them."""
     explore: Annotated[bool, Only(_EXPLORES, bool)] = True
     """Training explores; evaluation as ``evaluation_config`` says."""
     num_cpus_per_env_runner: NonNegative = 1

@@ -56,8 +56,9 @@ class ConnectorV2:
         """What becomes of a batch.
 
         Args:
-            rl_module: before a module, that; before a learner, the learner's modules by name.
-            batch: columns so far; none at first.
+            rl_module: before or behind a module, that; before a learner, the learner's modules by name.
+            batch: columns so far; before a module none at first; behind it ``actions``, and of a stochastic module
+                ``action_dist_inputs`` and ``action_logp``, each ``{(episode's name,): [item]}``.
             episodes: each :class:`~polyak.compat.ray.connectors.episodes.SingleAgentEpisode` with a new observation,
                 which is its last; before a learner, all stretches of a rollout.
             explore: whether the module will explore.
@@ -314,6 +315,10 @@ class EnvToModulePipeline(ConnectorPipelineV2):
         if isinstance(made, list):
             return made
         return [made[one.id_,][-1] if (one.id_,) in made else one.observations[-1] for one in given["episodes"]]
+
+
+class ModuleToEnvPipeline(ConnectorPipelineV2):
+    """Pieces between a module and environments: they change actions."""
 
 
 class LearnerConnectorPipeline(ConnectorPipelineV2):

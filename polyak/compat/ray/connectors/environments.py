@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.compat.ray.connectors.base import ConnectorV2, EnvToModulePipeline, LearnerConnectorPipeline
+from polyak.compat.ray.connectors.base import (
+    ConnectorPipelineV2,
+    ConnectorV2,
+    EnvToModulePipeline,
+    LearnerConnectorPipeline,
+    ModuleToEnvPipeline,
+)
 from polyak.compat.ray.connectors.episodes import LOOKBACK, SingleAgentEpisode, stacked
 from polyak.compat.ray.connectors.given import learner_pieces
 from polyak.compat.ray.filters import FilteredEnv, MeanStdFilter
 from polyak.envs import VecEnv
 from polyak.envs.composed import compose, is_composed, is_nested, parts
+from polyak.envs.state import EnvStateError
 from polyak.envs.vec.vec_env import VecEnvWrapper
 from polyak.envs.wrappers.by_name import VecNamedObservation
 from polyak.hyperparameters.declaration import require
@@ -36,9 +43,10 @@ class ConnectedEnv(VecEnvWrapper):
         keeps: whether episodes wait until :meth:`taken` asks for them.
         whole: all pieces and the filter before the module, of which these may be some.
         learner: the pieces of the learner; ``None``: there are none.
+        acting: the pieces that actions pass; none of them, mostly.
+        shared: what all these leave to each other.
+        episodes: [N] those that have not ended.
     """
-
-    state_attributes = ()
 
     def __init__(self, env: VecEnv, pipeline: EnvToModulePipeline) -> None:
         super().__init__(env, observation_space=pipeline.observation_space)
@@ -48,15 +56,19 @@ class ConnectedEnv(VecEnvWrapper):
         self.explore, self.keeps = True, False
         self.whole = pipeline
         self.learner: LearnerConnectorPipeline | None = None
-        self._shared: dict[str, Any] = {}
-        self._episodes: list[SingleAgentEpisode] = []
+        self.acting = ModuleToEnvPipeline()
+        self.shared: dict[str, Any] = {}
+        self.episodes: list[SingleAgentEpisode] = []
         self._ended: list[list[SingleAgentEpisode]] = [[] for _ in range(self.num_envs)]
+
+    def get_state(self) -> dict[str, Any]:
+        raise EnvStateError("episodes that pieces are shown are not saved")
 
     def reset(self) -> Any:
         observations = self.venv.reset()
         self._ended = [[] for _ in range(self.num_envs)]
-        self._episodes = [self._begun(observations, index) for index in range(self.num_envs)]
-        return stacked(self._shown(self._episodes))
+        self.episodes = [self._begun(observations, index) for index in range(self.num_envs)]
+        return stacked(self._shown(self.episodes))
 
     def step_async(self, actions: np.ndarray) -> None:
         self._actions = actions
@@ -64,25 +76,25 @@ class ConnectedEnv(VecEnvWrapper):
 
     def step_wait(self) -> Any:
         observations, rewards, dones, infos = self.venv.step_wait()
-        for index, episode in enumerate(self._episodes):
+        for index, episode in enumerate(self.episodes):
             info, done = infos[index], bool(dones[index])
             cut = done and bool(info.get("TimeLimit.truncated", False))
             last = self._whole(info["terminal_observation"]) if done else self._row(observations, index)
             episode.add_env_step(
                 last, self._actions[index], rewards[index], info, terminated=done and not cut, truncated=cut
             )
-        found = self._shown(self._episodes)
+        found = self._shown(self.episodes)
         ended = np.flatnonzero(dones).tolist()
         for index in ended:
             infos[index]["terminal_observation"] = found[index]
             if self.keeps:
-                self._ended[index].append(self._episodes[index])
-            self._episodes[index] = self._begun(observations, index)
+                self._ended[index].append(self.episodes[index])
+            self.episodes[index] = self._begun(observations, index)
         if ended:
-            for index, one in zip(ended, self._shown([self._episodes[index] for index in ended]), strict=True):
+            for index, one in zip(ended, self._shown([self.episodes[index] for index in ended]), strict=True):
                 found[index] = one
         if not self.keeps:
-            self._episodes = [one.cut(LOOKBACK) if len(one) > 2 * LOOKBACK else one for one in self._episodes]
+            self.episodes = [one.cut(LOOKBACK) if len(one) > 2 * LOOKBACK else one for one in self.episodes]
         return stacked(found), rewards, dones, infos
 
     def _begun(self, observations: Any, index: int) -> SingleAgentEpisode:
@@ -110,7 +122,7 @@ class ConnectedEnv(VecEnvWrapper):
             rl_module=self.rl_module,
             episodes=episodes,
             explore=self.explore,
-            shared_data=self._shared,
+            shared_data=self.shared,
             metrics=self.metrics,
         )
         require(len(found) == len(episodes), "env_to_module_connector", self.pipeline.connectors, _COUNT)
@@ -119,10 +131,10 @@ class ConnectedEnv(VecEnvWrapper):
     def taken(self) -> list[list[SingleAgentEpisode]]:
         """[N] of each environment the stretches of episodes since this was asked last, in order."""
         found, self._ended = self._ended, [[] for _ in range(self.num_envs)]
-        for index, one in enumerate(self._episodes):
+        for index, one in enumerate(self.episodes):
             if len(one):
                 found[index].append(one)
-                self._episodes[index] = one.cut()
+                self.episodes[index] = one.cut()
         return found
 
 
@@ -216,11 +228,12 @@ def connected(env: VecEnv, own: Any, own_actions: Any, config: AlgorithmConfig, 
         env = FilteredEnv(env, piece, config.gamma, training)
         pipeline.connectors[place] = BoundFilter(env)
     env = _passing(env, run, own, own_actions)
-    if learner is not None:
+    acting = config.build_module_to_env_connector(env=_Vector(env, own, own_actions), spaces=known)
+    if learner is not None or (len(acting) and not layers_of(env)):
         env = ConnectedEnv(env, EnvToModulePipeline(env.observation_space, own_actions))
-        env.keeps = True
+        env.keeps = learner is not None
     for layer in layers_of(env):
-        layer.whole, layer.learner = pipeline, learner
+        layer.whole, layer.learner, layer.acting, layer.shared = pipeline, learner, acting, layers_of(env)[0].shared
     return env
 
 
@@ -233,21 +246,24 @@ def _passing(env: VecEnv, run: list[Any], own: Any, own_actions: Any) -> VecEnv:
 
 
 def state_of_pieces(env: Any) -> dict[str, Any]:
-    """What the pieces of environments have learned: ``env_to_module`` and ``learner``, those that there are."""
-    layers = layers_of(env)
-    if not layers:
-        return {}
-    of_learner = {} if layers[0].learner is None else {"learner": layers[0].learner.get_state()}
-    return {"env_to_module": layers[0].whole.get_state(), **of_learner}
+    """What the pieces of environments have learned: ``env_to_module``, ``module_to_env`` and ``learner``, those that
+    there are."""
+    return {name: pieces.get_state() for name, pieces in _pieces(env).items()}
 
 
 def load_state_of_pieces(env: Any, state: Mapping[str, Any]) -> None:
     """Put back what :func:`state_of_pieces` returned, or some of it."""
-    layers = layers_of(env)
-    if "env_to_module" in state and layers:
-        layers[0].whole.set_state(state["env_to_module"])
-    if "learner" in state and layers and layers[0].learner is not None:
-        layers[0].learner.set_state(state["learner"])
+    for name, pieces in _pieces(env).items():
+        if name in state:
+            pieces.set_state(state[name])
+
+
+def _pieces(env: Any) -> dict[str, ConnectorPipelineV2]:
+    if not (layers := layers_of(env)):
+        return {}
+    top = layers[0]
+    known = {"env_to_module": top.whole, "module_to_env": top.acting if len(top.acting) else None}
+    return {name: one for name, one in {**known, "learner": top.learner}.items() if one is not None}
 
 
 def layers_of(env: Any) -> list[ConnectedEnv]:

@@ -95,8 +95,9 @@ def check_connectors(config: Any, base: type) -> None:
     Raises:
         HyperparameterError: naming the setting.
     """
-    before, behind = config.env_to_module_connector, config.learner_connector
-    for name, given in (("env_to_module_connector", before), ("learner_connector", behind)):
+    before, acting, behind = config.env_to_module_connector, config.module_to_env_connector, config.learner_connector
+    known = (("env_to_module_connector", before), ("module_to_env_connector", acting), ("learner_connector", behind))
+    for name, given in known:
         if not callable(given) or isinstance(given, ConnectorV2 | type):
             pieces_of(name, given)
     own = bool(changed(type(config), base, ["build_env_to_module_connector"]))
@@ -104,6 +105,9 @@ def check_connectors(config: Any, base: type) -> None:
         fix = f"pieces run in this process: set {name}=0, or wrap the environment. A MeanStdFilter runs everywhere."
         here = getattr(config, name) == 0 or not (own or not _is_filter(before))
         require(here, "env_to_module_connector", before or type(config), fix)
+        here = getattr(config, name) == 0 or not config._passes_actions()
+        fix = f"pieces run in this process: set {name}=0, or wrap the environment by gymnasium.ActionWrapper."
+        require(here, "module_to_env_connector", acting or type(config), fix)
     if behind is None and not changed(type(config), base, ["build_learner_connector"]):
         return
     behind = behind or type(config)
