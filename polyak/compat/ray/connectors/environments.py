@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -24,9 +24,6 @@ from polyak.envs.state import EnvStateError
 from polyak.envs.vec.vec_env import VecEnvWrapper
 from polyak.envs.wrappers.by_name import VecNamedObservation
 from polyak.hyperparameters.declaration import require
-
-if TYPE_CHECKING:
-    from polyak.compat.ray.config.base import AlgorithmConfig
 
 
 class ConnectedEnv(VecEnvWrapper):
@@ -200,7 +197,7 @@ class _Vector:
         return getattr(self._env, name)
 
 
-def connected(env: VecEnv, own: Any, own_actions: Any, config: AlgorithmConfig, training: bool) -> VecEnv:
+def connected(env: VecEnv, own: Any, own_actions: Any, config: Any, training: bool) -> VecEnv:
     """Environments under the filter and the pieces of a config, if it has some.
 
     Args:
