@@ -21,7 +21,8 @@ import numpy as np
 from gymnasium import spaces
 from typing_extensions import Self
 
-from polyak.callbacks.callback import BaseCallback, MaybeCallback, as_callback
+from polyak.callbacks.attached import as_callback
+from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.checkpoint import exporting
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.saved import Saved

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from polyak.callbacks.callback import BaseCallback, CallbackFunction, EveryNTimesteps
+from polyak.callbacks.callback import BaseCallback, CallbackFunction
+from polyak.callbacks.periodic import EveryNTimesteps
 from polyak.hyperparameters.declaration import Fraction, Natural, fitted
 from polyak.learning.averaging import Average
 from polyak.learning.learner import Learner

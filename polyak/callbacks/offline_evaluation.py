@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from polyak.callbacks.callback import BaseCallback, Clock, Unit
+from polyak.callbacks.callback import BaseCallback
+from polyak.callbacks.periodic import Clock, Unit
 from polyak.data import Dataset
 from polyak.evaluation.off_policy.log_probs import NotApplicableError
 from polyak.evaluation.off_policy.metrics import METRICS, Metric

@@ -13,7 +13,8 @@ import numpy as np
 from torch import Tensor
 from typing_extensions import Self
 
-from polyak.callbacks.callback import BaseCallback, EvalCallback, MaybeCallback
+from polyak.callbacks.callback import BaseCallback, MaybeCallback
+from polyak.callbacks.evaluating import EvalCallback
 from polyak.checkpoint.saved import Saved, join_state, split_state
 from polyak.data import Dataset, InsufficientMemoryError, ReplayBuffer
 from polyak.data.replay_memory import ReplayMemory

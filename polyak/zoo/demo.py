@@ -106,7 +106,8 @@ def _train(
 
     Returns the model, and what ended training before that.
     """
-    from polyak.callbacks.callback import EvalCallback, StopTrainingOnRewardThreshold
+    from polyak.callbacks.evaluating import EvalCallback
+    from polyak.callbacks.stopping import StopTrainingOnRewardThreshold
 
     envs = make_envs(find_env(ENV_ID), settings, settings.n_envs, seed=options.seed, monitor_dir=folder)
     eval_envs = make_envs(find_env(ENV_ID), settings, 5, seed=options.seed + EVAL_SEED_OFFSET)

@@ -481,7 +481,7 @@ class _Run:
         return callbacks
 
     def _checkpoints(self) -> BaseCallback:
-        from polyak.callbacks.callback import CheckpointCallback
+        from polyak.callbacks.saving import CheckpointCallback
 
         return CheckpointCallback(
             self.options.save_freq,
@@ -512,7 +512,7 @@ class _Run:
         return start_tracking(options.track_with, run)
 
     def _evaluations(self, model: Any) -> BaseCallback:
-        from polyak.callbacks.callback import EvalCallback
+        from polyak.callbacks.evaluating import EvalCallback
 
         frozen = partial(normalized, settings=self.settings, evaluation=True)
         with usage_errors(f"Cannot make the evaluation environment {self.env_id}"):

@@ -13,7 +13,8 @@ import pytest
 
 from polyak import DQN, PPO, SAC
 from polyak import warning as advice
-from polyak.callbacks.callback import CheckpointCallback, EvalCallback
+from polyak.callbacks.evaluating import EvalCallback
+from polyak.callbacks.saving import CheckpointCallback
 from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env
 from polyak.evaluation.in_environments import evaluate_policy
 

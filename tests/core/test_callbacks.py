@@ -7,21 +7,16 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from polyak.callbacks.callback import (
-    BaseCallback,
-    CallbackList,
-    CheckpointCallback,
-    ConvertCallback,
-    EvalCallback,
-    EventCallback,
-    EveryNTimesteps,
-    LogEveryNTimesteps,
-    ProgressBarCallback,
+from polyak.callbacks.attached import as_callback
+from polyak.callbacks.callback import BaseCallback, CallbackList, ConvertCallback, EventCallback
+from polyak.callbacks.evaluating import EvalCallback, evaluation_seed
+from polyak.callbacks.periodic import EveryNTimesteps, LogEveryNTimesteps
+from polyak.callbacks.progress_bar import ProgressBarCallback
+from polyak.callbacks.saving import CheckpointCallback
+from polyak.callbacks.stopping import (
     StopTrainingOnMaxEpisodes,
     StopTrainingOnNoModelImprovement,
     StopTrainingOnRewardThreshold,
-    as_callback,
-    evaluation_seed,
 )
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnvWrapper

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 import polyak
 from polyak.algorithms import REGISTRY, get
-from polyak.callbacks.callback import EvalCallback
+from polyak.callbacks.evaluating import EvalCallback
 from polyak.data import Dataset
 from polyak.envs import DummyVecEnv, Monitor, make_vec_env
 from polyak.envs.composed import parts

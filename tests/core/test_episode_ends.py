@@ -10,7 +10,8 @@ import pytest
 from gymnasium.wrappers import TimeLimit, TransformReward
 
 from polyak import ARS, DQN, IMPALA, PPO, QLearning
-from polyak.callbacks.callback import BaseCallback, EvalCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.callbacks.evaluating import EvalCallback
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, TruncatedOnSuccessWrapper, load_results, make_vec_env
 from polyak.evaluation.in_environments import evaluate, evaluate_policy
 

@@ -14,7 +14,8 @@ import torch
 from gymnasium import spaces
 
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
-from polyak.callbacks.callback import BaseCallback, CheckpointCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.callbacks.saving import CheckpointCallback
 from polyak.data import HerReplayBuffer
 from polyak.envs import DummyVecEnv, Monitor, VecNormalize
 from polyak.envs.testing import BitFlippingEnv

@@ -12,9 +12,11 @@ from gymnasium import spaces
 
 from polyak import A2C, C51, DQN, IQN, PPO, PQN, QRDQN, SAC, TD3, TQC, CrossQ, DiscreteSAC, RecurrentPPO
 from polyak.algorithms.alphazero import AlphaZero
-from polyak.callbacks.callback import BaseCallback, CheckpointCallback, EvalCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.callbacks.evaluating import EvalCallback
 from polyak.callbacks.offline_evaluation import OfflineEvalCallback
 from polyak.callbacks.past_selves import PastSelves
+from polyak.callbacks.saving import CheckpointCallback
 from polyak.data import collect
 from polyak.envs import DummyVecEnv, Monitor, SelfPlayVecEnv, VecNormalize
 from polyak.evaluation.in_environments import evaluate, evaluate_policy

@@ -14,7 +14,8 @@ import torch
 import polyak
 from polyak import PPO, SAC
 from polyak import warning as advice
-from polyak.callbacks.callback import BaseCallback, EvalCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.callbacks.evaluating import EvalCallback
 from polyak.compat.functions import constant_fn
 from polyak.envs import DummyVecEnv, make_vec_env
 from polyak.evaluation.in_environments import evaluate_policy

@@ -149,15 +149,15 @@ OF_TRAINING: dict[str, tuple[str, str]] = {
         "save_path='CANARY",
     ),
     "evaluations elsewhere": (
-        "callback: [{polyak.callbacks.callback.EvalCallback: {eval_env: CartPole-v1, log_path: canary}}]",
+        "callback: [{polyak.callbacks.evaluating.EvalCallback: {eval_env: CartPole-v1, log_path: canary}}]",
         "log_path='canary'",
     ),
     "evaluations of a module": (
-        "callback: [{polyak.callbacks.callback.EvalCallback: {eval_env: 'beside:X-v0'}}]",
+        "callback: [{polyak.callbacks.evaluating.EvalCallback: {eval_env: 'beside:X-v0'}}]",
         "eval_env='beside:X-v0' names code",
     ),
     "a callback of a callback": (
-        "callback: [{polyak.callbacks.callback.EveryNTimesteps: {n_steps: 1, callback: os.system}}]",
+        "callback: [{polyak.callbacks.periodic.EveryNTimesteps: {n_steps: 1, callback: os.system}}]",
         "callback='os.system' names code",
     ),
     "a policy that is a shell": ("policy: os.system", "policy names 'os.system'"),

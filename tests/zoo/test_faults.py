@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from polyak import PPO
-from polyak.callbacks.callback import CheckpointCallback
+from polyak.callbacks.saving import CheckpointCallback
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.wrappers.monitor import ResultsWriter
 from polyak.zoo.cli import main

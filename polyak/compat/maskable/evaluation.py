@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from polyak.callbacks.callback import EvalCallback
+from polyak.callbacks.evaluating import EvalCallback
 from polyak.envs import VecEnv
 from polyak.envs.vec.env_slot import METHOD
 from polyak.evaluation import in_environments as evaluation
@@ -60,7 +60,7 @@ def evaluate_policy(
 
 
 class MaskableEvalCallback(EvalCallback):
-    """See :class:`polyak.callbacks.callback.EvalCallback`.
+    """See :class:`polyak.callbacks.evaluating.EvalCallback`.
 
     Args:
         args, kwargs: of that class.

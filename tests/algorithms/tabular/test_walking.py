@@ -13,7 +13,9 @@ from gymnasium.wrappers import TransformReward
 
 from polyak import SARSA, DoubleQLearning, DynaQ, ExpectedSARSA, MonteCarloControl, QLearning
 from polyak.algorithms.tabular import walking
-from polyak.callbacks.callback import BaseCallback, CheckpointCallback, EvalCallback
+from polyak.callbacks.callback import BaseCallback
+from polyak.callbacks.evaluating import EvalCallback
+from polyak.callbacks.saving import CheckpointCallback
 from polyak.envs import Monitor, load_results, make_vec_env
 from polyak.envs.tabular.table_env import TableEnv
 from polyak.envs.tabular.worlds import DYNA_MAZE, blackjack, grid, random_walk
