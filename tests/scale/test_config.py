@@ -145,7 +145,6 @@ def test_help_names_each_setting_with_its_sentence(cls: type[AlgorithmConfig]) -
         (lambda c: c.offline_data(input_="data/"), ValueError, "sampler"),
         (lambda c: c.evaluation(evaluation_duration="long"), ValueError, "evaluation_duration"),
         (lambda c: c.env_runners(batch_mode="complete_episodes"), ValueError, "truncate_episodes"),
-        (lambda c: c.env_runners(explore=False), ValueError, "evaluation_config"),
         (lambda c: c.training(use_critic=False), ValueError, "REINFORCE"),
         (lambda c: c.training(shuffle_batch_per_epoch=False), ValueError, "neighbouring rows"),
         (lambda c: c.rollouts(), AttributeError, "env_runners"),

@@ -152,7 +152,7 @@ class Algorithm:
         """Let pieces before the module and before the learner see the module, and log."""
         layers = layers_of(model.get_env())
         for layer in layers:
-            layer.rl_module, layer.metrics = self.get_module(), self.metrics
+            layer.rl_module, layer.metrics, layer.explore = self.get_module(), self.metrics, self.config.explore
         if layers and layers[0].learner is not None:
             model.rewards_follow = RewardsByPieces(layers[0])
 

@@ -151,7 +151,7 @@ class ReplayConfig(AlgorithmConfig):
     tau: Fraction = 1.0
     """Rate at which it follows; 1 copies."""
     num_steps_sampled_before_learning_starts: Natural = 1000
-    """Environment steps of random actions before the first gradient step."""
+    """Environment steps before the first gradient step, with actions explored as later."""
     n_step: Count | tuple[int, int] = 1
     """Rewards summed before bootstrapping; ``(least, most)`` draws a number for each transition."""
     training_intensity: Positive | None = None
@@ -201,6 +201,7 @@ class ReplayConfig(AlgorithmConfig):
             "train_freq": fragment,
             "gradient_steps": updates,
             "learning_starts": self.num_steps_sampled_before_learning_starts,
+            "random_warm_up": False,
             "n_steps": tuple(self.n_step) if isinstance(self.n_step, list) else self.n_step,
             "tau": float(self.tau),
         }
@@ -385,7 +386,7 @@ class RainbowConfig(DQNConfig):
     target_network_update_freq: Natural = 8000
     """Environment steps between two updates of the target network."""
     num_steps_sampled_before_learning_starts: Natural = 20_000
-    """Environment steps of random actions before the first gradient step."""
+    """Environment steps before the first gradient step, with actions explored as later."""
     replay_buffer_config: dict[str, Any] = field(
         default_factory=lambda: {
             "type": "PrioritizedEpisodeReplayBuffer",

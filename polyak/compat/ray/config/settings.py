@@ -22,10 +22,6 @@ _BATCHES = (
     "'truncate_episodes': rollouts have a number of steps, and what they cut off is estimated by the value function. "
     "Longer ones cut less: train_batch_size_per_learner"
 )
-_EXPLORES = (
-    "True: what is learned from was chosen with exploration. evaluation(evaluation_config={'explore': False}) and "
-    "compute_single_action(observation, explore=False) act without"
-)
 _ACTS = (
     "'sampler': the algorithm learns by acting. BCConfig, MARWILConfig and CQLConfig learn from recorded data, as do "
     "polyak's algorithms, such as polyak.SAC('MlpPolicy', dataset)"
@@ -79,8 +75,9 @@ class EnvRunnerSettings:
     """A :class:`~polyak.compat.ray.MeanStdFilter`: observations are learned from less their running mean, divided by
     their deviation, with the statistics of all runners. Or a function ``f(env, spaces, device)`` that returns pieces
     which change observations, one :class:`~polyak.compat.ray.ConnectorV2` or a list of them and of a filter."""
-    explore: Annotated[bool, Only(_EXPLORES, bool)] = True
-    """Training explores; evaluation as ``evaluation_config`` says."""
+    explore: bool = True
+    """Actions that are learned from are sampled; ``False``: they are those that the policy takes for the best, by
+    ``forward_inference``. Evaluation does the same, unless ``evaluation_config`` says otherwise."""
     num_cpus_per_env_runner: NonNegative = 1
     """On Ray: processors that each runner reserves."""
     num_gpus_per_env_runner: NonNegative = 0
