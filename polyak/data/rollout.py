@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -63,6 +63,9 @@ class RolloutBuffer(BaseBuffer):
         sequence_length: more than 1: a divisor of ``buffer_size``, such that minibatches are made of sequences of so
             many steps, one after another, and say in ``extras`` as ``starts`` where episodes begin.
     """
+
+    leaves_rest: ClassVar[bool] = True
+    """Whether the last minibatch of a pass holds only what is left."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ def config(cls: Any = PPOConfig, envs: int = 1, runners: int = 0, **training: An
     made.rl_module(model_config={"fcnet_hiddens": [8], "head_fcnet_hiddens": [8], "fcnet_activation": "relu"})
     if cls in (DQNConfig, SACConfig):
         return made.training(train_batch_size_per_learner=8, num_steps_sampled_before_learning_starts=20, **training)
-    made.training(train_batch_size_per_learner=40, **training)
+    made.training(train_batch_size_per_learner=40, **training).reporting(min_sample_timesteps_per_iteration=0)
     return made.training(minibatch_size=20, num_epochs=2) if cls is PPOConfig else made
 
 
@@ -65,7 +65,7 @@ FACES = [PPOConfig, IMPALAConfig, APPOConfig, DQNConfig, SACConfig]
 
 @pytest.mark.parametrize("cls", FACES)
 def test_without_exploration_the_best_actions_are_taken(cls: Any) -> None:
-    """Of learning rates of 0, so that the policy is the one that acted."""
+    """With learning rates of 0, so that the policy is the one that acted."""
     rates = {"lr": 0.0} if cls is not SACConfig else dict.fromkeys(("actor_lr", "critic_lr", "alpha_lr"), 0.0)
     for explore in (False, True):
         with config(cls, envs=2, **rates).env_runners(explore=explore).build_algo() as algo:
@@ -104,3 +104,77 @@ def test_actions_before_learning_starts_are_explored_as_later(cls: Any) -> None:
         assert set(algo.model.runner.actor.exploration) == ({"epsilon_greedy"} if cls is DQNConfig else set())
         if cls is DQNConfig:
             assert all(algo.compute_single_action(seen) == action for seen, action in actions_of(algo.model.get_env()))
+
+
+# -- which rows minibatches are made of --------------------------------------------------------------------------------
+
+
+def batches_of(algo: Any) -> list[Any]:
+    """The minibatches of one iteration."""
+    found, learner = [], algo.model.learner
+    step = learner.gradient_step
+    learner.gradient_step = lambda batch: found.append(batch) or step(batch)
+    algo.train()
+    return found
+
+
+def in_order(envs: int, steps: int) -> list[list[float]]:
+    """Observations in RLlib's order: episodes as they ended, then those that continue, environment by environment."""
+    ended, cut = [], []
+    for env in range(envs):
+        t = episode = 0
+        while t < steps:
+            length = LENGTHS[(episode + env) % 4]
+            rows = [[10.0 * episode + i, float(env)] for i in range(min(length, steps - t))]
+            t, episode = t + length, episode + 1
+            (ended if t <= steps else cut).append((t, env, rows))
+    return [row for _, _, rows in [*sorted(ended), *cut] for row in rows]
+
+
+@pytest.mark.parametrize("steps", [20, 18], ids=["cut", "ended"])
+def test_minibatches_in_order_reach_into_the_next_pass(steps: int) -> None:
+    """Of 2 environments, of which the first ends an episode with step 18."""
+    made = config(envs=2, shuffle_batch_per_epoch=False).training(train_batch_size_per_learner=2 * steps)
+    with made.training(minibatch_size=12).build_algo() as algo:
+        for number in range(2):  # of the second rollout episodes begin where those of the first were cut
+            found = batches_of(algo)
+            assert [len(batch.actions) for batch in found] == [12] * -(-2 * 2 * steps // 12)
+            assert algo._counters["rows"] == 12 * len(found) * (number + 1)
+            seen = np.concatenate([batch.observations.numpy() for batch in found]).tolist()
+            order = in_order(2, steps) if number == 0 else seen[: 2 * steps]
+            assert seen == (order * 3)[: len(seen)]
+            assert len({tuple(row) for row in order}) == 2 * steps
+
+
+def test_rows_in_order_go_runner_by_runner_and_through_fragments() -> None:
+    made = config(envs=1, runners=2, shuffle_batch_per_epoch=False)
+    with config(envs=2, shuffle_batch_per_epoch=False).build_algo() as algo:
+        algo.model.rollout_buffer.envs_per_runner = 1
+        seen = np.concatenate([batch.observations.numpy() for batch in batches_of(algo)])[:40]
+    assert made.plain().kwargs["rollout_buffer_kwargs"] == {"envs_per_runner": 1}
+    assert (np.diff(seen[:, 1]) >= 0).all()
+    assert sorted(map(tuple, seen.tolist())) == sorted(map(tuple, in_order(2, 20)))
+    runner = RunnerWorker(portable(made), 1)
+    fragment = runner.sample(flat_weights(runner.model.policy), 0)
+    assert np.flatnonzero(fragment.columns["ends"]).tolist() == [2, 7, 11, 17]
+
+
+# -- without a critic --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_advantages_without_a_critic_are_discounted_returns(truncates: bool) -> None:
+    """Of 20 steps, of which the last two begin an episode: nothing is added for what would have followed."""
+    made = config(use_critic=False, lambda_=0.5, gamma=0.9).training(train_batch_size_per_learner=20)
+    made.environment(env_config={"truncates": truncates})
+    with made.build_algo() as algo:
+        values = [p.clone() for p in algo.model.policy.get_submodule("value_net").parameters()]
+        result = algo.train()["learners"]["default_policy"]
+        moved = list(algo.model.policy.get_submodule("value_net").parameters())
+        buffer = algo.model.rollout_buffer
+    wanted = [sum(0.9**i for i in range(left)) for length in [3, 5, 4, 6, 2] for left in range(length, 0, -1)]
+    np.testing.assert_allclose(buffer.advantages.reshape(-1), wanted, rtol=1e-6)
+    assert not buffer.values.any()
+    assert (result["vf_loss"], result["vf_loss_unclipped"], result["vf_explained_var"]) == (0, 0, 0)
+    assert result["policy_loss"] != 0
+    assert all((before == after).all() for before, after in zip(values, moved, strict=True))

@@ -272,6 +272,8 @@ class Algorithm:
         rows = model.n_steps * model.n_envs
         if model.batch_size is None:
             return updates * rows
+        if not self.config.shuffle_batch_per_epoch:
+            return updates * int(model.batch_size)
         return round(updates / -(-rows // model.batch_size) * rows)
 
     def _of_runners(self, steps: int, episodes: int, seconds: float) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from polyak.algorithms.dqn import DQN
 from polyak.compat.ray import not_called
 from polyak.compat.ray.config.base import HORIZON, AlgorithmConfig, Plain, with_learner
 from polyak.compat.ray.config.modules import Networks
-from polyak.compat.ray.config.settings import Points
+from polyak.compat.ray.config.settings import OnePass, Points
 from polyak.compat.ray.filters import filter_of
 from polyak.compat.ray.learners.values import DQNTorchLearner
 from polyak.compat.ray.models.catalog import DQNCatalog
@@ -144,7 +144,7 @@ class ReplayConfig(AlgorithmConfig):
     """A gradient step on each batch."""
     minibatch_size: Count | None = None
     """The whole batch, or as many rows."""
-    shuffle_batch_per_epoch: Literal[False] = False
+    shuffle_batch_per_epoch: OnePass = False
     """There is one pass."""
     target_network_update_freq: Natural = 500
     """Environment steps between two updates of the target network."""

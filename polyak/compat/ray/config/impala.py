@@ -12,7 +12,7 @@ from polyak.algorithms.appo import APPO
 from polyak.algorithms.impala import IMPALA
 from polyak.compat.ray.config.actor_critic import ActorCriticConfig
 from polyak.compat.ray.config.base import Plain
-from polyak.compat.ray.config.settings import Points
+from polyak.compat.ray.config.settings import OnePass, Points
 from polyak.compat.ray.learners.actor_critic import APPOTorchLearner, IMPALATorchLearner
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 
@@ -33,7 +33,7 @@ class IMPALAConfig(ActorCriticConfig):
     """A gradient step on each batch; of APPO ``circular_buffer_iterations_per_batch``."""
     minibatch_size: Literal[None] = None
     """The whole batch."""
-    shuffle_batch_per_epoch: Literal[False] = False
+    shuffle_batch_per_epoch: OnePass = False
     """There is one pass."""
     rollout_fragment_length: Count | Literal["auto"] = 50
     """The steps of an environment in a batch are a multiple of this; ``"auto"``: as many as make the batch."""

@@ -26,6 +26,10 @@ _ACTS = (
     "'sampler': the algorithm learns by acting. BCConfig, MARWILConfig and CQLConfig learn from recorded data, as do "
     "polyak's algorithms, such as polyak.SAC('MlpPolicy', dataset)"
 )
+OnePass = Annotated[
+    bool, Only("False: rows are shuffled between passes over a batch, of which there is one", lambda x: not x)
+]
+"""Of an algorithm that makes one pass, for which RLlib has no use for it either."""
 _LOGDIR = "a dict with the folder of results alone: {'logdir': path}"
 
 
