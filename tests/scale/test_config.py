@@ -144,7 +144,7 @@ def test_help_names_each_setting_with_its_sentence(cls: type[AlgorithmConfig]) -
         (lambda c: c.framework("tf2"), ValueError, "torch"),
         (lambda c: c.offline_data(input_="data/"), ValueError, "sampler"),
         (lambda c: c.evaluation(evaluation_duration="long"), ValueError, "evaluation_duration"),
-        (lambda c: c.env_runners(batch_mode="complete_episodes"), ValueError, "truncate_episodes"),
+        (lambda c: c.env_runners(batch_mode="episodes"), ValueError, "complete_episodes"),
         (lambda c: c.rollouts(), AttributeError, "env_runners"),
         (lambda c: c.multi_agent(policies={}), AttributeError, "one agent"),
         (lambda c: c.trainig(lr=1), AttributeError, "Did you mean 'training'"),

@@ -264,12 +264,16 @@ class Algorithm:
         """What a restored model continues to learn from."""
         return self.model.get_env()
 
+    @property
+    def _envs(self) -> int:
+        return self.config.num_envs_per_env_runner * max(1, self.config.num_env_runners)
+
     def _rows(self, updates: int) -> int:
         """Rows that so many gradient steps learned from."""
         model = self.model
         if not isinstance(model, OnPolicyAlgorithm):
             return updates * int(model.batch_size)
-        rows = model.n_steps * model.n_envs
+        rows = model.rollout_buffer.buffer_size * model.rollout_buffer.n_envs
         if model.batch_size is None:
             return updates * rows
         if not self.config.shuffle_batch_per_epoch:
@@ -280,7 +284,7 @@ class Algorithm:
         by_module = {DEFAULT_MODULE_ID: steps}
         lifetime = {DEFAULT_MODULE_ID: self._sampled}
         return {
-            **results.of_training(self._episodes, self.model.n_envs),
+            **results.of_training(self._episodes, self._envs),
             "num_episodes": episodes,
             "num_episodes_lifetime": self._episodes.lifetime,
             "num_episodes_kept": len(self._episodes),

@@ -78,14 +78,14 @@ class IMPALAConfig(ActorCriticConfig):
         return {
             **self._common(),
             "learning_rate": self.schedule("lr"),
-            "n_steps": self.get_rollout_fragment_length(),
+            "n_steps": self._rollout()[0],
             "rho_bar": self.vtrace_clip_rho_threshold,
             "pg_rho_bar": self.vtrace_clip_pg_rho_threshold,
             "c_bar": min(1.0, self.vtrace_clip_rho_threshold),
             "ent_coef": self.schedule("entropy_coeff"),
             "vf_coef": self.vf_loss_coeff,
             "max_grad_norm": self.grad_clip,
-            "asynchronous": self.seed is None,
+            "asynchronous": self.seed is None and not self._is_whole,
             "queue_size": self.learner_queue_size,
             "broadcast_interval": self.broadcast_interval,
         }

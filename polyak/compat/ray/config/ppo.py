@@ -71,8 +71,7 @@ class PPOConfig(ActorCriticConfig):
         return PPOTorchLearner
 
     def plain(self, image_channels_last: bool = False) -> Plain:
-        steps = self.get_rollout_fragment_length()
-        rows = steps * self.num_envs_per_env_runner * max(1, self.num_env_runners)
+        steps, rows = self._rollout()
         minibatch = rows if self.minibatch_size is None else self.minibatch_size
         fix = f"a rollout has only {rows} rows (train_batch_size_per_learner). Use that many or less."
         require(minibatch <= rows, "minibatch_size", self.minibatch_size, fix)
