@@ -210,7 +210,7 @@ def replayed(algo: Any) -> list[list[float]]:
 
 @pytest.mark.parametrize("cls", FACES)
 def test_steps_episodes_and_updates_are_as_many_as_in_rllib(cls: Any) -> None:
-    """RLlib 2.60 was asked about this environment: 21 and 23 steps, and of DQN 3 and 5 gradient steps."""
+    """As ``tests/compat/rllib/recorded/settings_of_collecting.json`` says of PPO and DQN."""
     made = whole(cls).training(train_batch_size_per_learner=20).reporting(min_sample_timesteps_per_iteration=20)
     if replays := cls in (DQNConfig, SACConfig):
         made.training(num_steps_sampled_before_learning_starts=10)
