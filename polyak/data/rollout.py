@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -64,8 +64,8 @@ class RolloutBuffer(BaseBuffer):
             many steps, one after another, and say in ``extras`` as ``starts`` where episodes begin.
     """
 
-    leaves_rest: ClassVar[bool] = True
-    """Whether the last minibatch of a pass holds only what is left."""
+    warns_of_rest = True
+    """Whether it is worth a warning that ``batch_size`` leaves a smaller minibatch at the end of each pass."""
 
     def __init__(
         self,

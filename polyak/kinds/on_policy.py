@@ -105,7 +105,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         self._check_batch_size()
         rows = self.n_steps * self.n_envs
         uneven = self.env is not None and self.batch_size is not None and rows % self.batch_size
-        if uneven and self.rollout_buffer.leaves_rest:
+        if uneven and self.rollout_buffer.warns_of_rest:
             warn_user(
                 f"a rollout has n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows, of which batch_size="
                 f"{self.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import gymnasium as gym
@@ -150,6 +151,17 @@ def test_minibatches_in_order_reach_into_the_next_pass(steps: int) -> None:
             order = in_order(2, steps) if number == 0 else seen[: 2 * steps]
             assert seen == (order * 3)[: len(seen)]
             assert len({tuple(row) for row in order}) == 2 * steps
+
+
+@pytest.mark.parametrize(
+    ("change", "warns"),
+    [({}, True), ({"shuffle_batch_per_epoch": False}, False), ({"batch_mode": "complete_episodes"}, False)],
+)
+def test_only_passes_that_leave_a_smaller_minibatch_are_warned_of(change: dict[str, Any], warns: bool) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        config().training(minibatch_size=12).update_from_dict(change).build_algo().stop()
+    assert any("not a factor" in str(one.message) for one in said) == warns
 
 
 def test_rows_in_order_go_runner_by_runner_and_through_fragments() -> None:

@@ -36,7 +36,7 @@ class RowsInOrder(RolloutBuffer):
         ends: [T, N] bool: whether an episode ended with the step.
     """
 
-    leaves_rest: ClassVar[bool] = False
+    warns_of_rest = False
 
     def __init__(self, *args: Any, envs_per_runner: int, **kwargs: Any) -> None:
         self.envs_per_runner = envs_per_runner
@@ -129,6 +129,11 @@ class WholeRollouts(WholeEpisodes):
 
     undivided: ClassVar[bool] = False
     _envs_of_a_rollout = 1
+
+    def _make_rollout_buffer(self) -> RolloutBuffer:
+        made: RolloutBuffer = super()._make_rollout_buffer()  # type: ignore[misc]
+        made.warns_of_rest = False  # its number of rows is not known yet
+        return made
 
     def _writer(self, *args: Any) -> Any:
         return EpisodeWriter(super()._writer(*args), self._finished)  # type: ignore[misc]
