@@ -64,6 +64,9 @@ class RolloutBuffer(BaseBuffer):
             many steps, one after another, and say in ``extras`` as ``starts`` where episodes begin.
     """
 
+    warns_of_rest = True
+    """Whether it is worth a warning that ``batch_size`` leaves a smaller minibatch at the end of each pass."""
+
     def __init__(
         self,
         buffer_size: int,

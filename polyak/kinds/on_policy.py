@@ -104,7 +104,8 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         super().__post_init__(_init_setup_model)
         self._check_batch_size()
         rows = self.n_steps * self.n_envs
-        if self.env is not None and self.batch_size is not None and rows % self.batch_size:
+        uneven = self.env is not None and self.batch_size is not None and rows % self.batch_size
+        if uneven and self.rollout_buffer.warns_of_rest:
             warn_user(
                 f"a rollout has n_steps * n_envs = {self.n_steps} * {self.n_envs} = {rows} rows, of which batch_size="
                 f"{self.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "

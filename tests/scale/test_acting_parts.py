@@ -19,7 +19,7 @@ from polyak.distributed.weights import flat_weights
 
 config = {config}().environment("CartPole-v1").debugging(seed=0)
 runner = RunnerWorker(portable(config), 1)
-assert runner.sample(flat_weights(runner.model.policy), 0).rows > 0
+assert runner.sample(flat_weights(runner.model.policy), 0).made > 0
 evaluator = EvaluatorWorker(portable(config), 1)
 print(sorted(set({heavy}) & set(sys.modules)))
 """

@@ -144,10 +144,7 @@ def test_help_names_each_setting_with_its_sentence(cls: type[AlgorithmConfig]) -
         (lambda c: c.framework("tf2"), ValueError, "torch"),
         (lambda c: c.offline_data(input_="data/"), ValueError, "sampler"),
         (lambda c: c.evaluation(evaluation_duration="long"), ValueError, "evaluation_duration"),
-        (lambda c: c.env_runners(batch_mode="complete_episodes"), ValueError, "truncate_episodes"),
-        (lambda c: c.env_runners(explore=False), ValueError, "evaluation_config"),
-        (lambda c: c.training(use_critic=False), ValueError, "REINFORCE"),
-        (lambda c: c.training(shuffle_batch_per_epoch=False), ValueError, "neighbouring rows"),
+        (lambda c: c.env_runners(batch_mode="episodes"), ValueError, "complete_episodes"),
         (lambda c: c.rollouts(), AttributeError, "env_runners"),
         (lambda c: c.multi_agent(policies={}), AttributeError, "one agent"),
         (lambda c: c.trainig(lr=1), AttributeError, "Did you mean 'training'"),
@@ -161,6 +158,12 @@ def test_what_is_no_setting_or_cannot_be_is_refused(change: Any, error: type[Exc
     with pytest.raises(error, match=words):
         change(config)
     assert config.to_dict() == PPOConfig().to_dict()
+
+
+@pytest.mark.parametrize("cls", [DQNConfig, SACConfig, IMPALAConfig, APPOConfig])
+def test_rows_are_not_shuffled_between_passes_that_there_are_not(cls: type[AlgorithmConfig]) -> None:
+    with pytest.raises(ValueError, match="shuffle_batch_per_epoch=True.*of which there is one"):
+        cls().training(shuffle_batch_per_epoch=True)
 
 
 def test_of_several_settings_all_are_set_or_none() -> None:
@@ -255,6 +258,8 @@ OTHER: dict[str, Any] = {
     "train_batch_size_per_learner": 640,
     "num_epochs": 2,
     "minibatch_size": None,
+    "shuffle_batch_per_epoch": False,
+    "use_critic": False,
     "use_gae": False,
     "lambda_": 0.5,
     "use_kl_loss": False,
@@ -303,14 +308,14 @@ ELSEWHERE = {
     "momentum": "needs RMSprop",
     "epsilon": "of IMPALA needs RMSprop",
 }
-CONSTANT = {"grad_clip_by", "shuffle_batch_per_epoch", "use_critic", "td_error_loss_fn", "before_learn_on_batch"}
+CONSTANT = {"grad_clip_by", "td_error_loss_fn", "before_learn_on_batch"}
 CONSTANT |= {"categorical_distribution_temperature", "vtrace", "use_circular_buffer"}
 
 
 @pytest.mark.parametrize("cls", [PPOConfig, DQNConfig, SACConfig, IMPALAConfig, APPOConfig])
 def test_every_setting_of_training_changes_what_is_built(cls: type[AlgorithmConfig]) -> None:
     """What is accepted and never read would be found here."""
-    fixed = {PPOConfig: set(), DQNConfig: {"num_epochs", "minibatch_size"}}
+    fixed = {PPOConfig: set(), DQNConfig: {"num_epochs", "minibatch_size", "shuffle_batch_per_epoch"}}
     fixed[SACConfig] = fixed[DQNConfig] | {"lr", "grad_clip"}
     fixed[IMPALAConfig] = {"num_epochs", "minibatch_size", "shuffle_batch_per_epoch"}
     fixed[APPOConfig] = fixed[IMPALAConfig]

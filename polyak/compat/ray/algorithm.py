@@ -153,7 +153,7 @@ class Algorithm:
         """Let pieces before and behind the module and before the learner see the module, and log."""
         layers = layers_of(model.get_env())
         for layer in layers:
-            layer.rl_module, layer.metrics = self.get_module(), self.metrics
+            layer.rl_module, layer.metrics, layer.explore = self.get_module(), self.metrics, self.config.explore
         if layers and isinstance(model, ActsByPieces):
             model.runner.actor.layer = layers[0]
         if layers and layers[0].learner is not None:
@@ -267,21 +267,27 @@ class Algorithm:
         """What a restored model continues to learn from."""
         return self.model.get_env()
 
+    @property
+    def _envs(self) -> int:
+        return self.config.num_envs_per_env_runner * max(1, self.config.num_env_runners)
+
     def _rows(self, updates: int) -> int:
         """Rows that so many gradient steps learned from."""
         model = self.model
         if not isinstance(model, OnPolicyAlgorithm):
             return updates * int(model.batch_size)
-        rows = model.n_steps * model.n_envs
+        rows = model.rollout_buffer.buffer_size * model.rollout_buffer.n_envs
         if model.batch_size is None:
             return updates * rows
+        if not self.config.shuffle_batch_per_epoch:
+            return updates * int(model.batch_size)
         return round(updates / -(-rows // model.batch_size) * rows)
 
     def _of_runners(self, steps: int, episodes: int, seconds: float) -> dict[str, Any]:
         by_module = {DEFAULT_MODULE_ID: steps}
         lifetime = {DEFAULT_MODULE_ID: self._sampled}
         return {
-            **results.of_training(self._episodes, self.model.n_envs),
+            **results.of_training(self._episodes, self._envs),
             "num_episodes": episodes,
             "num_episodes_lifetime": self._episodes.lifetime,
             "num_episodes_kept": len(self._episodes),

@@ -130,6 +130,10 @@ class Episodes:
             self._call("on_episode_end", index, episode)
             del self._running[index]
 
+    def drop(self) -> None:
+        """Those that have not ended do not continue."""
+        self._running = {}
+
     def sampled(self) -> None:
         """A series of steps is over."""
         samples = list({id(episode): episode for episode in self._touched}.values())
@@ -151,10 +155,14 @@ class EpisodesOfTraining(BaseCallback):
         super().__init__()
         self._show = show
         self._episodes: Episodes | None = None
+        self._round = 0
 
     def _on_step(self) -> bool:
         if self._episodes is None:
             self._episodes = Episodes(self._show, self.training_env)
+        if (number := getattr(self.model, "rounds", 0)) != self._round:
+            self._round = number
+            self._episodes.drop()
         known = self.locals
         actions: Any = known["clipped_actions"] if "clipped_actions" in known else known["actions"]
         observations, rewards = known["new_obs"], known["rewards"]

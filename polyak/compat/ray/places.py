@@ -61,7 +61,8 @@ def make_places(
         env = make_environments(config, training=True, created=created)
         return None, env, Spaces.of(env)
     runners = RemoteRunners(config)
-    elsewhere = Elsewhere(runners.spaces, config.num_env_runners * config.num_envs_per_env_runner)
+    envs = config.num_env_runners * config.num_envs_per_env_runner
+    elsewhere = Elsewhere(runners.spaces, envs if config.batch_mode == "truncate_episodes" else 1)
     return runners, filtered(elsewhere, config.env_to_module_connector, config.gamma, training=False), runners.spaces
 
 

@@ -13,7 +13,9 @@ from polyak.compat.ray.models.actor_critics import ModulePolicy, RecurrentModule
 from polyak.compat.ray.models.catalog import PPOCatalog
 from polyak.compat.ray.models.default_modules import DefaultPPOTorchRLModule
 from polyak.compat.ray.models.rl_module import RLModuleSpec
+from polyak.compat.ray.rollouts import WholeRollouts
 from polyak.hyperparameters.declaration import require
+from polyak.kinds.asynchronous import AsynchronousAlgorithm
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -26,6 +28,31 @@ class ActorCriticConfig(AlgorithmConfig):
         if self.rollout_fragment_length == "auto":
             return steps
         return -(-steps // self.rollout_fragment_length) * self.rollout_fragment_length
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether rollouts are made of whole episodes."""
+        return self.collects and self.batch_mode == "complete_episodes"
+
+    def _rollout(self) -> tuple[int, int]:
+        """Steps of each environment in a rollout, and its rows; at least so many of whole episodes."""
+        if self._is_whole:
+            return self.total_train_batch_size, self.total_train_batch_size
+        steps = self.get_rollout_fragment_length()
+        return steps, steps * self.num_envs_per_env_runner * max(1, self.num_env_runners)
+
+    def _algorithm(self, algorithm: type[Any]) -> type[Any]:
+        found = super()._algorithm(algorithm)
+        if not self._is_whole:
+            return found
+        fix = "pieces see rollouts of equal lengths. Leave it out, or set batch_mode='truncate_episodes'."
+        require(self.learner_connector is None, "learner_connector", self.learner_connector, fix)
+        fix = "episodes of IMPALA and APPO are not dealt out. Use 0 or 1, or batch_mode='truncate_episodes'."
+        alone = self.num_learners < 2 or not issubclass(algorithm, AsynchronousAlgorithm)
+        require(alone, "num_learners", self.num_learners, fix)
+        least = 1 if self.num_env_runners else self.total_train_batch_size
+        members = {"least": least, "undivided": self.minibatch_size is None, "__module__": __name__}
+        return type(found.__name__, (WholeRollouts, found), members)
 
     def get_default_rl_module_spec(self) -> Any:
         return RLModuleSpec(module_class=DefaultPPOTorchRLModule, catalog_class=PPOCatalog)
@@ -42,6 +69,8 @@ class ActorCriticConfig(AlgorithmConfig):
         require(not (passes and networks.is_recurrent), "module_to_env_connector", self.module_to_env_connector, fix)
         if own or passes:
             return WholeModulePolicy, {**kwargs, "keeps_inputs": True}
+        fix = "recurrent modules learn from sequences of equal lengths. Leave use_lstm out."
+        require(not (self._is_whole and networks.is_recurrent), "batch_mode", self.batch_mode, fix)
         apart = self._comes_apart(networks)
         if networks.is_recurrent and apart:
             return RecurrentModulePolicy, {**kwargs, "memory": "lstm"}

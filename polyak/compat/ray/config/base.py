@@ -51,6 +51,7 @@ from polyak.compat.ray.connectors.given import check_connectors, pieces_of
 from polyak.compat.ray.filters import MeanStdFilter
 from polyak.compat.ray.learners.base import TorchLearner
 from polyak.compat.ray.models.catalog import DefaultModelConfig
+from polyak.compat.ray.models.exploration import ActsGreedily
 from polyak.hyperparameters.declaration import declared, described, fitted, require
 from polyak.hyperparameters.docstrings import sentence
 from polyak.learning.learner import Learner
@@ -272,7 +273,7 @@ class AlgorithmConfig(
             TypeError: there is no such setting.
         """
         own = cls()
-        return {name: value if name == "explore" else own._checked(name, value) for name, value in settings.items()}
+        return {name: own._checked(name, value) for name, value in settings.items()}
 
     def copy(self, copy_frozen: bool | None = None) -> Self:
         """Another config with the same settings.
@@ -456,6 +457,8 @@ class AlgorithmConfig(
     def _algorithm(self, algorithm: type[Any]) -> type[Any]:
         """The class, with the learner of ``learner_class`` or :meth:`get_default_learner_class`, and an actor whose
         actions pass the pieces of ``module_to_env_connector``."""
+        if self.collects and not self.explore:
+            algorithm = type(algorithm.__name__, (ActsGreedily, algorithm), {"__module__": __name__})
         if self._passes_actions():
             algorithm = type(algorithm.__name__, (ActsByPieces, algorithm), {"__module__": __name__})
         if self.grad_clip is not None and self.grad_clip_by != "global_norm":
@@ -547,10 +550,7 @@ class AlgorithmConfig(
         for name, value in given.items():
             fix = f"evaluation reads only {', '.join(read)}.{did_you_mean(name, read)}"
             require(name in read, f"evaluation_config[{name!r}]", value, fix)
-            if name == "explore":
-                other.__dict__["explore"] = fitted(f"evaluation_config[{name!r}]", value, bool)
-            else:
-                other._set(name, self._checked(name, value))
+            other._set(name, self._checked(name, value))
         return other
 
     def changed_values(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from polyak.algorithms.dqn import DQN
 from polyak.compat.ray import not_called
 from polyak.compat.ray.config.base import HORIZON, AlgorithmConfig, Plain, with_learner
 from polyak.compat.ray.config.modules import Networks
-from polyak.compat.ray.config.settings import Points
+from polyak.compat.ray.config.settings import OnePass, Points
 from polyak.compat.ray.filters import filter_of
 from polyak.compat.ray.learners.values import DQNTorchLearner
 from polyak.compat.ray.models.catalog import DQNCatalog
@@ -29,6 +29,7 @@ from polyak.compat.ray.models.values import (
     explores_itself,
     refuse_of_dqn,
 )
+from polyak.compat.ray.rollouts import WholeReplay
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Positive, require
 from polyak.nn.networks.layers import check_widths
 from polyak.schedules import LinearSchedule
@@ -144,14 +145,14 @@ class ReplayConfig(AlgorithmConfig):
     """A gradient step on each batch."""
     minibatch_size: Count | None = None
     """The whole batch, or as many rows."""
-    shuffle_batch_per_epoch: Literal[False] = False
+    shuffle_batch_per_epoch: OnePass = False
     """There is one pass."""
     target_network_update_freq: Natural = 500
     """Environment steps between two updates of the target network."""
     tau: Fraction = 1.0
     """Rate at which it follows; 1 copies."""
     num_steps_sampled_before_learning_starts: Natural = 1000
-    """Environment steps of random actions before the first gradient step."""
+    """Environment steps before the first gradient step, with actions explored as later."""
     n_step: Count | tuple[int, int] = 1
     """Rewards summed before bootstrapping; ``(least, most)`` draws a number for each transition."""
     training_intensity: Positive | None = None
@@ -179,17 +180,31 @@ class ReplayConfig(AlgorithmConfig):
             return self.rollout_fragment_length
         return self.n_step if isinstance(self.n_step, int) else max(self.n_step)
 
+    def _algorithm(self, algorithm: type[Any]) -> type[Any]:
+        found = super()._algorithm(algorithm)
+        if self.batch_mode == "truncate_episodes" or not self.collects:
+            return found
+        shards = self.replay_buffer_config.get("num_replay_buffer_shards", 0)
+        fix = "shards hold steps of several environments, and not episodes one after another. Leave it out."
+        require(not shards, "replay_buffer_config['num_replay_buffer_shards']", shards, fix)
+        rounds = self._intensity()[1] // self.get_rollout_fragment_length()
+        return type(found.__name__, (WholeReplay, found), {"least_rounds": rounds, "__module__": __name__})
+
+    def _intensity(self) -> tuple[int, int]:
+        """Gradient steps at a time, and steps of each environment before them."""
+        fragment = self.get_rollout_fragment_length()
+        if self.training_intensity is None:
+            return 1, fragment
+        ratio = self.training_intensity * fragment * self.num_envs_per_env_runner / self.total_train_batch_size
+        return (round(ratio), fragment) if ratio >= 1 else (1, fragment * round(1 / ratio))
+
     def _replay(self, images: bool) -> dict[str, Any]:
         """Keyword arguments of all that replay; ``images``: observations are images with the channels last."""
         capacity, prioritized, shards, once, place = replay_options(self.replay_buffer_config)
-        batch, fragment = self.total_train_batch_size, self.get_rollout_fragment_length()
+        batch = self.total_train_batch_size
         fix = f"a gradient step is made of the whole batch (train_batch_size_per_learner={batch}). Leave it out."
         require(self.minibatch_size in (None, batch), "minibatch_size", self.minibatch_size, fix)
-        updates = 1
-        if self.training_intensity is not None:
-            natural = batch / (fragment * self.num_envs_per_env_runner)
-            ratio = self.training_intensity / natural
-            updates, fragment = (round(ratio), fragment) if ratio >= 1 else (1, fragment * round(1 / ratio))
+        updates, fragment = self._intensity()
         return {
             **self._common(),
             **self._sharded(shards),
@@ -201,6 +216,7 @@ class ReplayConfig(AlgorithmConfig):
             "train_freq": fragment,
             "gradient_steps": updates,
             "learning_starts": self.num_steps_sampled_before_learning_starts,
+            "random_warm_up": False,
             "n_steps": tuple(self.n_step) if isinstance(self.n_step, list) else self.n_step,
             "tau": float(self.tau),
         }
@@ -385,7 +401,7 @@ class RainbowConfig(DQNConfig):
     target_network_update_freq: Natural = 8000
     """Environment steps between two updates of the target network."""
     num_steps_sampled_before_learning_starts: Natural = 20_000
-    """Environment steps of random actions before the first gradient step."""
+    """Environment steps before the first gradient step, with actions explored as later."""
     replay_buffer_config: dict[str, Any] = field(
         default_factory=lambda: {
             "type": "PrioritizedEpisodeReplayBuffer",

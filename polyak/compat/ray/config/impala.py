@@ -12,7 +12,7 @@ from polyak.algorithms.appo import APPO
 from polyak.algorithms.impala import IMPALA
 from polyak.compat.ray.config.actor_critic import ActorCriticConfig
 from polyak.compat.ray.config.base import Plain
-from polyak.compat.ray.config.settings import Points
+from polyak.compat.ray.config.settings import OnePass, Points
 from polyak.compat.ray.learners.actor_critic import APPOTorchLearner, IMPALATorchLearner
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 
@@ -33,7 +33,7 @@ class IMPALAConfig(ActorCriticConfig):
     """A gradient step on each batch; of APPO ``circular_buffer_iterations_per_batch``."""
     minibatch_size: Literal[None] = None
     """The whole batch."""
-    shuffle_batch_per_epoch: Literal[False] = False
+    shuffle_batch_per_epoch: OnePass = False
     """There is one pass."""
     rollout_fragment_length: Count | Literal["auto"] = 50
     """The steps of an environment in a batch are a multiple of this; ``"auto"``: as many as make the batch."""
@@ -78,14 +78,14 @@ class IMPALAConfig(ActorCriticConfig):
         return {
             **self._common(),
             "learning_rate": self.schedule("lr"),
-            "n_steps": self.get_rollout_fragment_length(),
+            "n_steps": self._rollout()[0],
             "rho_bar": self.vtrace_clip_rho_threshold,
             "pg_rho_bar": self.vtrace_clip_pg_rho_threshold,
             "c_bar": min(1.0, self.vtrace_clip_rho_threshold),
             "ent_coef": self.schedule("entropy_coeff"),
             "vf_coef": self.vf_loss_coeff,
             "max_grad_norm": self.grad_clip,
-            "asynchronous": self.seed is None,
+            "asynchronous": self.seed is None and not self._is_whole,
             "queue_size": self.learner_queue_size,
             "broadcast_interval": self.broadcast_interval,
         }

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from typing_extensions import Self
 
 from polyak.compat.ray.config.base import AlgorithmConfig
+from polyak.compat.ray.config.settings import OnePass
 from polyak.data import Dataset
 from polyak.hyperparameters.declaration import Count, Natural, Only, require
 from polyak.schedules import PiecewiseSchedule
@@ -127,7 +128,7 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
     """A gradient step on each batch."""
     minibatch_size: Count | None = None
     """The whole batch, or as many rows."""
-    shuffle_batch_per_epoch: Literal[False] = False
+    shuffle_batch_per_epoch: OnePass = False
     """There is one pass."""
 
     collects: ClassVar[bool] = False

@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from polyak.algorithms.ppo import PPO
 from polyak.compat.ray.config.actor_critic import ActorCriticConfig
 from polyak.compat.ray.config.base import Plain, with_learner
 from polyak.compat.ray.config.settings import Points
 from polyak.compat.ray.learners.actor_critic import PPOTorchLearner
-from polyak.compat.ray.models.actor_critics import DivergenceOfModule, UnclippedValueLoss, WholeModulePolicy
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, require
-
-_SHUFFLES = "True: minibatches of neighbouring rows would be of one episode each"
-_CRITIC = "True: without state values the algorithm is REINFORCE, polyak.REINFORCE('MlpPolicy', env)"
+from polyak.compat.ray.models.actor_critics import (
+    DivergenceOfModule,
+    NoValueLoss,
+    UnclippedValueLoss,
+    WholeModulePolicy,
+    WithoutCritic,
+)
+from polyak.compat.ray.rollouts import RowsInOrder
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -33,10 +37,12 @@ class PPOConfig(ActorCriticConfig):
     """Passes over a rollout."""
     minibatch_size: Count | None = 128
     """Rows in one gradient step; ``None``: the whole rollout."""
-    shuffle_batch_per_epoch: Annotated[bool, Only(_SHUFFLES, bool)] = True
-    """Rows come in another order in each pass."""
-    use_critic: Annotated[bool, Only(_CRITIC, bool)] = True
-    """State values are learned: without them there is REINFORCE."""
+    shuffle_batch_per_epoch: bool = True
+    """Rows come in another order in each pass; ``False``: episode by episode, in minibatches that reach into the next
+    pass where one ends."""
+    use_critic: bool = True
+    """State values are learned; ``False``: there is no value loss, and advantages are discounted returns of what was
+    seen: nothing is added where an episode is cut. RLlib itself still subtracts and adds values that nothing trains."""
     use_gae: bool = True
     """``False`` takes ``lambda_`` as 1: advantages are returns less state values."""
     lambda_: Fraction = 1.0
@@ -65,17 +71,19 @@ class PPOConfig(ActorCriticConfig):
         return PPOTorchLearner
 
     def plain(self, image_channels_last: bool = False) -> Plain:
-        steps = self.get_rollout_fragment_length()
-        rows = steps * self.num_envs_per_env_runner * max(1, self.num_env_runners)
+        steps, rows = self._rollout()
         minibatch = rows if self.minibatch_size is None else self.minibatch_size
         fix = f"a rollout has only {rows} rows (train_batch_size_per_learner). Use that many or less."
         require(minibatch <= rows, "minibatch_size", self.minibatch_size, fix)
         require(self.lr is not None, "lr", self.lr, "PPO has one learning rate: give it.")
-        unlimited = self.vf_clip_param is None or math.isinf(self.vf_clip_param)
+        unlimited = self.vf_clip_param is None or math.isinf(self.vf_clip_param) or not self.use_critic
         policy, policy_kwargs = self._policy(image_channels_last)
         algorithm = self._algorithm(PPO)
         if not unlimited:
             algorithm = with_learner(algorithm, UnclippedValueLoss)
+        if not self.use_critic:
+            algorithm = type(algorithm.__name__, (WithoutCritic, algorithm), {"__module__": __name__})
+            algorithm = with_learner(algorithm, NoValueLoss)
         if self.use_kl_loss and policy is WholeModulePolicy:
             policy_kwargs["measures_divergence"] = True
             algorithm = with_learner(algorithm, DivergenceOfModule)
@@ -85,7 +93,7 @@ class PPOConfig(ActorCriticConfig):
             "n_steps": steps,
             "batch_size": minibatch,
             "n_epochs": self.num_epochs,
-            "gae_lambda": self.lambda_ if self.use_gae else 1.0,
+            "gae_lambda": self.lambda_ if self.use_gae and self.use_critic else 1.0,
             "clip_range": self.clip_param,
             "clip_range_vf": None if unlimited else self.vf_clip_param,
             "kl_coef": self.kl_coeff if self.use_kl_loss else None,
@@ -95,4 +103,7 @@ class PPOConfig(ActorCriticConfig):
             "max_grad_norm": self.grad_clip,
             "policy_kwargs": {**policy_kwargs, "optimizer_kwargs": {"eps": 1e-8}},
         }
+        if not self.shuffle_batch_per_epoch:
+            algorithm = type(algorithm.__name__, (algorithm,), {"_rollout_buffer_class": RowsInOrder})
+            kwargs["rollout_buffer_kwargs"] = {"envs_per_runner": self.num_envs_per_env_runner}
         return Plain(algorithm, policy, kwargs)

@@ -49,7 +49,7 @@ class SACConfig(ReplayConfig):
     target_network_update_freq: Natural = 0
     """Environment steps between two updates of the target networks; 0: after each gradient step."""
     num_steps_sampled_before_learning_starts: Natural = 1500
-    """Environment steps of random actions before the first gradient step."""
+    """Environment steps before the first gradient step, with actions of the policy."""
     min_time_s_per_iteration: NonNegative | None = 1
     """Least seconds of one ``train()``."""
     min_sample_timesteps_per_iteration: Natural = 100

@@ -18,18 +18,14 @@ Points = Annotated[Any, Only("points [[environment step, value], ...]", lambda v
 """Straight lines between points, the first at step 0."""
 Function = Any
 """A function or ``None``."""
-_BATCHES = (
-    "'truncate_episodes': rollouts have a number of steps, and what they cut off is estimated by the value function. "
-    "Longer ones cut less: train_batch_size_per_learner"
-)
-_EXPLORES = (
-    "True: what is learned from was chosen with exploration. evaluation(evaluation_config={'explore': False}) and "
-    "compute_single_action(observation, explore=False) act without"
-)
 _ACTS = (
     "'sampler': the algorithm learns by acting. BCConfig, MARWILConfig and CQLConfig learn from recorded data, as do "
     "polyak's algorithms, such as polyak.SAC('MlpPolicy', dataset)"
 )
+OnePass = Annotated[
+    bool, Only("False: rows are shuffled between passes over a batch, of which there is one", lambda x: not x)
+]
+"""Of an algorithm that makes one pass, for which RLlib has no use for it either."""
 _LOGDIR = "a dict with the folder of results alone: {'logdir': path}"
 
 
@@ -73,8 +69,10 @@ class EnvRunnerSettings:
     """Step the environments of a runner one after another, or each in a process of its own."""
     rollout_fragment_length: Count | Literal["auto"] = "auto"
     """Steps of each environment between two looks of the learner: see each algorithm."""
-    batch_mode: Annotated[str, Only(_BATCHES, lambda mode: mode == "truncate_episodes")] = "truncate_episodes"
-    """Batches end wherever they are full."""
+    batch_mode: Literal["truncate_episodes", "complete_episodes"] = "truncate_episodes"
+    """Batches end wherever they are full; or are made of whole episodes. Then each runner plays as many episodes as it
+    has environments, drops those that are under way when these have ended, and begins new ones: once for each gradient
+    step of DQN and SAC, and until there are ``train_batch_size_per_learner`` steps for the others."""
     env_to_module_connector: Any = None
     """A :class:`~polyak.compat.ray.MeanStdFilter`: observations are learned from less their running mean, divided by
     their deviation, with the statistics of all runners. Or a function ``f(env, spaces, device)`` that returns pieces
@@ -82,8 +80,9 @@ class EnvRunnerSettings:
     module_to_env_connector: Any = None
     """A function ``f(env, spaces)`` that returns pieces which change actions, in the module's units, before they are
     stored and executed: one :class:`~polyak.compat.ray.ConnectorV2` or a list of them."""
-    explore: Annotated[bool, Only(_EXPLORES, bool)] = True
-    """Training explores; evaluation as ``evaluation_config`` says."""
+    explore: bool = True
+    """Actions that are learned from are sampled; ``False``: they are those that the policy takes for the best, by
+    ``forward_inference``. Evaluation does the same, unless ``evaluation_config`` says otherwise."""
     num_cpus_per_env_runner: NonNegative = 1
     """On Ray: processors that each runner reserves."""
     num_gpus_per_env_runner: NonNegative = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
@@ -387,3 +388,20 @@ class UnclippedValueLoss:
         found = super().objective(batch, values, log_prob, entropy)  # type: ignore[misc]
         unclipped = (values.detach() - batch.returns).square().mean()
         return found._replace(metrics={**found.metrics, "value_loss_unclipped": unclipped})
+
+
+class NoValueLoss:
+    """Before a learner of PPO that has no critic: its values lose nothing."""
+
+    def objective(self, batch: Any, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Any:
+        batch = batch._replace(returns=values.detach())
+        return super().objective(batch, values, log_prob, entropy)  # type: ignore[misc]
+
+
+class WithoutCritic:
+    """Before PPO: all values count 0, so that advantages are discounted returns."""
+
+    def _evaluate(self, writer: Any) -> Tensor:
+        last = super()._evaluate(writer)  # type: ignore[misc]
+        writer.buffer.values[:] = writer.buffer.final_values[:] = 0
+        return torch.zeros_like(last)

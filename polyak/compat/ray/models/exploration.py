@@ -1,4 +1,4 @@
-"""The probability of a random action, as a module of DQN that explores by itself asks for it."""
+"""The probability of a random action, as a module of DQN that explores by itself asks for it; and no exploration."""
 
 from __future__ import annotations
 
@@ -28,3 +28,16 @@ class EpsilonSchedule:
     def get_current_value(self) -> float:
         """As :meth:`update` said last; the first one before."""
         return self._now
+
+
+class ActsGreedily:
+    """Before an algorithm: experience is collected without exploration, as ``explore=False`` asks."""
+
+    def make_actor(self) -> Any:
+        """Takes the policy's likeliest actions."""
+        actor = super().make_actor()  # type: ignore[misc]
+        actor.deterministic = True
+        return actor
+
+    def _exploration(self) -> dict[str, Any]:
+        return {}

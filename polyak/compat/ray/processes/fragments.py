@@ -36,12 +36,14 @@ class Fragment:
     """Of the runner's filter, if it has one: all, and those of this fragment alone."""
     streams: Any = None
     """Random numbers to continue from, where those of one process are wanted."""
+    dropped: int = 0
+    """Environment steps that it leaves out, of episodes that had not ended."""
 
     @property
-    def rows(self) -> int:
+    def made(self) -> int:
         """Environment steps."""
         steps, envs = self.columns.lead
-        return steps * envs
+        return steps * envs + self.dropped
 
 
 def taken_from(buffer: RolloutBuffer, version: int, rollout: Rollout | None = None) -> Fragment:
@@ -72,31 +74,36 @@ def given_to(model: Any, fragments: Sequence[Fragment]) -> None:
 
 
 def _fill(buffer: RolloutBuffer, fragment: Fragment) -> None:
+    buffer.buffer_size = fragment.columns.lead[0]
     buffer.reset()
     for name, column in fragment.columns.map(np.array).items():
         setattr(buffer, name, column)
     buffer.pos, buffer.full = buffer.buffer_size, True
 
 
-def joined(fragments: Sequence[Fragment]) -> Fragment:
-    """Several of equal length side by side."""
+def joined(fragments: Sequence[Fragment], whole: bool = False) -> Fragment:
+    """Several of equal length side by side; those of whole episodes one after another."""
     if len(fragments) == 1:
         return fragments[0]
-    columns = Experience.joined([one.columns for one in fragments], 1)
-    last = arrays.mapped(lambda *several: np.concatenate(several), *(one.last for one in fragments))
+    columns = Experience.joined([one.columns for one in fragments], 0 if whole else 1)
+    last = fragments[-1].last
+    if not whole:
+        last = arrays.mapped(lambda *several: np.concatenate(several), *(one.last for one in fragments))
     infos = [info for one in fragments for info in one.infos]
-    return Fragment(columns, last, min(one.version for one in fragments), infos)
+    dropped = sum(one.dropped for one in fragments)
+    return Fragment(columns, last, min(one.version for one in fragments), infos, dropped=dropped)
 
 
-def split(fragment: Fragment, parts: int) -> list[Fragment]:
-    """As many fragments of equally many environments.
+def split(fragment: Fragment, parts: int, whole: bool = False) -> list[Fragment]:
+    """As many fragments of equally many environments; of whole episodes, of equally many rows.
 
     Where these cannot be dealt out evenly, some stand in two parts: learners that learn as one must all make the same
     steps, or they wait for each other for ever.
     """
-    envs = fragment.columns.lead[1]
-    width = -(-envs // parts)
-    return [of_envs(fragment, np.arange(part * width, (part + 1) * width) % envs) for part in range(parts)]
+    count = fragment.columns.lead[0 if whole else 1]
+    width = -(-count // parts)
+    places = [np.arange(part * width, (part + 1) * width) % count for part in range(parts)]
+    return [(_of_steps if whole else of_envs)(fragment, these) for these in places]
 
 
 def of_envs(fragment: Fragment, envs: np.ndarray) -> Fragment:
@@ -104,3 +111,7 @@ def of_envs(fragment: Fragment, envs: np.ndarray) -> Fragment:
     columns = fragment.columns.map(partial(np.take, indices=envs, axis=1))
     last = arrays.mapped(partial(np.take, indices=envs, axis=0), fragment.last)
     return Fragment(columns, last, fragment.version)
+
+
+def _of_steps(fragment: Fragment, steps: np.ndarray) -> Fragment:
+    return Fragment(fragment.columns.map(partial(np.take, indices=steps, axis=0)), fragment.last, fragment.version)

@@ -105,7 +105,7 @@ class LearnerWorker:
         with self._lessons.under_way():
             model._current_progress_remaining = progress
             given_to(model, fragments)
-            model.num_timesteps += sum(fragment.rows for fragment in fragments)
+            model.num_timesteps += sum(fragment.made for fragment in fragments)
             model.train()
         log = model.logger
         assert isinstance(log, Means)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from polyak.compat.ray.processes.elsewhere import MasksElsewhere
 from polyak.compat.ray.processes.experience import Lanes, steps_in
 from polyak.compat.ray.processes.fragments import Fragment, given_to, joined
+from polyak.compat.ray.rollouts import WholeReplay, WholeRollouts
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.seeding import rng_state, set_rng_state
@@ -44,10 +45,10 @@ class FromRollouts:
 
     def learn(self, fragments: Sequence[Fragment]) -> bool:
         model = self.model
-        model.num_timesteps += sum(fragment.rows for fragment in fragments)
+        model.num_timesteps += sum(fragment.made for fragment in fragments)
         model._update_current_progress_remaining(model.num_timesteps, model._total_timesteps)
         with model._split.update:
-            given_to(model, [joined(fragments)])
+            given_to(model, [joined(fragments, isinstance(model, WholeRollouts))])
             model.train()
         if not self.ahead:
             return True
@@ -83,11 +84,15 @@ class FromReplay:
         model, buffer = self.model, self.model.replay_buffer
         if self._one:
             set_rng_state(*fragments[-1].streams)
-        fragments, cut = self._lanes.placed(fragments)
-        width = model.n_envs // len(fragments)
-        if cut:
-            buffer.cut_episodes([block * width + env for block in cut for env in range(width)])
-        for step in steps_in(joined(fragments)):
+        whole = isinstance(model, WholeReplay)
+        if not whole:
+            fragments, cut = self._lanes.placed(fragments)
+            width = model.n_envs // len(fragments)
+            if cut:
+                buffer.cut_episodes([block * width + env for block in cut for env in range(width)])
+        together = joined(fragments, whole)
+        model.num_timesteps += together.dropped
+        for step in steps_in(together):
             model.num_timesteps += model.n_envs
             with model._split.copy:
                 buffer.record(step)

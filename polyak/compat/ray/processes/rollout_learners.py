@@ -10,6 +10,7 @@ from polyak.compat.ray.processes.fragments import Fragment, split, taken_from
 from polyak.compat.ray.processes.learner_worker import Lesson
 from polyak.compat.ray.processes.learners import ATTEMPTS, RemoteLearners
 from polyak.compat.ray.processes.state import bring
+from polyak.compat.ray.rollouts import WholeRollouts
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 
 
@@ -31,12 +32,13 @@ class RolloutLearners(RemoteLearners):
         """Learn from the rollouts that the model has; in place of its own ``train()``."""
         model, size = self.model, len(self._workers)
         model._sync_hyperparameters()
-        parts = [split(fragment, size) for fragment in self._fragments()]
+        whole = isinstance(model, WholeRollouts) and size > 1
+        parts = [split(fragment, size, whole) for fragment in self._fragments()]
         dealt = [[part[rank] for part in parts] for rank in range(size)]
-        whole = [rank == 0 for rank in range(size)]
+        first = [rank == 0 for rank in range(size)]
         for _ in range(ATTEMPTS):
             self._load()
-            lessons = self._ask("train", dealt, [model._current_progress_remaining] * size, whole)
+            lessons = self._ask("train", dealt, [model._current_progress_remaining] * size, first)
             if lessons is not None:
                 self._follow(lessons)
                 return

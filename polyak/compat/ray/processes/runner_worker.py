@@ -17,6 +17,7 @@ from polyak.compat.ray.filters import Moments, filter_around
 from polyak.compat.ray.plain import acting_part_of
 from polyak.compat.ray.processes.elsewhere import Spaces
 from polyak.compat.ray.processes.fragments import Fragment, taken_from
+from polyak.compat.ray.rollouts import WholeEpisodes
 from polyak.distributed.weights import put_back
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.lessons import Lessons
@@ -93,6 +94,7 @@ class RunnerWorker:
             set_rng_state(*streams)
         with self._lessons.under_way():
             fragment = self._collected(version, self._lessons, steps)
+        fragment.dropped = model.dropped if isinstance(model, WholeEpisodes) else 0
         fragment.infos, fragment.source = self._ends, (self._name, self._made)
         fragment.statistics = None if known is None else (known.moments(), known.news())
         fragment.streams = None if streams is None else rng_state()

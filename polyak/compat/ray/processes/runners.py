@@ -17,6 +17,7 @@ from polyak.compat.ray.processes.fragments import Fragment
 from polyak.compat.ray.processes.learning import Learning, learning_of
 from polyak.compat.ray.processes.runner_worker import RunnerWorker
 from polyak.compat.ray.processes.statistics import SharedStatistics
+from polyak.compat.ray.rollouts import WholeRollouts
 from polyak.distributed.ray_workers import Failure, Workers
 from polyak.distributed.weights import flat_weights
 from polyak.kinds.lessons import Lessons
@@ -136,6 +137,9 @@ class RemoteRunners:
             self._broadcast()
         with model._split.env:
             fragments = self._gather(learning.ahead)
+            least = self.config.total_train_batch_size if isinstance(model, WholeRollouts) else 0
+            while sum(fragment.made for fragment in fragments) < least:
+                fragments += self._gather(learning.ahead)
         for fragment in fragments:
             self._report(fragment)
         if self._statistics is not None:

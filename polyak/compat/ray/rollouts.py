@@ -1,0 +1,218 @@
+"""Rollouts as RLlib orders and cuts them.
+
+Shapes: T steps of N environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyak.checkpoint.collection import Collection
+from polyak.collecting.rollout import RolloutWriter
+from polyak.data import RolloutBuffer
+from polyak.data.step import Step
+from polyak.experience import Experience
+from polyak.experience.arrays import mapped
+from polyak.kinds.asynchronous import Rollout
+
+
+class RowsInOrder(RolloutBuffer):
+    """Hands out neighbouring rows, as ``shuffle_batch_per_epoch=False`` asks.
+
+    Rows come runner by runner: of each first the episodes that ended, in the order in which they did, then those that
+    continue, environment by environment. Minibatches are all of the same size: where a pass ends, the next begins in
+    the same minibatch.
+
+    Args:
+        args, kwargs: of :class:`~polyak.data.RolloutBuffer`.
+        envs_per_runner: environments of each runner.
+
+    Attributes:
+        ends: [T, N] bool: whether an episode ended with the step.
+    """
+
+    warns_of_rest = False
+
+    def __init__(self, *args: Any, envs_per_runner: int, **kwargs: Any) -> None:
+        self.envs_per_runner = envs_per_runner
+        super().__init__(*args, **kwargs)
+
+    def reset(self) -> None:
+        super().reset()
+        self.ends, self._passes = self._zeros(dtype=bool), 0
+
+    @property
+    def collected(self) -> Experience:
+        return super().collected.plus(ends=self.ends)
+
+    def _cuts(self, dones: np.ndarray) -> np.ndarray:
+        cuts = super()._cuts(dones)
+        self.ends = cuts > 0
+        return cuts
+
+    def _order(self, batch_size: int | None) -> tuple[np.ndarray, int]:
+        shuffled, size = super()._order(batch_size)
+        rows, steps = len(shuffled), self.sequence_length
+        first, past = (-(-number * rows // size) for number in (self._passes, self._passes + 1))
+        self._passes += 1
+        places = np.arange(first * size, past * size, steps) % rows // steps
+        return (self._in_order()[places, None] + np.arange(steps)).reshape(-1), size
+
+    def _in_order(self) -> np.ndarray:
+        """The first rows of all sequences, which are those of ``sequence_length`` steps."""
+        length = self.buffer_size
+        step, env = np.tile(np.arange(length), self.n_envs), np.repeat(np.arange(self.n_envs), length)
+        last = np.where(self.ends, np.arange(length)[:, None], length)  # of the episode, or past the rollout
+        last = np.minimum.accumulate(last[::-1])[::-1].T.reshape(-1)
+        order = np.lexsort((step, env, last, env // self.envs_per_runner))
+        return order[order % length % self.sequence_length == 0]
+
+
+class WholeEpisodes:
+    """Before an algorithm: it learns from episodes that have ended, as ``batch_mode="complete_episodes"`` asks.
+
+    Experience is collected in rounds. One lasts until N episodes have ended, in whatever environments; where there are
+    several, those that are under way then are dropped, and all begin a new one. Buffers hold one episode after another,
+    as if there were one environment.
+
+    Attributes:
+        least: environment steps, those that are dropped counted, that must have been made before rounds end.
+        least_rounds: how many there must have been.
+        rounds: made so far.
+        dropped: environment steps of the latest collection that were.
+    """
+
+    least: ClassVar[int] = 1
+    least_rounds: ClassVar[int] = 1
+    runner: Any
+    n_envs: int
+    _collection: Collection | None
+    rounds = dropped = 0
+
+    def _begin_collection(self) -> Collection:
+        self._collection = None  # no file holds the steps of episodes that are under way
+        self._waiting: list[list[Step]] = [[] for _ in range(self.n_envs)]
+        self._ended, self._until, self.dropped = 0, self.rounds + self.least_rounds, 0
+        found: Collection = super()._begin_collection()  # type: ignore[misc]
+        return found
+
+    def _finished(self, step: Step) -> list[Step]:
+        """The steps of the episodes that end with this one, each of one environment."""
+        found: list[Step] = []
+        for env, waiting in enumerate(self._waiting):
+            waiting.append(_of_one(step, env))
+            if step.dones[env] and self._ended < self.n_envs:
+                self._ended += 1
+                found += waiting
+                waiting.clear()
+        return found
+
+    def _is_collected(self, collection: Collection, *_: Any) -> bool:
+        """Whether there is experience enough; ends a round."""
+        if self._ended < self.n_envs:
+            return False
+        self.rounds, self._ended = self.rounds + 1, 0
+        if self.n_envs > 1:
+            self.runner.reset()
+            self.dropped += sum(map(len, self._waiting))
+            self._waiting = [[] for _ in range(self.n_envs)]
+        return collection.steps * self.n_envs >= self.least and self.rounds >= self._until
+
+
+class WholeRollouts(WholeEpisodes):
+    """Of algorithms that learn from rollouts. ``undivided``: a gradient step is made of all rows."""
+
+    undivided: ClassVar[bool] = False
+    _envs_of_a_rollout = 1
+
+    def _make_rollout_buffer(self) -> RolloutBuffer:
+        made: RolloutBuffer = super()._make_rollout_buffer()  # type: ignore[misc]
+        made.warns_of_rest = False  # its number of rows is not known yet
+        return made
+
+    def _writer(self, *args: Any) -> Any:
+        return EpisodeWriter(super()._writer(*args), self._finished)  # type: ignore[misc]
+
+    @property
+    def _minibatches(self) -> Callable[[int | None], Any]:
+        found: Callable[[int | None], Any] = super()._minibatches  # type: ignore[misc]
+        return (lambda size: found(None)) if self.undivided else found
+
+    def _made(self, *args: Any) -> Rollout:
+        made: Rollout = super()._made(*args)  # type: ignore[misc]
+        last = mapped(lambda part: part[:1], made.last_observations)
+        return made._replace(last_observations=last, episode_starts=np.ones(1, bool))
+
+
+class WholeReplay(WholeEpisodes):
+    """Of algorithms that replay."""
+
+    def _make_buffer(self, size: int, n_envs: int, **options: Any) -> Any:
+        return super()._make_buffer(size, 1, **options)  # type: ignore[misc]
+
+    def _store(self, step: Step, replay_buffer: Any) -> None:
+        for row in self._finished(step):
+            super()._store(row, replay_buffer)  # type: ignore[misc]
+
+
+class EpisodeWriter:
+    """Writes the episodes that have ended into a buffer, which takes as many rows as they have.
+
+    Args:
+        writer: by which rows enter it.
+        finished: the rows that a step completes.
+    """
+
+    def __init__(self, writer: RolloutWriter, finished: Callable[[Step], list[Step]]) -> None:
+        self._inner, self._finished, self.buffer = writer, finished, writer.buffer
+        self._rows: list[Step] = []
+        self._last: Step
+
+    def ready(self, step: Step) -> Step:
+        return self._inner.ready(step)
+
+    def write(self, step: Step) -> None:
+        self._last = step
+        self._rows += self._finished(step)
+
+    def ends(self, runner: Any, device: torch.device) -> Any:
+        self.buffer.buffer_size = len(self._rows)
+        self.buffer.reset()
+        for row in self._rows:
+            self._inner.write(row)
+        return self._inner.ends(runner, device)
+
+    def rows(self) -> tuple[Any, ...]:
+        return self._inner.rows()
+
+    def fill(self, evaluation: Any) -> Tensor:
+        return self._inner.fill(evaluation)[:1]  # which is not read: the last row ends an episode
+
+    def estimate(self, last_values: Tensor, dones: np.ndarray) -> None:
+        self._inner.estimate(last_values, np.ones(1))
+
+    def last(self) -> Step:
+        return self._last
+
+
+def _of_one(step: Step, env: int) -> Step:
+    """One environment's part of a step, which its next step cannot change."""
+    here = slice(env, env + 1)
+    columns = {
+        name: mapped(lambda part: part[here].copy(), getattr(step, name))
+        for name in ("observations", "next_observations", "actions", "rewards", "terminated", "truncated", "dones")
+    }
+    return Step(
+        **columns,
+        env_actions=None,
+        infos=[step.infos[env]],
+        new_obs=None,
+        episode_starts=step.episode_starts[here].copy(),
+        ended=bool(step.dones[env]),
+        extras={name: column[here].copy() for name, column in step.extras.items()},
+    )
