@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         ConnectorPipelineV2 as ConnectorPipelineV2,
         ConnectorV2 as ConnectorV2,
         EnvToModulePipeline as EnvToModulePipeline,
-        LearnerConnectorPipeline as LearnerConnectorPipeline,
     )
+    from polyak.compat.ray.connectors.batches import LearnerConnectorPipeline as LearnerConnectorPipeline
     from polyak.compat.ray.connectors.episodes import SingleAgentEpisode as SingleAgentEpisode
     from polyak.compat.ray.connectors.pieces import (
         FlattenObservations as FlattenObservations,
@@ -87,6 +87,7 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         QNetAPI as QNetAPI,
         RLModule as RLModule,
         RLModuleSpec as RLModuleSpec,
+        SelfSupervisedLossAPI as SelfSupervisedLossAPI,
         TargetNetworkAPI as TargetNetworkAPI,
         TorchRLModule as TorchRLModule,
         ValueFunctionAPI as ValueFunctionAPI,
@@ -118,7 +119,8 @@ _PLACES = {
     "config.marwil": "BCConfig MARWILConfig",
     "config.ppo": "PPOConfig",
     "config.sac": "SACConfig",
-    "connectors.base": "ConnectorPipelineV2 ConnectorV2 EnvToModulePipeline LearnerConnectorPipeline",
+    "connectors.base": "ConnectorPipelineV2 ConnectorV2 EnvToModulePipeline",
+    "connectors.batches": "LearnerConnectorPipeline",
     "connectors.episodes": "SingleAgentEpisode",
     "connectors.pieces": "FlattenObservations FrameStacking FrameStackingEnvToModule FrameStackingLearner "
     "PrevActionsPrevRewards SingleAgentObservationPreprocessor",
@@ -137,8 +139,8 @@ _PLACES = {
     "models.distributions": "TorchMultiDistribution",
     "models.encoders": "Encoder TorchModel",
     "models.multi": "MultiRLModule MultiRLModuleSpec",
-    "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec TargetNetworkAPI TorchRLModule "
-    "ValueFunctionAPI",
+    "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec SelfSupervisedLossAPI "
+    "TargetNetworkAPI TorchRLModule ValueFunctionAPI",
     "models.simplex": "Simplex",
     "models.torch_distributions": "Distribution TorchCategorical TorchDeterministic TorchDiagGaussian "
     "TorchDistribution TorchMultiCategorical",

@@ -21,8 +21,9 @@ import torch
 
 from polyak.checkpoint.parameters import load_optimizer
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
-from polyak.compat.ray.connectors.environments import load_state_of_pieces, state_of_pieces
+from polyak.compat.ray.connectors.learning import load_state_of_all, state_of_all
 from polyak.compat.ray.filters import filter_around
+from polyak.compat.ray.groups import beside
 from polyak.compat.ray.processes.state import values_of
 from polyak.hyperparameters.declaration import require
 
@@ -105,7 +106,7 @@ def learner_state(algorithm: Any, choice: Choice) -> State:
     if choice.has("learner_group/learner/optimizer"):
         model, learner = algorithm.model, algorithm.model.learner
         learner.adopt_optimizers()
-        others = _beside(learner, algorithm.get_module())
+        others = _other_networks(learner, [algorithm.get_module(), *beside(learner).values()])
         found["optimizer"] = {
             "states": {name: copy.deepcopy(one.state_dict()) for name, one in learner.optimizers.items()},
             "networks": {name: tensor.numpy(force=True).copy() for name, tensor in others.items()},
@@ -115,9 +116,9 @@ def learner_state(algorithm: Any, choice: Choice) -> State:
     return found
 
 
-def _beside(learner: Any, module: Any) -> dict[str, torch.Tensor]:
-    """What a learner has learned that is not of its module: target networks, a temperature."""
-    own = {tensor.data_ptr() for tensor in module._tensors().values()}
+def _other_networks(learner: Any, modules: list[Any]) -> dict[str, torch.Tensor]:
+    """What a learner has learned that is not of its modules: target networks, a temperature."""
+    own = {tensor.data_ptr() for module in modules for tensor in module._tensors().values()}
     return {name: tensor for name, tensor in learner.networks().items() if tensor.data_ptr() not in own}
 
 
@@ -130,7 +131,7 @@ def _of_runner(algorithm: Any, choice: Choice) -> State:
     known = filter_around(model.get_env())
     if known is not None and choice.has("env_runner/env_to_module_connector"):
         found["env_to_module_connector"] = copy.deepcopy(known.moments())
-    if choice.has("env_runner/env_to_module_connector") and (pieces := state_of_pieces(model.get_env())):
+    if choice.has("env_runner/env_to_module_connector") and (pieces := state_of_all(model)):
         found["connectors"] = copy.deepcopy(pieces)
     return found
 
@@ -187,4 +188,4 @@ def _run_on(model: Any, state: Mapping[str, Any]) -> None:
     known = filter_around(model.get_env())
     if known is not None and "env_to_module_connector" in state:
         known.load_moments(state["env_to_module_connector"])
-    load_state_of_pieces(model.get_env(), copy.deepcopy(state.get("connectors", {})))
+    load_state_of_all(model, copy.deepcopy(state.get("connectors", {})))

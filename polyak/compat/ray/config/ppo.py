@@ -12,7 +12,12 @@ from polyak.compat.ray.config.actor_critic import ActorCriticConfig
 from polyak.compat.ray.config.base import Plain, with_learner
 from polyak.compat.ray.config.settings import Points
 from polyak.compat.ray.learners.actor_critic import PPOTorchLearner
-from polyak.compat.ray.models.actor_critics import DivergenceOfModule, UnclippedValueLoss, WholeModulePolicy
+from polyak.compat.ray.models.actor_critics import (
+    DivergenceOfModule,
+    NumbersRows,
+    UnclippedValueLoss,
+    WholeModulePolicy,
+)
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, require
 
 _SHUFFLES = "True: minibatches of neighbouring rows would be of one episode each"
@@ -58,7 +63,12 @@ class PPOConfig(ActorCriticConfig):
     """How far values may move in one update, in units of return; ``None``: without limit."""
 
     name: ClassVar[str] = "PPO"
-    rewards_may_follow: ClassVar[bool] = True
+    pieces_see: ClassVar = "rollouts"
+    per_module: ClassVar[tuple[str, ...]] = (
+        *ActorCriticConfig.per_module,
+        *("clip_param", "entropy_coeff", "kl_coeff", "kl_target", "lambda_", "use_gae", "use_kl_loss"),
+        *("vf_clip_param", "vf_loss_coeff"),
+    )
     own_model_options: ClassVar[Mapping[str, Any]] = {"vf_share_layers": False}
 
     def get_default_learner_class(self) -> Any:
@@ -74,6 +84,8 @@ class PPOConfig(ActorCriticConfig):
         unlimited = self.vf_clip_param is None or math.isinf(self.vf_clip_param)
         policy, policy_kwargs = self._policy(image_channels_last)
         algorithm = self._algorithm(PPO)
+        if issubclass(algorithm.learner_class, PPOTorchLearner):
+            algorithm = type(algorithm.__name__, (NumbersRows, algorithm), {"__module__": __name__})
         if not unlimited:
             algorithm = with_learner(algorithm, UnclippedValueLoss)
         if self.use_kl_loss and policy is WholeModulePolicy:

@@ -158,8 +158,6 @@ SETTINGS = {
     "policies": "one agent",
     "policy_mapping_fn": "one agent",
     "policies_to_train": "one agent",
-    "algorithm_config_overrides_per_module": "the settings themselves: a learner here has one module. Another learning "
-    "rate for some of its parameters is register_optimizer() of a learner_class, in configure_optimizers_for_module()",
     "on_env_runners_recreated": "nothing: with num_env_runners=0 there are none to be made again",
 }
 """Settings, wherever they stood."""

@@ -147,8 +147,8 @@ class TrainingSettings:
     """A subclass of the algorithm's learner to use instead of it: of RLlib's, such as ``PPOTorchLearner``, or of
     polyak's (:class:`polyak.learning.learner.Learner`)."""
     learner_connector: Function = None
-    """A function ``f(observation_space, action_space)`` that returns pieces which change the rewards of rollouts, one
-    :class:`~polyak.compat.ray.ConnectorV2` or a list of them; of PPO."""
+    """A function ``f(observation_space, action_space)`` that returns pieces which change what is learned from, one
+    :class:`~polyak.compat.ray.ConnectorV2` or a list of them; of PPO and DQN."""
     learner_config_dict: dict[str, Any] = field(default_factory=dict)
     """What that learner reads as ``self.config.learner_config_dict``."""
 
@@ -163,7 +163,11 @@ class ModuleSettings:
     fields."""
     rl_module_spec: Any = None
     """A :class:`~polyak.compat.ray.RLModuleSpec` with a catalog or a module of one's own, or a
-    :class:`~polyak.compat.ray.MultiRLModuleSpec` of that one alone."""
+    :class:`~polyak.compat.ray.MultiRLModuleSpec` of that one as ``"default_policy"``, and of modules that only the
+    learner has (``learner_only=True``)."""
+    algorithm_config_overrides_per_module: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Name of a module -> settings that are others for its losses and optimizers, as ``AlgorithmConfig.overrides(...)``
+    returns them; a further call adds to them."""
 
 
 @dataclass(init=False, repr=False, eq=False)

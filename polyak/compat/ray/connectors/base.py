@@ -273,7 +273,7 @@ class ConnectorPipelineV2(ConnectorV2):
             if type(piece) is name_or_class or type(piece).__name__ == name_or_class:
                 return place
         known = [type(piece).__name__ for piece in self.connectors]
-        fix = f"the pieces are {known}. RLlib's default ones are not among them: polyak does their work itself."
+        fix = f"the pieces are {known}."
         require(False, "name_or_class", name_or_class, fix)
         raise AssertionError
 
@@ -314,10 +314,6 @@ class EnvToModulePipeline(ConnectorPipelineV2):
         if isinstance(made, list):
             return made
         return [made[one.id_,][-1] if (one.id_,) in made else one.observations[-1] for one in given["episodes"]]
-
-
-class LearnerConnectorPipeline(ConnectorPipelineV2):
-    """Pieces between rollouts and a learner: they change rewards."""
 
 
 def _tensors(values: Any) -> Any:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.compat.ray.connectors.base import ConnectorV2, EnvToModulePipeline, LearnerConnectorPipeline
+from polyak.compat.ray.connectors.base import ConnectorV2, EnvToModulePipeline
 from polyak.compat.ray.connectors.episodes import LOOKBACK, SingleAgentEpisode, stacked
-from polyak.compat.ray.connectors.given import learner_pieces
+from polyak.compat.ray.connectors.pieces import Rewriting
 from polyak.compat.ray.filters import FilteredEnv, MeanStdFilter
 from polyak.envs import VecEnv
 from polyak.envs.composed import compose, is_composed, is_nested, parts
@@ -35,7 +35,6 @@ class ConnectedEnv(VecEnvWrapper):
         explore: whether the module explores.
         keeps: whether episodes wait until :meth:`taken` asks for them.
         whole: all pieces and the filter before the module, of which these may be some.
-        learner: the pieces of the learner; ``None``: there are none.
     """
 
     state_attributes = ()
@@ -47,7 +46,6 @@ class ConnectedEnv(VecEnvWrapper):
         self.metrics: Any = None
         self.explore, self.keeps = True, False
         self.whole = pipeline
-        self.learner: LearnerConnectorPipeline | None = None
         self._shared: dict[str, Any] = {}
         self._episodes: list[SingleAgentEpisode] = []
         self._ended: list[list[SingleAgentEpisode]] = [[] for _ in range(self.num_envs)]
@@ -202,8 +200,12 @@ def connected(env: VecEnv, own: Any, own_actions: Any, config: AlgorithmConfig, 
     pipeline = config.build_env_to_module_connector(env=_Vector(env, own, own_actions), spaces=known)
     filters = [one for one in pipeline.connectors if isinstance(one, MeanStdFilter)]
     require(len(filters) < 2, "env_to_module_connector", filters, "one filter is enough.")
-    learner = learner_pieces(config, pipeline, own_actions) if training else None
-    if filters and learner is not None:
+    for piece in pipeline.connectors:
+        fix = "it stands in env_to_module_connector: leave as_learner_connector out."
+        here = not (isinstance(piece, Rewriting) and piece.as_learner_connector)
+        require(here, "as_learner_connector", True, fix)
+    shown = training and config.shows_rollouts()
+    if filters and shown:
         fix = "pieces of learner_connector are shown rewards as they are: use MeanStdFilter(rewards=False)."
         require(not filters[0].rewards, "env_to_module_connector", filters[0], fix)
     run: list[Any] = []
@@ -216,11 +218,10 @@ def connected(env: VecEnv, own: Any, own_actions: Any, config: AlgorithmConfig, 
         env = FilteredEnv(env, piece, config.gamma, training)
         pipeline.connectors[place] = BoundFilter(env)
     env = _passing(env, run, own, own_actions)
-    if learner is not None:
+    if shown:
         env = ConnectedEnv(env, EnvToModulePipeline(env.observation_space, own_actions))
-        env.keeps = True
     for layer in layers_of(env):
-        layer.whole, layer.learner = pipeline, learner
+        layer.whole = pipeline
     return env
 
 
@@ -233,12 +234,9 @@ def _passing(env: VecEnv, run: list[Any], own: Any, own_actions: Any) -> VecEnv:
 
 
 def state_of_pieces(env: Any) -> dict[str, Any]:
-    """What the pieces of environments have learned: ``env_to_module`` and ``learner``, those that there are."""
+    """What the pieces of environments have learned, as ``env_to_module``; nothing where there are none."""
     layers = layers_of(env)
-    if not layers:
-        return {}
-    of_learner = {} if layers[0].learner is None else {"learner": layers[0].learner.get_state()}
-    return {"env_to_module": layers[0].whole.get_state(), **of_learner}
+    return {"env_to_module": layers[0].whole.get_state()} if layers else {}
 
 
 def load_state_of_pieces(env: Any, state: Mapping[str, Any]) -> None:
@@ -246,8 +244,6 @@ def load_state_of_pieces(env: Any, state: Mapping[str, Any]) -> None:
     layers = layers_of(env)
     if "env_to_module" in state and layers:
         layers[0].whole.set_state(state["env_to_module"])
-    if "learner" in state and layers and layers[0].learner is not None:
-        layers[0].learner.set_state(state["learner"])
 
 
 def layers_of(env: Any) -> list[ConnectedEnv]:

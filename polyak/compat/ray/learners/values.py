@@ -12,7 +12,12 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import DQNLearner
 from polyak.algorithms.sac import SACLearner
-from polyak.compat.ray.columns import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, Columns
+from polyak.compat.ray.columns import DEFAULT_MODULE_ID, QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, Columns
+from polyak.compat.ray.connectors.batches import (
+    AddNextObservationsFromEpisodesToTrainBatch,
+    AddObservationsFromEpisodesToBatch,
+)
+from polyak.compat.ray.connectors.learning import episodes_of
 from polyak.compat.ray.learners.base import LOSSES, OPTIMIZERS, Batch, TorchLearner
 from polyak.learning.learner import Update
 
@@ -26,14 +31,20 @@ class DQNTorchLearner(TorchLearner, DQNLearner):
     ended. A dueling module is differentiated as it stands, without the factor of polyak's own heads."""
 
     policy: Any
+    replays = True
     _said: Batch | None = None
+
+    def build(self) -> None:
+        super().build()
+        first, further = AddObservationsFromEpisodesToBatch, AddNextObservationsFromEpisodesToTrainBatch()
+        self._learner_connector.insert_after(first, further)
 
     def update(self, batch: Any) -> Update:
         with self._one_update():
             return super().update(batch)
 
     def gradient_step(self, batch: Any) -> Update:
-        if not self.own():
+        if not self.plainly:
             return super().gradient_step(batch)
         try:
             with self.policy.drawing():
@@ -48,6 +59,12 @@ class DQNTorchLearner(TorchLearner, DQNLearner):
             WEIGHTS: batch.weights,
             DISCOUNTS: batch.discounts,
         }
+
+    def batches_of(self, batch: Any) -> dict[str, Batch]:
+        columns = self.batch_of(batch)
+        if not self._learner_connector.own:
+            return {DEFAULT_MODULE_ID: columns}
+        return self.passed(episodes_of(columns)).rows(columns)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
         self._said = fwd_out
