@@ -14,6 +14,7 @@ from polyak.compat.ray.connectors.pieces import Rewriting
 from polyak.compat.ray.filters import FilteredEnv, MeanStdFilter
 from polyak.envs import VecEnv
 from polyak.envs.composed import compose, is_composed, is_nested, parts
+from polyak.envs.state import EnvStateError
 from polyak.envs.vec.vec_env import VecEnvWrapper
 from polyak.envs.wrappers.by_name import VecNamedObservation
 from polyak.hyperparameters.declaration import require
@@ -37,8 +38,6 @@ class ConnectedEnv(VecEnvWrapper):
         whole: all pieces and the filter before the module, of which these may be some.
     """
 
-    state_attributes = ()
-
     def __init__(self, env: VecEnv, pipeline: EnvToModulePipeline) -> None:
         super().__init__(env, observation_space=pipeline.observation_space)
         self.pipeline = pipeline
@@ -49,6 +48,9 @@ class ConnectedEnv(VecEnvWrapper):
         self._shared: dict[str, Any] = {}
         self._episodes: list[SingleAgentEpisode] = []
         self._ended: list[list[SingleAgentEpisode]] = [[] for _ in range(self.num_envs)]
+
+    def get_state(self) -> dict[str, Any]:
+        raise EnvStateError("connector pieces have been shown a part of each episode")
 
     def reset(self) -> Any:
         observations = self.venv.reset()
