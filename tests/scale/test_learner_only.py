@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from polyak.algorithms.dqn import DQNLearner
+from polyak.algorithms.ppo import PPOLearner
 from polyak.compat.ray import (
     AlgorithmConfig,
     Columns,
@@ -305,6 +307,34 @@ def test_what_cannot_be_is_refused() -> None:
         PPOConfig().rl_module(rl_module_spec=MultiRLModuleSpec({"default_policy": RLModuleSpec(), "a.b": beside}))
     with pytest.raises(HyperparameterError, match="num_atoms"):
         dqn().training(num_atoms=5).validate()
+    with pytest.raises(HyperparameterError, match="give a subclass of PPOTorchLearner"):
+        ppo(PPOLearner).validate()
+    with pytest.raises(HyperparameterError, match="give a subclass of DQNTorchLearner"):
+        DQNConfig().training(learner_class=DQNLearner, learner_connector=lambda *_: Surprised()).validate()
+
+
+@pytest.mark.parametrize("learner_class", [None, PPOLearner])
+def test_rewards_of_pieces_are_learned_from_by_compiled_steps(learner_class: Any) -> None:
+    """Where nothing but rewards is changed, gradient steps stay those of polyak's own learner."""
+
+    class Doubled(ConnectorV2):
+        def __call__(self, *, batch: Any, **kwargs: Any) -> Any:
+            batch["default_policy"][Columns.REWARDS] *= 2
+            return batch
+
+    class Own(PPOConfig):
+        def build_learner_connector(self, *args: Any, **kwargs: Any) -> Any:
+            pieces = super().build_learner_connector(*args, **kwargs)
+            pieces.append(Doubled())
+            return pieces
+
+    config = Own().environment("CartPole-v1").debugging(seed=0)
+    config.training(train_batch_size_per_learner=32, minibatch_size=16, num_epochs=1, learner_class=learner_class)
+    with config.build() as algo:
+        algo.train()
+        assert isinstance(algo.learner_group._learner, PPOTorchLearner)
+        assert not algo.learner_group._learner.plainly
+        np.testing.assert_array_equal(algo.model.rollout_buffer.rewards, 2)
 
 
 def changing(change: Any) -> Any:
@@ -359,6 +389,9 @@ def test_the_module_is_in_checkpoints_and_states(make: Any, tmp_path: Path) -> N
         moments = algo.learner_group._learner.get_optimizer(MODEL).state_dict()["state"]
         assert sorted(state["learner_group"]["learner"]["rl_module"]) == [MODEL, "default_policy"]
         assert not any(name.startswith("beside") for name in state["learner_group"]["learner"]["optimizer"]["networks"])
+        path = f"learner_group/learner/rl_module/{MODEL}"
+        assert list(algo.get_state(path)["learner_group"]["learner"]["rl_module"]) == [MODEL]
+        assert list(algo.get_state(not_components=path)["learner_group"]["learner"]["rl_module"]) == ["default_policy"]
         with pytest.raises(KeyError, match=r"learner_group._learner.module\['_model'\]"):
             algo.get_module(MODEL)
     alone = RLModule.from_checkpoint(Path(saved) / "learner_group" / "learner" / "rl_module")

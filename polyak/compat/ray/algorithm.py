@@ -309,7 +309,9 @@ class Algorithm:
         for name, count in counts.items():
             optimizers = self.model.learner.get_optimizers_for_module(name)
             rates = {f"{key}_learning_rate": float(one.param_groups[0]["lr"]) for key, one in optimizers}
-            found[name] = {"num_trainable_parameters": count, "num_module_steps_trained": rows, **rates}
+            found[name] = {"num_trainable_parameters": count, **rates}
+            if self.model.learner.metrics.peek((name, "total_loss")) is not None:
+                found[name]["num_module_steps_trained"] = rows
         if isinstance(self.model.learner, TorchLearner):
             for name, value in self.model.learner.metrics.reduced().items():
                 found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
@@ -508,7 +510,7 @@ class Algorithm:
         Raises:
             HyperparameterError: there is no component of that name.
         """
-        return states.state_of(self, states.Choice(components, not_components))
+        return states.state_of(self, states.Choice(components, not_components, beside(self.model.learner)))
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Put back what :meth:`get_state` returned, or some of it.

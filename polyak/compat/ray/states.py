@@ -29,15 +29,15 @@ from polyak.hyperparameters.declaration import require
 
 State = dict[str, Any]
 Names = str | Collection[str] | None
-PATHS = ("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
+MODULES = "learner_group/learner/rl_module"
 COMPONENTS = (
-    *("/".join(PATHS[:depth]) for depth in range(1, 5)),
+    *("learner_group", "learner_group/learner", MODULES, f"{MODULES}/{DEFAULT_MODULE_ID}"),
     "learner_group/learner/optimizer",
     "env_runner",
     "env_runner/env_to_module_connector",
     "eval_env_runner",
 )
-"""What can be asked for, or left out."""
+"""What can be asked for, or left out, besides modules that only the learner has."""
 
 
 class Choice:
@@ -46,14 +46,16 @@ class Choice:
     Args:
         components: names of those that are wanted, with slashes between levels; ``None``: all.
         not_components: names of those that are not.
+        learner_only: names of the modules that only the learner has.
 
     Raises:
         HyperparameterError: there is none of that name.
     """
 
-    def __init__(self, components: Names, not_components: Names) -> None:
-        self._wanted = None if components is None else _listed("components", components)
-        self._unwanted = _listed("not_components", not_components or ())
+    def __init__(self, components: Names, not_components: Names, learner_only: Collection[str] = ()) -> None:
+        known = [*COMPONENTS, *(f"{MODULES}/{name}" for name in learner_only)]
+        self._wanted = None if components is None else _listed("components", components, known)
+        self._unwanted = _listed("not_components", not_components or (), known)
 
     def has(self, path: str) -> bool:
         """Whether a component is chosen, or a part of it."""
@@ -62,10 +64,10 @@ class Choice:
         return self._wanted is None or any(_within(path, one) or _within(one, path) for one in self._wanted)
 
 
-def _listed(argument: str, given: Any) -> list[str]:
+def _listed(argument: str, given: Any, known: list[str]) -> list[str]:
     names = [given] if isinstance(given, str) else list(given)
     for name in names:
-        require(name in COMPONENTS, argument, name, f"there are {', '.join(COMPONENTS)}.")
+        require(name in known, argument, name, f"there are {', '.join(known)}.")
     return names
 
 
@@ -101,8 +103,9 @@ def state_of(algorithm: Any, choice: Choice) -> State:
 def learner_state(algorithm: Any, choice: Choice) -> State:
     """Of the learner: its modules, and what else it has learned."""
     found: State = {}
-    if choice.has("learner_group/learner/rl_module"):
-        found["rl_module"] = algorithm.learner_group.get_weights()
+    if choice.has(MODULES):
+        weights = algorithm.learner_group.get_weights()
+        found["rl_module"] = {name: one for name, one in weights.items() if choice.has(f"{MODULES}/{name}")}
     if choice.has("learner_group/learner/optimizer"):
         model, learner = algorithm.model, algorithm.model.learner
         learner.adopt_optimizers()

@@ -522,8 +522,9 @@ class AlgorithmConfig(
         require(fits, "learner_class", chosen, f"give a subclass of {own.__module__}.{own.__qualname__}.")
         refuse("learner_class", chosen, own, not_called.LEARNER)
         face = self.get_default_learner_class()
-        fix = f"its steps read no losses of modules: give a subclass of {getattr(face, '__name__', face)}."
-        require(not self._own_losses(), "learner_class", chosen, fix)
+        fix = f"its steps read no losses and columns of modules: give a subclass of {getattr(face, '__name__', face)}."
+        plainly = self._own_losses() or (self.pieces_see == "batches" and self._has_pieces())
+        require(not plainly, "learner_class", chosen, fix)
         if self._has_pieces():
             return with_learner(algorithm, type(chosen.__name__, (face, chosen), self._members()))
         return algorithm if chosen is own else with_learner(algorithm, chosen)

@@ -130,7 +130,6 @@ SETTINGS = {
         [
             "add_default_connectors_to_env_to_module_pipeline",
             "add_default_connectors_to_module_to_env_pipeline",
-            "add_default_connectors_to_learner_pipeline",
             *("preprocessor_pref", "update_worker_filter_stats", "use_worker_filter_stats", "synchronize_filters"),
             *("episode_lookback_horizon", "observation_fn"),
         ],

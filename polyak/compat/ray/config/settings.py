@@ -149,6 +149,8 @@ class TrainingSettings:
     learner_connector: Function = None
     """A function ``f(observation_space, action_space)`` that returns pieces which change what is learned from, one
     :class:`~polyak.compat.ray.ConnectorV2` or a list of them; of PPO and DQN."""
+    add_default_connectors_to_learner_pipeline: Literal[True] = True
+    """RLlib's default pieces stand behind those."""
     learner_config_dict: dict[str, Any] = field(default_factory=dict)
     """What that learner reads as ``self.config.learner_config_dict``."""
 
@@ -340,7 +342,10 @@ GROUPS: tuple[type, ...] = (
 
 
 TAKES_TOO: Mapping[str, tuple[str, ...]] = {
-    "learners": ("learner_class", "learner_connector", "learner_config_dict"),
+    "learners": (
+        *("learner_class", "learner_connector", "learner_config_dict"),
+        "add_default_connectors_to_learner_pipeline",
+    ),
 }
 """Method of the builder -> settings of another one that it takes, too."""
 

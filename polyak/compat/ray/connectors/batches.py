@@ -230,11 +230,12 @@ class LearnerConnectorPipeline(ConnectorPipelineV2):
             require(not behind, "learner_connector", [type(one).__name__ for one in behind], fix)
         self._closed = True
 
-    def batched(self, episodes: list[Any], **given: Any) -> Batched:
+    def batched(self, episodes: list[Any], device: Any, **given: Any) -> Batched:
         """What the pieces make of episodes.
 
         Args:
-            episodes: of which each has R rows or fewer, all together R.
+            episodes: of R steps together.
+            device: where to put the columns.
             given: ``rl_module``, ``metrics``, and what else pieces are called with.
 
         Raises:
@@ -242,6 +243,8 @@ class LearnerConnectorPipeline(ConnectorPipelineV2):
         """
         for one in episodes:
             one.is_numpy = True
+        (last,) = (one for one in self.connectors if type(one) is NumpyToTensor)
+        last.device = device
         shared: dict[str, Any] = {}
         found = self(batch={}, episodes=episodes, explore=False, shared_data=shared, **given)
         rows = sum(len(one) for one in episodes)
@@ -254,7 +257,6 @@ class LearnerConnectorPipeline(ConnectorPipelineV2):
                 counts = {part.shape[0] if part.ndim else 0 for part in leaves(column)}
                 fix = f"batch[{name!r}][{key!r}] must have {rows} rows, one for each step of the episodes."
                 require(counts == {rows}, "learner_connector", f"{sorted(counts)} rows", fix)
-        (last,) = (one for one in self.connectors if type(one) is NumpyToTensor)
         first, by_default = last.made, shared.get(_MADE, set())
         others = {
             key

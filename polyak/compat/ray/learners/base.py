@@ -289,7 +289,7 @@ class TorchLearner(Learner):
         Raises:
             NotImplementedError: columns that no loss reads.
         """
-        made = self._learner_connector.batched(episodes, rl_module=self.module, metrics=self.metrics)
+        made = self._learner_connector.batched(episodes, self.device, rl_module=self.module, metrics=self.metrics)
         if made.others and not self.plainly:
             raise NotImplementedError(
                 f"pieces of learner_connector make the columns {sorted(made.others)}, which no loss is given here. Let "
