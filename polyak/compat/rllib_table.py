@@ -8,7 +8,6 @@ _CONFIGS = (
     "FreeLogStdMLPHeadConfig ModelConfig"
 )
 _APIS = f"{_SCALE}: InferenceOnlyAPI QNetAPI SelfSupervisedLossAPI TargetNetworkAPI ValueFunctionAPI"
-_BATCHES = f"{_SCALE}.connectors.batches"
 _COMMON = {
     "add_observations_from_episodes_to_batch": "AddObservationsFromEpisodesToBatch",
     "add_states_from_episodes_to_batch": "AddStatesFromEpisodesToBatch",
@@ -105,12 +104,12 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "connectors.env_to_module.frame_stacking": (f"{_SCALE}: FrameStackingEnvToModule",),
     "connectors.env_to_module.observation_preprocessor": (f"{_SCALE}: SingleAgentObservationPreprocessor",),
     "connectors.env_to_module.prev_actions_prev_rewards": (f"{_SCALE}: PrevActionsPrevRewards",),
-    **{f"connectors.common.{module}": (f"{_BATCHES}: {name}",) for module, name in _COMMON.items()},
+    **{f"connectors.common.{module}": (f"{_SCALE}: {name}",) for module, name in _COMMON.items()},
     "connectors.learner": (
         f"{_SCALE}: LearnerConnectorPipeline",
-        f"{_BATCHES}: {' '.join([*_COMMON.values(), *_OF_LEARNERS.values()])}",
+        f"{_SCALE}: {' '.join([*_COMMON.values(), *_OF_LEARNERS.values()])}",
     ),
-    **{f"connectors.learner.{module}": (f"{_BATCHES}: {name}",) for module, name in _OF_LEARNERS.items()},
+    **{f"connectors.learner.{module}": (f"{_SCALE}: {name}",) for module, name in _OF_LEARNERS.items()},
     "connectors.learner.frame_stacking": (f"{_SCALE}: FrameStackingLearner",),
     "connectors.learner.learner_connector_pipeline": (f"{_SCALE}: LearnerConnectorPipeline",),
     "env.single_agent_episode": (f"{_SCALE}: SingleAgentEpisode",),

@@ -32,7 +32,18 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         ConnectorV2 as ConnectorV2,
         EnvToModulePipeline as EnvToModulePipeline,
     )
-    from polyak.compat.ray.connectors.batches import LearnerConnectorPipeline as LearnerConnectorPipeline
+    from polyak.compat.ray.connectors.batches import (
+        AddColumnsFromEpisodesToTrainBatch as AddColumnsFromEpisodesToTrainBatch,
+        AddNextObservationsFromEpisodesToTrainBatch as AddNextObservationsFromEpisodesToTrainBatch,
+        AddObservationsFromEpisodesToBatch as AddObservationsFromEpisodesToBatch,
+        AddOneTsToEpisodesAndTruncate as AddOneTsToEpisodesAndTruncate,
+        AddStatesFromEpisodesToBatch as AddStatesFromEpisodesToBatch,
+        AddTimeDimToBatchAndZeroPad as AddTimeDimToBatchAndZeroPad,
+        BatchIndividualItems as BatchIndividualItems,
+        GeneralAdvantageEstimation as GeneralAdvantageEstimation,
+        LearnerConnectorPipeline as LearnerConnectorPipeline,
+        NumpyToTensor as NumpyToTensor,
+    )
     from polyak.compat.ray.connectors.episodes import SingleAgentEpisode as SingleAgentEpisode
     from polyak.compat.ray.connectors.pieces import (
         FlattenObservations as FlattenObservations,
@@ -120,7 +131,10 @@ _PLACES = {
     "config.ppo": "PPOConfig",
     "config.sac": "SACConfig",
     "connectors.base": "ConnectorPipelineV2 ConnectorV2 EnvToModulePipeline",
-    "connectors.batches": "LearnerConnectorPipeline",
+    "connectors.batches": "AddColumnsFromEpisodesToTrainBatch AddNextObservationsFromEpisodesToTrainBatch "
+    "AddObservationsFromEpisodesToBatch AddOneTsToEpisodesAndTruncate AddStatesFromEpisodesToBatch "
+    "AddTimeDimToBatchAndZeroPad BatchIndividualItems GeneralAdvantageEstimation LearnerConnectorPipeline "
+    "NumpyToTensor",
     "connectors.episodes": "SingleAgentEpisode",
     "connectors.pieces": "FlattenObservations FrameStacking FrameStackingEnvToModule FrameStackingLearner "
     "PrevActionsPrevRewards SingleAgentObservationPreprocessor",
