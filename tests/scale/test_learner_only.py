@@ -307,6 +307,16 @@ def test_what_cannot_be_is_refused() -> None:
         PPOConfig().rl_module(rl_module_spec=MultiRLModuleSpec({"default_policy": RLModuleSpec(), "a.b": beside}))
     with pytest.raises(HyperparameterError, match="num_atoms"):
         dqn().training(num_atoms=5).validate()
+    memory = {"use_lstm": True, "max_seq_len": 4}
+    for make in (ppo, dqn):
+        with pytest.raises(HyperparameterError, match="use_lstm"):
+            make().rl_module(model_config=memory).build()
+    only_pieces = dqn().rl_module(rl_module_spec=RLModuleSpec()).training(num_atoms=5)
+    only_pieces.algorithm_config_overrides_per_module.clear()
+    with pytest.raises(HyperparameterError, match="a learner behind Surprised reads neither"):
+        only_pieces.build()
+    with pytest.raises(HyperparameterError, match="num_env_runners=0"):
+        ppo().env_runners(num_env_runners=1).build()
     with pytest.raises(HyperparameterError, match="give a subclass of PPOTorchLearner"):
         ppo(PPOLearner).validate()
     with pytest.raises(HyperparameterError, match="give a subclass of DQNTorchLearner"):

@@ -19,6 +19,7 @@ from polyak.compat.ray.connectors.batches import (
 )
 from polyak.compat.ray.connectors.learning import episodes_of
 from polyak.compat.ray.learners.base import LOSSES, OPTIMIZERS, Batch, TorchLearner
+from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import Update
 
 _OF_SAC = "SAC has three losses. Write critic_objective(), actor_objective() or temperature_objective()"
@@ -38,6 +39,13 @@ class DQNTorchLearner(TorchLearner, DQNLearner):
         super().build()
         first, further = AddObservationsFromEpisodesToBatch, AddNextObservationsFromEpisodesToTrainBatch()
         self._learner_connector.insert_after(first, further)
+
+    def _why_plainly(self) -> str | None:
+        why = super()._why_plainly()
+        fix = "{} reads neither sequences nor atoms. Leave use_lstm out, and set num_atoms=1."
+        plain = self.policy.recurrence is None and not self.policy.distributional
+        require(why is None or plain, "learner_class", type(self), fix.format(why))
+        return why
 
     def update(self, batch: Any) -> Update:
         with self._one_update():
