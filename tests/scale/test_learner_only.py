@@ -256,7 +256,8 @@ def test_each_module_has_its_settings() -> None:
     assert (others.lr, others.gamma, others.clip_param) == (5e-5, 0.99, 0.1)
     assert config.get_config_for_module("another") is config
     config.training(vf_loss_coeff=0.25)
-    assert config.get_config_for_module(MODEL).vf_loss_coeff == 0.25
+    again = config.get_config_for_module("default_policy").get_config_for_module(MODEL)
+    assert (again.vf_loss_coeff, again.clip_param) == (0.25, 0.3)
     with config.build() as algo:
         learner = algo.learner_group._learner
         assert learner.config.clip_param == 0.3
