@@ -304,12 +304,7 @@ ELSEWHERE = {
     "epsilon": "of IMPALA needs RMSprop",
 }
 CONSTANT = {"grad_clip_by", "shuffle_batch_per_epoch", "use_critic", "td_error_loss_fn", "before_learn_on_batch"}
-CONSTANT |= {
-    "add_default_connectors_to_learner_pipeline",
-    "categorical_distribution_temperature",
-    "vtrace",
-    "use_circular_buffer",
-}
+CONSTANT |= {"categorical_distribution_temperature", "vtrace", "use_circular_buffer"}
 
 
 @pytest.mark.parametrize("cls", [PPOConfig, DQNConfig, SACConfig, IMPALAConfig, APPOConfig])

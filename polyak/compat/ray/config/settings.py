@@ -118,6 +118,8 @@ class LearnerSettings:
     """On Ray: processes that put batches together."""
     max_requests_in_flight_per_learner: Count = 3
     """On Ray: batches that are asked of replay shards in advance, unless there is a seed."""
+    add_default_connectors_to_learner_pipeline: Literal[True] = True
+    """RLlib's default pieces stand behind those of ``learner_connector``."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -149,8 +151,6 @@ class TrainingSettings:
     learner_connector: Function = None
     """A function ``f(observation_space, action_space)`` that returns pieces which change what is learned from, one
     :class:`~polyak.compat.ray.ConnectorV2` or a list of them; of PPO and DQN."""
-    add_default_connectors_to_learner_pipeline: Literal[True] = True
-    """RLlib's default pieces stand behind those."""
     learner_config_dict: dict[str, Any] = field(default_factory=dict)
     """What that learner reads as ``self.config.learner_config_dict``."""
 
@@ -342,10 +342,7 @@ GROUPS: tuple[type, ...] = (
 
 
 TAKES_TOO: Mapping[str, tuple[str, ...]] = {
-    "learners": (
-        *("learner_class", "learner_connector", "learner_config_dict"),
-        "add_default_connectors_to_learner_pipeline",
-    ),
+    "learners": ("learner_class", "learner_connector", "learner_config_dict"),
 }
 """Method of the builder -> settings of another one that it takes, too."""
 
