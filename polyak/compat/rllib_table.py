@@ -7,7 +7,21 @@ _CONFIGS = (
     f"{_SCALE}: CNNEncoderConfig MLPEncoderConfig RecurrentEncoderConfig ActorCriticEncoderConfig MLPHeadConfig "
     "FreeLogStdMLPHeadConfig ModelConfig"
 )
-_APIS = f"{_SCALE}: InferenceOnlyAPI QNetAPI TargetNetworkAPI ValueFunctionAPI"
+_APIS = f"{_SCALE}: InferenceOnlyAPI QNetAPI SelfSupervisedLossAPI TargetNetworkAPI ValueFunctionAPI"
+_COMMON = {
+    "add_observations_from_episodes_to_batch": "AddObservationsFromEpisodesToBatch",
+    "add_states_from_episodes_to_batch": "AddStatesFromEpisodesToBatch",
+    "add_time_dim_to_batch_and_zero_pad": "AddTimeDimToBatchAndZeroPad",
+    "batch_individual_items": "BatchIndividualItems",
+    "numpy_to_tensor": "NumpyToTensor",
+}
+_OF_LEARNERS = {
+    "add_columns_from_episodes_to_train_batch": "AddColumnsFromEpisodesToTrainBatch",
+    "add_next_observations_from_episodes_to_train_batch": "AddNextObservationsFromEpisodesToTrainBatch",
+    "add_one_ts_to_episodes_and_truncate": "AddOneTsToEpisodesAndTruncate",
+    "general_advantage_estimation": "GeneralAdvantageEstimation",
+}
+"""Module -> RLlib's default piece in it."""
 _SPEC = f"{_SCALE}: RLModule RLModuleSpec"
 _PPO_MODULE = f"{_SCALE}: PPOTorchRLModule DefaultPPOTorchRLModule"
 _DQN_MODULE = f"{_SCALE}: DQNRainbowTorchRLModule DefaultDQNTorchRLModule"
@@ -90,7 +104,12 @@ RLLIB: dict[str, tuple[str, ...]] = {
     "connectors.env_to_module.frame_stacking": (f"{_SCALE}: FrameStackingEnvToModule",),
     "connectors.env_to_module.observation_preprocessor": (f"{_SCALE}: SingleAgentObservationPreprocessor",),
     "connectors.env_to_module.prev_actions_prev_rewards": (f"{_SCALE}: PrevActionsPrevRewards",),
-    "connectors.learner": (f"{_SCALE}: LearnerConnectorPipeline",),
+    **{f"connectors.common.{module}": (f"{_SCALE}: {name}",) for module, name in _COMMON.items()},
+    "connectors.learner": (
+        f"{_SCALE}: LearnerConnectorPipeline",
+        f"{_SCALE}: {' '.join([*_COMMON.values(), *_OF_LEARNERS.values()])}",
+    ),
+    **{f"connectors.learner.{module}": (f"{_SCALE}: {name}",) for module, name in _OF_LEARNERS.items()},
     "connectors.learner.frame_stacking": (f"{_SCALE}: FrameStackingLearner",),
     "connectors.learner.learner_connector_pipeline": (f"{_SCALE}: LearnerConnectorPipeline",),
     "connectors.module_to_env": (f"{_SCALE}: ModuleToEnvPipeline",),
@@ -135,11 +154,8 @@ RLLIB: dict[str, tuple[str, ...]] = {
 """Module path below ``ray.rllib``; ``tune`` stands for ``ray.tune``."""
 
 _ONE_AGENT = "algorithms here train one agent"
-_DEFAULT = "polyak does the work of RLlib's default pieces itself"
-_DEFAULT_PIECES = (
-    *("AddObservationsFromEpisodesToBatch", "AddStatesFromEpisodesToBatch", "AddTimeDimToBatchAndZeroPad"),
-    *("AgentToModuleMapping", "BatchIndividualItems", "NumpyToTensor"),
-)
+_DEFAULT = "polyak does the work of RLlib's default pieces around a module itself"
+_INFOS = "a piece reads them: episode.get_infos()"
 _OFFLINE = "polyak learns from recorded data without a config: polyak.{}('MlpPolicy', dataset)"
 _RUNNER = "the runner is polyak's: env_runners(num_env_runners=...) says how many there are"
 _LEARNER = "subclass the learner of the algorithm, and name it by training(learner_class=...)"
@@ -150,8 +166,8 @@ REFUSED: dict[str, dict[str, str]] = {
     "algorithms.iql": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.dreamerv3": dict.fromkeys(["DreamerV3", "DreamerV3Config"], "there is no DreamerV3 here"),
     "algorithms.tqc": dict.fromkeys(["TQC", "TQCConfig"], "use polyak.TQC('MlpPolicy', env)"),
-    "connectors.env_to_module": dict.fromkeys(_DEFAULT_PIECES, _DEFAULT),
-    "connectors.common": dict.fromkeys(_DEFAULT_PIECES, _DEFAULT),
+    "connectors.env_to_module": dict.fromkeys([*_COMMON.values(), "AgentToModuleMapping"], _DEFAULT),
+    "connectors.common.agent_to_module_mapping": {"AgentToModuleMapping": _ONE_AGENT},
     "connectors.module_to_env": dict.fromkeys(
         [
             *("GetActions", "ListifyDataForVectorEnv", "ModuleToAgentUnmapping", "NormalizeAndClipActions"),
@@ -159,14 +175,9 @@ REFUSED: dict[str, dict[str, str]] = {
         ],
         _DEFAULT,
     ),
-    "connectors.learner": dict.fromkeys(
-        [*_DEFAULT_PIECES, *(f"Add{of}FromEpisodesToTrainBatch" for of in ("Columns", "Infos", "NextObservations"))],
-        _DEFAULT,
-    )
-    | {"GeneralAdvantageEstimation": "advantages are estimated by the algorithm: lambda_ and use_gae of PPO"},
+    "connectors.learner": {"AddInfosFromEpisodesToTrainBatch": _INFOS, "AgentToModuleMapping": _ONE_AGENT},
     "core.learner": {"LearnerGroup": "algo.learner_group is one"},
     "core.learner.learner_group": {"LearnerGroup": "algo.learner_group is one"},
-    "core.rl_module.apis": {"SelfSupervisedLossAPI": _LEARNER},
     "core.rl_module.torch.torch_compile_config": {
         "TorchCompileConfig": "framework(torch_compile_learner=...) compiles gradient steps"
     },

@@ -21,11 +21,8 @@ from polyak.compat.ray import (
     FrameStackingLearner,
     MeanStdFilter,
     ModuleToEnvPipeline,
-    MultiRLModuleSpec,
     PPOConfig,
-    PPOTorchLearner,
     PrevActionsPrevRewards,
-    RLModuleSpec,
     SACConfig,
     SingleAgentEpisode,
     SingleAgentObservationPreprocessor,
@@ -228,7 +225,7 @@ def test_what_pieces_learn_is_in_checkpoints(tmp_path: Path) -> None:
             restore(other)
             (piece,) = other.env_runner._env_to_module.connectors
             assert piece.calls == before
-            assert layers_of(other.model.get_env())[0].learner.connectors[0].calls == 1  # type: ignore[union-attr]
+            assert other.learner_group._learner._learner_connector.own[0].calls == 1
 
 
 def test_what_no_file_can_hold_is_refused(tmp_path: Path) -> None:
@@ -530,12 +527,21 @@ def test_the_learner_gets_the_rewards_of_the_pieces(environments: int) -> None:
 
 def test_a_learners_piece_that_adds_columns_is_told_so() -> None:
     class Adding(ConnectorV2):
+        def __init__(self, rows: int = 16) -> None:
+            super().__init__()
+            self.rows = rows
+
         def __call__(self, *, batch: Any, **kwargs: Any) -> Any:
-            return {**batch, "mine": 1}
+            return {**batch, "mine": [1] * self.rows}
 
     with (
         ppo(None, lambda observations, actions: Adding()).build() as algo,
         pytest.raises(NotImplementedError, match=r"\['mine'\], which no loss"),
+    ):
+        algo.train()
+    with (
+        ppo(None, lambda observations, actions: Adding(3)).build() as algo,
+        pytest.raises(HyperparameterError, match=r"'mine'\] must have 16 rows"),
     ):
         algo.train()
     with (
@@ -601,7 +607,7 @@ def piece(*_: Any) -> Any:
             "Leave use_lstm out",
         ),
         (lambda: ppo(None, piece).learners(num_learners=1), "set num_learners=0"),
-        (lambda: DQNConfig().environment(Steps).training(learner_connector=piece), "DQN reads rewards step by step"),
+        (lambda: SACConfig().environment("Pendulum-v1").training(learner_connector=piece), "SAC passes no pieces"),
         (lambda: ppo(Doubled()), "give a function"),
         (lambda: ppo(lambda env, spaces, device: 3), "give a function that returns a ConnectorV2"),
         (lambda: ppo(piece, lambda *_: MeanStdFilter()), "filters stand in env_to_module_connector"),
@@ -627,25 +633,6 @@ def test_other_observations_than_those_of_the_space_are_refused() -> None:
         pytest.raises(HyperparameterError, match="recompute_output_observation_space"),
     ):
         algo.train()
-
-
-def test_modules_that_only_the_learner_has_are_refused() -> None:
-    """With what to do instead, and so is what would set or feed them."""
-    specs = {"default_policy": RLModuleSpec(), "_curiosity": RLModuleSpec(learner_only=True)}
-    with pytest.raises(HyperparameterError, match=r"\['_curiosity'\].*learner_connector"):
-        ppo().rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs))
-    with pytest.raises(HyperparameterError, match="one agent"):
-        ppo().rl_module(rl_module_spec=MultiRLModuleSpec(rl_module_specs={**specs, "other": RLModuleSpec()}))
-    with pytest.raises(TypeError, match="configure_optimizers_for_module"):
-        ppo().rl_module(algorithm_config_overrides_per_module={"_curiosity": {"lr": 1e-3}})
-
-    class Own(PPOTorchLearner):
-        def build(self) -> None:
-            super().build()
-            self._learner_connector.append(Doubled())
-
-    with pytest.raises(NotImplementedError, match="learner_connector"):
-        ppo().learners(learner_class=Own).build()
 
 
 def test_pieces_of_recorded_data_are_refused() -> None:

@@ -31,8 +31,19 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         ConnectorPipelineV2 as ConnectorPipelineV2,
         ConnectorV2 as ConnectorV2,
         EnvToModulePipeline as EnvToModulePipeline,
-        LearnerConnectorPipeline as LearnerConnectorPipeline,
         ModuleToEnvPipeline as ModuleToEnvPipeline,
+    )
+    from polyak.compat.ray.connectors.batches import (
+        AddColumnsFromEpisodesToTrainBatch as AddColumnsFromEpisodesToTrainBatch,
+        AddNextObservationsFromEpisodesToTrainBatch as AddNextObservationsFromEpisodesToTrainBatch,
+        AddObservationsFromEpisodesToBatch as AddObservationsFromEpisodesToBatch,
+        AddOneTsToEpisodesAndTruncate as AddOneTsToEpisodesAndTruncate,
+        AddStatesFromEpisodesToBatch as AddStatesFromEpisodesToBatch,
+        AddTimeDimToBatchAndZeroPad as AddTimeDimToBatchAndZeroPad,
+        BatchIndividualItems as BatchIndividualItems,
+        GeneralAdvantageEstimation as GeneralAdvantageEstimation,
+        LearnerConnectorPipeline as LearnerConnectorPipeline,
+        NumpyToTensor as NumpyToTensor,
     )
     from polyak.compat.ray.connectors.episodes import SingleAgentEpisode as SingleAgentEpisode
     from polyak.compat.ray.connectors.pieces import (
@@ -88,6 +99,7 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         QNetAPI as QNetAPI,
         RLModule as RLModule,
         RLModuleSpec as RLModuleSpec,
+        SelfSupervisedLossAPI as SelfSupervisedLossAPI,
         TargetNetworkAPI as TargetNetworkAPI,
         TorchRLModule as TorchRLModule,
         ValueFunctionAPI as ValueFunctionAPI,
@@ -119,8 +131,11 @@ _PLACES = {
     "config.marwil": "BCConfig MARWILConfig",
     "config.ppo": "PPOConfig",
     "config.sac": "SACConfig",
-    "connectors.base": "ConnectorPipelineV2 ConnectorV2 EnvToModulePipeline LearnerConnectorPipeline "
-    "ModuleToEnvPipeline",
+    "connectors.base": "ConnectorPipelineV2 ConnectorV2 EnvToModulePipeline ModuleToEnvPipeline",
+    "connectors.batches": "AddColumnsFromEpisodesToTrainBatch AddNextObservationsFromEpisodesToTrainBatch "
+    "AddObservationsFromEpisodesToBatch AddOneTsToEpisodesAndTruncate AddStatesFromEpisodesToBatch "
+    "AddTimeDimToBatchAndZeroPad BatchIndividualItems GeneralAdvantageEstimation LearnerConnectorPipeline "
+    "NumpyToTensor",
     "connectors.episodes": "SingleAgentEpisode",
     "connectors.pieces": "FlattenObservations FrameStacking FrameStackingEnvToModule FrameStackingLearner "
     "PrevActionsPrevRewards SingleAgentObservationPreprocessor",
@@ -139,8 +154,8 @@ _PLACES = {
     "models.distributions": "TorchMultiDistribution",
     "models.encoders": "Encoder TorchModel",
     "models.multi": "MultiRLModule MultiRLModuleSpec",
-    "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec TargetNetworkAPI TorchRLModule "
-    "ValueFunctionAPI",
+    "models.rl_module": "InferenceOnlyAPI QNetAPI RLModule RLModuleSpec SelfSupervisedLossAPI "
+    "TargetNetworkAPI TorchRLModule ValueFunctionAPI",
     "models.simplex": "Simplex",
     "models.torch_distributions": "Distribution TorchCategorical TorchDeterministic TorchDiagGaussian "
     "TorchDistribution TorchMultiCategorical",

@@ -21,13 +21,13 @@ from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.connectors.actions import ActsByPieces
 from polyak.compat.ray.connectors.environments import layers_of
-from polyak.compat.ray.connectors.learning import RewardsByPieces
+from polyak.compat.ray.connectors.learning import ByPieces, check_pieces, pieces_of_learner
 from polyak.compat.ray.env_runners import EnvRunner, EvaluationRunners
 from polyak.compat.ray.environments import in_units_of
 from polyak.compat.ray.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.compat.ray.evaluation import LocalEvaluators, order_of
 from polyak.compat.ray.filters import filter_around
-from polyak.compat.ray.groups import LocalLearner
+from polyak.compat.ray.groups import LocalLearner, beside
 from polyak.compat.ray.learners.base import TorchLearner
 from polyak.compat.ray.metrics import MetricsLogger
 from polyak.compat.ray.models.default_modules import DefaultSACTorchRLModule
@@ -113,7 +113,7 @@ class Algorithm:
         self._turned = self._seen.turned
         self._spaces = self._seen.observations, self._seen.own_actions
         try:
-            self.plain = self.config.plain(self._turned)
+            self.plain = self.config.get_config_for_module(DEFAULT_MODULE_ID).plain(self._turned)
             self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
             self._adopt(made(self.config, self.plain, env))
         except BaseException:
@@ -150,14 +150,18 @@ class Algorithm:
         self.env_runner_group = make_runners(self._remote, model, shown, restart, self.env_runner)
 
     def _show_pieces(self, model: Any) -> None:
-        """Let pieces before and behind the module and before the learner see the module, and log."""
+        """Let pieces around the module see it, and log; and those before the learner what it learns from."""
         layers = layers_of(model.get_env())
         for layer in layers:
             layer.rl_module, layer.metrics, layer.explore = self.get_module(), self.metrics, self.config.explore
         if layers and isinstance(model, ActsByPieces):
             model.runner.actor.layer = layers[0]
-        if layers and layers[0].learner is not None:
-            model.rewards_follow = RewardsByPieces(layers[0])
+        if isinstance(model.learner, TorchLearner) and model.learner.pipeline is not None:
+            check_pieces(model)
+        if pieces_of_learner(model) is not None and self.config.pieces_see == "rollouts":
+            fix = "pieces of the learner are shown the episodes of this process: set num_env_runners=0."
+            require(bool(layers), "num_env_runners", self.config.num_env_runners, fix)
+            model.rewards_follow = ByPieces(layers[0], model.learner)
 
     def _end_replay(self) -> None:
         """End the processes that hold the replay buffer, if there are any."""
@@ -303,12 +307,20 @@ class Algorithm:
         }
 
     def _of_learners(self, rows: int, seconds: float) -> dict[str, Any]:
-        parameters = sum(p.numel() for p in self.model.learner.parameters() if p.requires_grad)
+        others = beside(self.model.learner)
+        counts = {name: sum(p.numel() for p in one.parameters() if p.requires_grad) for name, one in others.items()}
+        parameters = sum(p.numel() for p in self.model.learner.parameters() if p.requires_grad) - sum(counts.values())
         found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"], seconds)
         if "entropy_coeff" in self.config.to_dict():
             found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.tunables["ent_coef"])
         if self.config.name == "PPO" and "vf_loss" in found[DEFAULT_MODULE_ID]:
             found[DEFAULT_MODULE_ID].setdefault("vf_loss_unclipped", found[DEFAULT_MODULE_ID]["vf_loss"])
+        for name, count in counts.items():
+            optimizers = self.model.learner.get_optimizers_for_module(name)
+            rates = {f"{key}_learning_rate": float(one.param_groups[0]["lr"]) for key, one in optimizers}
+            found[name] = {"num_trainable_parameters": count, **rates}
+            if self.model.learner.metrics.peek((name, "total_loss")) is not None:
+                found[name]["num_module_steps_trained"] = rows
         if isinstance(self.model.learner, TorchLearner):
             for name, value in self.model.learner.metrics.reduced().items():
                 found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
@@ -468,6 +480,8 @@ class Algorithm:
         Raises:
             KeyError: there is only the default module.
         """
+        if module_id in beside(self.model.learner):
+            raise KeyError(f"{module_id!r} is the learner's: learner_group._learner.module[{module_id!r}].")
         if module_id != DEFAULT_MODULE_ID:
             raise KeyError(f"there is no module {module_id!r}, only {DEFAULT_MODULE_ID!r}.")
         policy = self.model.policy
@@ -476,7 +490,8 @@ class Algorithm:
         return DefaultSACTorchRLModule(policy, self._spaces[0], self._turned)
 
     def get_weights(self, policies: Any = None) -> dict[str, dict[str, np.ndarray]]:
-        """{"default_policy": {name: array}}: what :meth:`get_module`'s ``get_state()`` returns.
+        """{"default_policy": {name: array}}: what :meth:`get_module`'s ``get_state()`` returns, and the same of each
+        module that only the learner has.
 
         Args:
             policies: names of modules; ``None``: all.
@@ -504,7 +519,7 @@ class Algorithm:
         Raises:
             HyperparameterError: there is no component of that name.
         """
-        return states.state_of(self, states.Choice(components, not_components))
+        return states.state_of(self, states.Choice(components, not_components, beside(self.model.learner)))
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Put back what :meth:`get_state` returned, or some of it.

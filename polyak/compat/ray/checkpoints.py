@@ -24,14 +24,17 @@ from polyak.checkpoint.saved import Saved
 from polyak.checkpoint.serialise import decode, encode, is_plain
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import AlgorithmConfig
-from polyak.compat.ray.connectors.environments import load_state_of_pieces, state_of_pieces
+from polyak.compat.ray.connectors.learning import load_state_of_all, state_of_all
 from polyak.compat.ray.filters import filter_around, moments_in
+from polyak.compat.ray.groups import beside
 from polyak.envs.reading import plain_json
 from polyak.hyperparameters.declaration import require
 
 FILE, MEMBER, VERSION = "model.zip", "algorithm.json", 1
 MODULES = Path("learner_group") / "learner" / "rl_module"
 """The folder of modules in that of a checkpoint, as RLlib has it."""
+_BESIDE = "beside."
+"""Tensors of modules that only the learner has are called so in the file."""
 
 
 def save(algorithm: Any, path: Any) -> str:
@@ -51,7 +54,7 @@ def save(algorithm: Any, path: Any) -> str:
         "counters": algorithm._counters,
         "num_episodes_lifetime": algorithm._episodes.lifetime,
     }
-    if pieces := state_of_pieces(model.get_env()):
+    if pieces := state_of_all(model):
         fix = "a file holds numbers, texts, arrays, and lists and dicts of them. Return those."
         require(is_plain(pieces), "get_state() of a connector", sorted(pieces), fix)
         described["connectors"] = encode(pieces)
@@ -62,17 +65,17 @@ def save(algorithm: Any, path: Any) -> str:
     with replacing(folder / FILE) as file:
         file.write(written.getbuffer())
     if hasattr(model.policy, "rl_module"):
-        _save_module(model.policy.rl_module, folder / MODULES)
+        for name, module in {DEFAULT_MODULE_ID: model.policy.rl_module, **beside(model.learner)}.items():
+            _save_module(module, folder / MODULES / name)
     return str(folder)
 
 
 def _save_module(module: Any, folder: Path) -> None:
     """Write a module for ``RLModule.from_checkpoint``; one whose class no file can name is in ``model.zip`` alone."""
-    target = folder / DEFAULT_MODULE_ID
     try:
-        module.save_to_path(target)
+        module.save_to_path(folder)
     except ValueError:
-        shutil.rmtree(target, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def described_in(path: Any) -> dict[str, Any]:
@@ -123,7 +126,11 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
             raise ValueError(f"component={component!r}: only 'rl_module' can be restored by itself.")
         saved = saved_parameters(checkpoint.read(file))
         policies = {name: value for name, value in saved.items() if not name.endswith("optimizer")}
+        further = {name: policies.pop(name) for name in list(policies) if name.startswith(_BESIDE)}
         set_parameters(algorithm.model.learner, policies, exact_match=False)
+        for module_id, module in beside(algorithm.model.learner).items():
+            above = f"{_BESIDE}{module_id}."
+            module.set_state({name.removeprefix(above): one for name, one in further.items() if name.startswith(above)})
         return
     plain, old = algorithm.plain, algorithm.model
     own = {**plain.kwargs, "policy_class": plain.policy}
@@ -138,7 +145,7 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
     known = filter_around(old.get_env())
     if known is not None and (loaded := model.normalisation.loaded) is not None:
         known.load_moments(moments_in(loaded))
-    load_state_of_pieces(old.get_env(), decode(described.get("connectors", {})))
+    load_state_of_all(model, decode(described.get("connectors", {})))
     if model.seed is not None and old.get_env() is not None:
         old.get_env().seed((model.seed + int(described["iteration"])) % 2**31)  # other episodes than the first ones
     algorithm._adopt(model, restart=False)

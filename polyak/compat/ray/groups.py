@@ -19,6 +19,11 @@ from polyak.kinds.lessons import Lessons
 Weights = dict[str, np.ndarray]
 
 
+def beside(learner: Any) -> dict[str, Any]:
+    """Name -> module of those that only a learner has."""
+    return dict(learner.beside.items()) if isinstance(learner, TorchLearner) else {}
+
+
 class LocalRunner:
     """Experience collected in this process, and learned from as soon as it is there.
 
@@ -100,27 +105,36 @@ class LocalLearner:
         Args:
             module_ids: of which modules; ``None``: of all.
         """
-        wanted = [DEFAULT_MODULE_ID] if module_ids is None else list(module_ids)
-        if unknown := sorted({*wanted} - {DEFAULT_MODULE_ID}):
-            raise ValueError(f"module_ids={unknown}: there is only {DEFAULT_MODULE_ID!r}.")
-        return {name: self._module.get_state() for name in wanted}
+        modules = self._modules
+        wanted = list(modules) if module_ids is None else list(module_ids)
+        if unknown := sorted({*wanted} - {*modules}):
+            raise ValueError(f"module_ids={unknown}: there is only {', '.join(map(repr, modules))}.")
+        return {name: modules[name].get_state() for name in wanted}
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
-        """Put back what :meth:`get_weights` returned.
+        """Put back what :meth:`get_weights` returned, or that of some modules.
 
         Raises:
             ValueError: another module, names or shapes. Nothing has changed then.
         """
-        if unknown := sorted(weights.keys() - {DEFAULT_MODULE_ID}):
-            raise ValueError(f"weights name the modules {unknown}, but there is only {DEFAULT_MODULE_ID!r}.")
-        if not weights:
-            return
-        module = self._module
-        given, own = weights[DEFAULT_MODULE_ID], module.get_state()
-        wrong = sorted(name for name in own.keys() | given.keys() if not _fits(own.get(name), given.get(name)))
-        if wrong:
-            raise ValueError(f"weights do not fit the module: {wrong} are missing, not its own, or of another shape.")
-        module.set_state(given)
+        modules = self._modules
+        if unknown := sorted(weights.keys() - {*modules}):
+            raise ValueError(f"weights name the modules {unknown}, but there is only {', '.join(map(repr, modules))}.")
+        for module_id, given in weights.items():
+            own = modules[module_id].get_state()
+            wrong = sorted(name for name in own.keys() | given.keys() if not _fits(own.get(name), given.get(name)))
+            if wrong:
+                raise ValueError(
+                    f"weights do not fit the module {module_id!r}: {wrong} are missing, not its own, or of another "
+                    "shape."
+                )
+        for module_id, given in weights.items():
+            modules[module_id].set_state(given)
+
+    @property
+    def _modules(self) -> dict[str, Any]:
+        """Name -> module."""
+        return {DEFAULT_MODULE_ID: self._module, **beside(self.model.learner)}
 
     def follow(self) -> None:
         """Learn on from where the model has been brought: it is the learner's own."""

@@ -20,7 +20,7 @@ _LEARNER = "losses are those of polyak's learner. Write objective() or gradient_
 CONFIG = {
     "build_learner_group": _LEARNERS,
     "build_learner": _LEARNERS,
-    "get_config_for_module": "one module is trained, by this config. Set its values",
+    "get_config_for_module": "a module's settings are algorithm_config_overrides_per_module. Set those",
     "get_evaluation_config_object": "evaluation reads evaluation_config. Set that",
     "get_multi_agent_setup": "algorithms here train one agent",
     "validate_train_batch_size_vs_rollout_fragment_length": "batches and fragments are fitted. Write validate()",
@@ -105,8 +105,8 @@ TORCH_LEARNER = {
     "__init__": "a learner is made by polyak. Write build(), and call super().build()",
     "update": "batches are dealt by polyak. Write before_gradient_based_update() or after_gradient_based_update()",
     "_update": "steps are made by compute_losses(), compute_gradients() and apply_gradients(). Write those",
-    "add_module": "one module is trained. Set rl_module_spec",
-    "remove_module": "one module is trained. Set rl_module_spec",
+    "add_module": "modules are made once. Set rl_module_spec",
+    "remove_module": "modules are made once. Set rl_module_spec",
     "_make_modules_ddp_if_necessary": "a learner of one's own learns in one process",
 }
 """Of a learner under RLlib's contract."""

@@ -21,22 +21,23 @@ import torch
 
 from polyak.checkpoint.parameters import load_optimizer
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
-from polyak.compat.ray.connectors.environments import load_state_of_pieces, state_of_pieces
+from polyak.compat.ray.connectors.learning import load_state_of_all, state_of_all
 from polyak.compat.ray.filters import filter_around
+from polyak.compat.ray.groups import beside
 from polyak.compat.ray.processes.state import values_of
 from polyak.hyperparameters.declaration import require
 
 State = dict[str, Any]
 Names = str | Collection[str] | None
-PATHS = ("learner_group", "learner", "rl_module", DEFAULT_MODULE_ID)
+MODULES = "learner_group/learner/rl_module"
 COMPONENTS = (
-    *("/".join(PATHS[:depth]) for depth in range(1, 5)),
+    *("learner_group", "learner_group/learner", MODULES, f"{MODULES}/{DEFAULT_MODULE_ID}"),
     "learner_group/learner/optimizer",
     "env_runner",
     "env_runner/env_to_module_connector",
     "eval_env_runner",
 )
-"""What can be asked for, or left out."""
+"""What can be asked for, or left out, besides modules that only the learner has."""
 
 
 class Choice:
@@ -45,14 +46,16 @@ class Choice:
     Args:
         components: names of those that are wanted, with slashes between levels; ``None``: all.
         not_components: names of those that are not.
+        learner_only: names of the modules that only the learner has.
 
     Raises:
         HyperparameterError: there is none of that name.
     """
 
-    def __init__(self, components: Names, not_components: Names) -> None:
-        self._wanted = None if components is None else _listed("components", components)
-        self._unwanted = _listed("not_components", not_components or ())
+    def __init__(self, components: Names, not_components: Names, learner_only: Collection[str] = ()) -> None:
+        known = [*COMPONENTS, *(f"{MODULES}/{name}" for name in learner_only)]
+        self._wanted = None if components is None else _listed("components", components, known)
+        self._unwanted = _listed("not_components", not_components or (), known)
 
     def has(self, path: str) -> bool:
         """Whether a component is chosen, or a part of it."""
@@ -61,10 +64,10 @@ class Choice:
         return self._wanted is None or any(_within(path, one) or _within(one, path) for one in self._wanted)
 
 
-def _listed(argument: str, given: Any) -> list[str]:
+def _listed(argument: str, given: Any, known: list[str]) -> list[str]:
     names = [given] if isinstance(given, str) else list(given)
     for name in names:
-        require(name in COMPONENTS, argument, name, f"there are {', '.join(COMPONENTS)}.")
+        require(name in known, argument, name, f"there are {', '.join(known)}.")
     return names
 
 
@@ -100,12 +103,13 @@ def state_of(algorithm: Any, choice: Choice) -> State:
 def learner_state(algorithm: Any, choice: Choice) -> State:
     """Of the learner: its modules, and what else it has learned."""
     found: State = {}
-    if choice.has("learner_group/learner/rl_module"):
-        found["rl_module"] = algorithm.learner_group.get_weights()
+    if choice.has(MODULES):
+        weights = algorithm.learner_group.get_weights()
+        found["rl_module"] = {name: one for name, one in weights.items() if choice.has(f"{MODULES}/{name}")}
     if choice.has("learner_group/learner/optimizer"):
         model, learner = algorithm.model, algorithm.model.learner
         learner.adopt_optimizers()
-        others = _beside(learner, algorithm.get_module())
+        others = _other_networks(learner, [algorithm.get_module(), *beside(learner).values()])
         found["optimizer"] = {
             "states": {name: copy.deepcopy(one.state_dict()) for name, one in learner.optimizers.items()},
             "networks": {name: tensor.numpy(force=True).copy() for name, tensor in others.items()},
@@ -115,9 +119,9 @@ def learner_state(algorithm: Any, choice: Choice) -> State:
     return found
 
 
-def _beside(learner: Any, module: Any) -> dict[str, torch.Tensor]:
-    """What a learner has learned that is not of its module: target networks, a temperature."""
-    own = {tensor.data_ptr() for tensor in module._tensors().values()}
+def _other_networks(learner: Any, modules: list[Any]) -> dict[str, torch.Tensor]:
+    """What a learner has learned that is not of its modules: target networks, a temperature."""
+    own = {tensor.data_ptr() for module in modules for tensor in module._tensors().values()}
     return {name: tensor for name, tensor in learner.networks().items() if tensor.data_ptr() not in own}
 
 
@@ -130,7 +134,7 @@ def _of_runner(algorithm: Any, choice: Choice) -> State:
     known = filter_around(model.get_env())
     if known is not None and choice.has("env_runner/env_to_module_connector"):
         found["env_to_module_connector"] = copy.deepcopy(known.moments())
-    if choice.has("env_runner/env_to_module_connector") and (pieces := state_of_pieces(model.get_env())):
+    if choice.has("env_runner/env_to_module_connector") and (pieces := state_of_all(model)):
         found["connectors"] = copy.deepcopy(pieces)
     return found
 
@@ -187,4 +191,4 @@ def _run_on(model: Any, state: Mapping[str, Any]) -> None:
     known = filter_around(model.get_env())
     if known is not None and "env_to_module_connector" in state:
         known.load_moments(state["env_to_module_connector"])
-    load_state_of_pieces(model.get_env(), copy.deepcopy(state.get("connectors", {})))
+    load_state_of_all(model, copy.deepcopy(state.get("connectors", {})))

@@ -19,13 +19,14 @@ from functools import cache
 from itertools import pairwise
 from pkgutil import resolve_name
 from textwrap import fill
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from typing_extensions import Self
 
 from polyak.checkpoint.serialise import encode
 from polyak.compat.overrides import changed, is_ours, refuse
 from polyak.compat.ray import not_called
+from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config import dumps, replaced
 from polyak.compat.ray.config.clipping import CLIPS
 from polyak.compat.ray.config.settings import (
@@ -46,7 +47,8 @@ from polyak.compat.ray.config.settings import (
     TrainingSettings,
 )
 from polyak.compat.ray.connectors.actions import ActsByPieces
-from polyak.compat.ray.connectors.base import EnvToModulePipeline, LearnerConnectorPipeline, ModuleToEnvPipeline
+from polyak.compat.ray.connectors.base import EnvToModulePipeline, ModuleToEnvPipeline
+from polyak.compat.ray.connectors.batches import LearnerConnectorPipeline, default_pieces
 from polyak.compat.ray.connectors.given import check_connectors, pieces_of
 from polyak.compat.ray.filters import MeanStdFilter
 from polyak.compat.ray.learners.base import TorchLearner
@@ -57,7 +59,7 @@ from polyak.hyperparameters.docstrings import sentence
 from polyak.learning.learner import Learner
 from polyak.schedules import PiecewiseSchedule
 from polyak.suggestions import did_you_mean
-from polyak.warning import advise, warn_user
+from polyak.warning import warn_user
 
 HORIZON = 1_000_000
 """Environment steps by which schedules count: they continue past it."""
@@ -148,8 +150,11 @@ class AlgorithmConfig(
     """Whether experience is collected, and not recorded before."""
     built: ClassVar[str] = "polyak.compat.ray.algorithm:Algorithm"
     """The class of what it builds."""
-    rewards_may_follow: ClassVar[bool] = False
-    """Whether rewards are read only when a rollout is complete, so that pieces can change them."""
+    pieces_see: ClassVar[Literal["rollouts", "batches"] | None] = None
+    """What pieces of the learner are shown: the episodes of a rollout, or replayed steps; ``None``: there are none, and
+    no modules that only the learner has."""
+    per_module: ClassVar[tuple[str, ...]] = ("gamma", "lr", "grad_clip", "learner_config_dict")
+    """What ``algorithm_config_overrides_per_module`` may override: what losses and optimizers read."""
     scales_actions: ClassVar[bool] = True
     """Whether continuous actions are scaled by the environment, since the policy does not squash them itself."""
 
@@ -169,7 +174,7 @@ class AlgorithmConfig(
 
     def __init__(self, algo_class: Any = None) -> None:
         self.__dict__["_frozen"] = False
-        self.__dict__["_given"] = set()
+        self.__dict__["_given"], self.__dict__["_of_modules"], self.__dict__["_whole"] = set(), {}, self
         for one in fields(self):
             self.__dict__[one.name] = one.default_factory() if callable(one.default_factory) else one.default
         self.__dict__["algo_class"] = algo_class
@@ -194,6 +199,7 @@ class AlgorithmConfig(
             raise AttributeError(f"{name} cannot be set: the config is frozen. Work on config.copy(copy_frozen=False).")
         self.__dict__[name] = value
         self._given.add(name)
+        self._of_modules.clear()
 
     def _checked(self, name: str, value: Any, group: str | None = None) -> Any:
         """A setting's value, if there is such a setting and it may be that.
@@ -214,7 +220,12 @@ class AlgorithmConfig(
         if group is not None and own != group and name not in TAKES_TOO.get(group, ()):
             raise TypeError(f"{place} got an unexpected setting {name!r}, which {own}() sets.")
         if hasattr(value, "of_one_agent"):
-            value = value.of_one_agent()
+            acting, beside = value.of_one_agent(), value.learner_only()
+            fix = f"{self.name} trains no modules that only the learner has: use PPO or DQN."
+            require(not beside or self.pieces_see is not None, name, sorted(beside), fix)
+            value = value if beside else acting
+        if name == "algorithm_config_overrides_per_module" and isinstance(value, Mapping):
+            value = {**self.algorithm_config_overrides_per_module, **self._checked_overrides(value)}
         if (places := searched(value)) is not None:
             for place in places:
                 fitted(name, place, hints[name])
@@ -222,6 +233,17 @@ class AlgorithmConfig(
         if isinstance(value, dict | list):
             value = copy.deepcopy(value) if name in ("env_config", "replay_buffer_config") else copy.copy(value)
         return fitted(name, value, hints[name])
+
+    def _checked_overrides(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of modules by their names, if each may be that and is one that losses and optimizers read."""
+        for module_id, settings in given.items():
+            place = f"algorithm_config_overrides_per_module[{module_id!r}]"
+            require(isinstance(settings, Mapping), place, settings, "give AlgorithmConfig.overrides(...).")
+            for name, value in settings.items():
+                self._checked(name, value)
+                fix = f"it is that of the whole algorithm. A module may have its own {', '.join(self.per_module)}."
+                require(name in self.per_module, f"{place}[{name!r}]", value, fix)
+        return {module_id: dict(settings) for module_id, settings in given.items()}
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._set(name, self._checked(name, value))
@@ -378,8 +400,8 @@ class AlgorithmConfig(
 
     def get_rl_module_spec(self, env: Any = None, spaces: Any = None, inference_only: bool | None = None) -> Any:
         """What was given, over :meth:`get_default_rl_module_spec`. Spaces are filled in by what is built."""
-        default = self.get_default_rl_module_spec()
-        default, given = getattr(default, "of_one_agent", lambda: default)(), self.rl_module_spec
+        multi = resolve_name("polyak.compat.ray.models.multi")
+        default, given = multi.of_one_agent(self.get_default_rl_module_spec()), multi.of_one_agent(self.rl_module_spec)
         values = {} if given is None else {name: value for name, value in vars(given).items() if value}
         options = _merged(default.model_config, self.model_config, values.pop("model_config", None))
         return replace(default, **values, model_config=options)
@@ -387,9 +409,25 @@ class AlgorithmConfig(
     def get_multi_rl_module_spec(
         self, *, env: Any = None, spaces: Any = None, inference_only: bool = False, **kwargs: Any
     ) -> Any:
-        """:meth:`get_rl_module_spec` under the name of the only agent."""
-        make = resolve_name("polyak.compat.ray.models.multi:MultiRLModuleSpec")
-        return make(self.get_rl_module_spec(env, spaces, inference_only))
+        """:meth:`get_rl_module_spec` under the name of the only agent, and, unless they are to act, the modules that
+        only the learner has."""
+        multi = resolve_name("polyak.compat.ray.models.multi")
+        specs = {DEFAULT_MODULE_ID: self.get_rl_module_spec(env, spaces, inference_only)}
+        default = self.get_default_rl_module_spec()
+        beside = {} if inference_only else multi.learner_only(self.rl_module_spec or default)
+        for name, spec in beside.items():
+            options = _merged(None, self.model_config, spec.model_config)
+            if spec.module_class is None:
+                own = multi.of_one_agent(default)
+                spec = replace(
+                    spec, module_class=own.module_class, catalog_class=spec.catalog_class or own.catalog_class
+                )
+            specs[name] = replace(spec, model_config=options)
+        return multi.MultiRLModuleSpec(specs)
+
+    def learner_only_specs(self) -> dict[str, Any]:
+        """Name -> spec of the modules that only the learner has."""
+        return resolve_name("polyak.compat.ray.models.multi:learner_only")(self.get_multi_rl_module_spec())
 
     def get_default_learner_class(self) -> Any:
         """The learner that is taken where ``training(learner_class=...)`` names none."""
@@ -427,15 +465,25 @@ class AlgorithmConfig(
         return observations, self.action_space if actions is None else actions
 
     def build_learner_connector(self, input_observation_space: Any, input_action_space: Any, device: Any = None) -> Any:
-        """The pieces that ``learner_connector`` stands for, new ones, as a
+        """The pieces that ``learner_connector`` stands for, new ones, and RLlib's default ones behind them, as a
         :class:`~polyak.compat.ray.LearnerConnectorPipeline` with their spaces."""
         spaces = input_observation_space, input_action_space
         pieces = pieces_of("learner_connector", self.learner_connector, *spaces)
-        return LearnerConnectorPipeline(*spaces, connectors=pieces)
+        return LearnerConnectorPipeline(*spaces, connectors=[*pieces, *default_pieces(device or "cpu")])
 
     def get_config_for_module(self, module_id: str) -> Self:
-        """The settings of a module: these, since there is one."""
-        return self
+        """The settings of a module: these, and over them those of ``algorithm_config_overrides_per_module``."""
+        whole: Self = self._whole
+        if module_id not in whole.algorithm_config_overrides_per_module:
+            return whole
+        if module_id not in whole._of_modules:
+            other = whole.copy(copy_frozen=False)
+            for name, value in whole.algorithm_config_overrides_per_module[module_id].items():
+                other._set(name, other._checked(name, value))
+            other.__dict__["_whole"], other.__dict__["_frozen"] = whole, whole._frozen
+            whole._of_modules[module_id] = other
+        found: Self = whole._of_modules[module_id]
+        return found
 
     @property
     def _model_config_auto_includes(self) -> dict[str, Any]:
@@ -470,20 +518,39 @@ class AlgorithmConfig(
         return self.learner_class or self.get_default_learner_class()
 
     def _own_losses(self) -> list[str]:
-        """The methods of losses, gradients and optimizers that a program's learner has of its own."""
+        """What gradient steps run line by line for: methods of losses, gradients and optimizers that a program's
+        learner has of its own, a loss of the module's own, modules that only the learner has."""
+        chosen, specs = self._learner_given(), self.get_multi_rl_module_spec()
+        loss = "compute_self_supervised_loss"
+        own = [loss] if hasattr(specs.of_one_agent().module_class, loss) else []
+        return [*(chosen.own() if is_ours(chosen, TorchLearner) else []), *own, *specs.learner_only()]
+
+    def _has_pieces(self) -> bool:
+        """Whether pieces of the learner are given."""
+        return self.learner_connector is not None or bool(
+            changed(type(self), AlgorithmConfig, ["build_learner_connector"])
+        )
+
+    def shows_rollouts(self) -> bool:
+        """Whether pieces of the learner may want the episodes of rollouts: also those that its ``build()`` adds."""
         chosen = self._learner_given()
-        return chosen.own() if is_ours(chosen, TorchLearner) else []
+        adds = is_ours(chosen, TorchLearner) and bool(changed(chosen, chosen.face(), ["build"]))
+        return self.pieces_see == "rollouts" and (self._has_pieces() or adds)
 
     def _of_learner(self, algorithm: type[Any]) -> type[Any]:
         own, chosen = algorithm.learner_class, self._learner_given()
         if is_ours(chosen, TorchLearner):
             return self._of_torch_learner(algorithm, chosen)
-        if chosen is own:
-            return algorithm
         fits = isinstance(chosen, type) and issubclass(chosen, own)
         require(fits, "learner_class", chosen, f"give a subclass of {own.__module__}.{own.__qualname__}.")
         refuse("learner_class", chosen, own, not_called.LEARNER)
-        return with_learner(algorithm, chosen)
+        face = self.get_default_learner_class()
+        fix = f"its steps read no losses and columns of modules: give a subclass of {getattr(face, '__name__', face)}."
+        plainly = self._own_losses() or (self.pieces_see == "batches" and self._has_pieces())
+        require(not plainly, "learner_class", chosen, fix)
+        if self._has_pieces():
+            return with_learner(algorithm, type(chosen.__name__, (face, chosen), self._members()))
+        return algorithm if chosen is own else with_learner(algorithm, chosen)
 
     def _of_torch_learner(self, algorithm: type[Any], chosen: type[TorchLearner]) -> type[Any]:
         """With a learner under RLlib's contract, which is given this config."""
@@ -492,17 +559,17 @@ class AlgorithmConfig(
         fits = issubclass(algorithm.learner_class, kind) and kind is not Learner
         wanted = f"give a subclass of that of {self.name}."
         require(fits, "learner_class", chosen, wanted)
-        if chosen is face:
+        if chosen is face and not self._own_losses() and not self._has_pieces():
             return algorithm
         refuse("learner_class", chosen, face, {**not_called.TORCH_LEARNER, **face.reasons})
         fix = "a learner of one's own learns in this process: set num_learners=0."
         require(self.num_learners == 0, "num_learners", self.num_learners, fix)
-        if own := chosen.own():
-            words = "runs as it is written, and not as a compiled program"
-            advise("own losses", f"{chosen.__name__}.{own[0]}() of learner_class {words}.")
         bases = (chosen,) if issubclass(chosen, algorithm.learner_class) else (chosen, algorithm.learner_class)
-        members = {"config": self, "__module__": __name__}
-        return with_learner(algorithm, type(chosen.__name__, bases, members))
+        return with_learner(algorithm, type(chosen.__name__, bases, self._members()))
+
+    def _members(self) -> dict[str, Any]:
+        """Of a learner's class."""
+        return {"config": self._whole, "__module__": __name__}
 
     def validate(self) -> None:
         """Refuse settings that cannot be together, without an environment.
@@ -531,7 +598,11 @@ class AlgorithmConfig(
             warn_user("log_gradients=True: norms of gradients are not among the results here.")
         check_connectors(self, AlgorithmConfig)
         self.evaluation_settings()
-        algorithm, policy, kwargs = self.plain()
+        modules = list(self.get_multi_rl_module_spec().named()) if self.algorithm_config_overrides_per_module else []
+        for name, settings in self.algorithm_config_overrides_per_module.items():
+            place = f"algorithm_config_overrides_per_module[{name!r}]"
+            require(name in modules, place, settings, f"the modules are {modules}.")
+        algorithm, policy, kwargs = self.get_config_for_module(DEFAULT_MODULE_ID).plain()
         checked = {name: value for name, value in kwargs.items() if name not in ("policy_kwargs", "device")}
         algorithm(policy, None, **checked, _init_setup_model=False)
 

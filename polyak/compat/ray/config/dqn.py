@@ -278,6 +278,11 @@ class DQNConfig(ReplayConfig):
     before_learn_on_batch: Literal[None] = None
     """Batches are learned from as they are: see ``learner_class``."""
 
+    pieces_see: ClassVar = "batches"
+    per_module: ClassVar[tuple[str, ...]] = (
+        *ReplayConfig.per_module,
+        *("adam_epsilon", "double_q", "n_step", "target_network_update_freq", "tau", "td_error_loss_fn"),
+    )
     name: ClassVar[str] = "DQN"
 
     def get_default_rl_module_spec(self) -> Any:
@@ -308,7 +313,8 @@ class DQNConfig(ReplayConfig):
         }
         algorithm = self._algorithm(C51 if self.num_atoms > 1 else DQN)
         fix = "distributions of returns are learned by polyak's own loss: set num_atoms=1, or use C51's learner."
-        require(not self._own_losses() or self.num_atoms == 1, "num_atoms", self.num_atoms, fix)
+        plainly = self._own_losses() or self._has_pieces()
+        require(not plainly or self.num_atoms == 1, "num_atoms", self.num_atoms, fix)
         if self.td_error_loss_fn == "mse":
             fix = "distributions of returns are learned by their cross-entropy: set num_atoms=1, or leave it out."
             require(self.num_atoms == 1, "td_error_loss_fn", self.td_error_loss_fn, fix)

@@ -28,7 +28,7 @@ _NAMED = {
     "write_parquet": "output_write_method",
 }
 _TRUE = (
-    "add_default_connectors_to_env_to_module_pipeline add_default_connectors_to_learner_pipeline "
+    "add_default_connectors_to_env_to_module_pipeline "
     "add_default_connectors_to_module_to_env_pipeline eager_tracing input_spaces_jsonable materialize_mapped_data "
     "ope_split_batch_by_episode output_write_episodes update_worker_filter_stats use_worker_filter_stats _is_frozen "
     "framestack zero_mean"

@@ -32,7 +32,7 @@ class Networks:
     def __init__(
         self, config: AlgorithmConfig, module_class: Any, builds: Sequence[str], reasons: Mapping[str, str]
     ) -> None:
-        given = config.rl_module_spec
+        given = of_one_agent(config.rl_module_spec)
         fix = "give an RLModuleSpec, such as RLModuleSpec(catalog_class=MyCatalog)."
         require(isinstance(given, RLModuleSpec | None), "rl_module_spec", given, fix)
         if given is not None:

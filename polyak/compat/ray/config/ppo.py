@@ -15,6 +15,7 @@ from polyak.compat.ray.learners.actor_critic import PPOTorchLearner
 from polyak.compat.ray.models.actor_critics import (
     DivergenceOfModule,
     NoValueLoss,
+    NumbersRows,
     UnclippedValueLoss,
     WholeModulePolicy,
     WithoutCritic,
@@ -64,7 +65,12 @@ class PPOConfig(ActorCriticConfig):
     """How far values may move in one update, in units of return; ``None``: without limit."""
 
     name: ClassVar[str] = "PPO"
-    rewards_may_follow: ClassVar[bool] = True
+    pieces_see: ClassVar = "rollouts"
+    per_module: ClassVar[tuple[str, ...]] = (
+        *ActorCriticConfig.per_module,
+        *("clip_param", "entropy_coeff", "kl_coeff", "kl_target", "lambda_", "use_gae", "use_kl_loss"),
+        *("vf_clip_param", "vf_loss_coeff"),
+    )
     own_model_options: ClassVar[Mapping[str, Any]] = {"vf_share_layers": False}
 
     def get_default_learner_class(self) -> Any:
@@ -79,6 +85,8 @@ class PPOConfig(ActorCriticConfig):
         unlimited = self.vf_clip_param is None or math.isinf(self.vf_clip_param) or not self.use_critic
         policy, policy_kwargs = self._policy(image_channels_last)
         algorithm = self._algorithm(PPO)
+        if issubclass(algorithm.learner_class, PPOTorchLearner):
+            algorithm = type(algorithm.__name__, (NumbersRows, algorithm), {"__module__": __name__})
         if not unlimited:
             algorithm = with_learner(algorithm, UnclippedValueLoss)
         if not self.use_critic:

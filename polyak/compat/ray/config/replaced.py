@@ -129,7 +129,6 @@ SETTINGS = {
         [
             "add_default_connectors_to_env_to_module_pipeline",
             "add_default_connectors_to_module_to_env_pipeline",
-            "add_default_connectors_to_learner_pipeline",
             *("preprocessor_pref", "update_worker_filter_stats", "use_worker_filter_stats", "synchronize_filters"),
             *("episode_lookback_horizon", "observation_fn"),
         ],
@@ -157,8 +156,6 @@ SETTINGS = {
     "policies": "one agent",
     "policy_mapping_fn": "one agent",
     "policies_to_train": "one agent",
-    "algorithm_config_overrides_per_module": "the settings themselves: a learner here has one module. Another learning "
-    "rate for some of its parameters is register_optimizer() of a learner_class, in configure_optimizers_for_module()",
     "on_env_runners_recreated": "nothing: with num_env_runners=0 there are none to be made again",
 }
 """Settings, wherever they stood."""

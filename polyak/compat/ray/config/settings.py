@@ -120,6 +120,8 @@ class LearnerSettings:
     """On Ray: processes that put batches together."""
     max_requests_in_flight_per_learner: Count = 3
     """On Ray: batches that are asked of replay shards in advance, unless there is a seed."""
+    add_default_connectors_to_learner_pipeline: Literal[True] = True
+    """RLlib's default pieces stand behind those of ``learner_connector``."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -149,8 +151,8 @@ class TrainingSettings:
     """A subclass of the algorithm's learner to use instead of it: of RLlib's, such as ``PPOTorchLearner``, or of
     polyak's (:class:`polyak.learning.learner.Learner`)."""
     learner_connector: Function = None
-    """A function ``f(observation_space, action_space)`` that returns pieces which change the rewards of rollouts, one
-    :class:`~polyak.compat.ray.ConnectorV2` or a list of them; of PPO."""
+    """A function ``f(observation_space, action_space)`` that returns pieces which change what is learned from, one
+    :class:`~polyak.compat.ray.ConnectorV2` or a list of them; of PPO and DQN."""
     learner_config_dict: dict[str, Any] = field(default_factory=dict)
     """What that learner reads as ``self.config.learner_config_dict``."""
 
@@ -165,7 +167,11 @@ class ModuleSettings:
     fields."""
     rl_module_spec: Any = None
     """A :class:`~polyak.compat.ray.RLModuleSpec` with a catalog or a module of one's own, or a
-    :class:`~polyak.compat.ray.MultiRLModuleSpec` of that one alone."""
+    :class:`~polyak.compat.ray.MultiRLModuleSpec` of that one as ``"default_policy"``, and of modules that only the
+    learner has (``learner_only=True``)."""
+    algorithm_config_overrides_per_module: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Name of a module -> settings that are others for its losses and optimizers, as ``AlgorithmConfig.overrides(...)``
+    returns them; a further call adds to them."""
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -274,7 +274,7 @@ class ConnectorPipelineV2(ConnectorV2):
             if type(piece) is name_or_class or type(piece).__name__ == name_or_class:
                 return place
         known = [type(piece).__name__ for piece in self.connectors]
-        fix = f"the pieces are {known}. RLlib's default ones are not among them: polyak does their work itself."
+        fix = f"the pieces are {known}."
         require(False, "name_or_class", name_or_class, fix)
         raise AssertionError
 
@@ -319,10 +319,6 @@ class EnvToModulePipeline(ConnectorPipelineV2):
 
 class ModuleToEnvPipeline(ConnectorPipelineV2):
     """Pieces between a module and environments: they change actions."""
-
-
-class LearnerConnectorPipeline(ConnectorPipelineV2):
-    """Pieces between rollouts and a learner: they change rewards."""
 
 
 def _tensors(values: Any) -> Any:

@@ -12,11 +12,10 @@ from polyak.compat.ray.connectors.base import (
     ConnectorPipelineV2,
     ConnectorV2,
     EnvToModulePipeline,
-    LearnerConnectorPipeline,
     ModuleToEnvPipeline,
 )
 from polyak.compat.ray.connectors.episodes import LOOKBACK, SingleAgentEpisode, stacked
-from polyak.compat.ray.connectors.given import learner_pieces
+from polyak.compat.ray.connectors.pieces import Rewriting
 from polyak.compat.ray.filters import FilteredEnv, MeanStdFilter
 from polyak.envs import VecEnv
 from polyak.envs.composed import compose, is_composed, is_nested, parts
@@ -39,7 +38,6 @@ class ConnectedEnv(VecEnvWrapper):
         explore: whether the module explores.
         keeps: whether episodes wait until :meth:`taken` asks for them.
         whole: all pieces and the filter before the module, of which these may be some.
-        learner: the pieces of the learner; ``None``: there are none.
         acting: the pieces that actions pass; none of them, mostly.
         shared: what all these leave to each other.
         episodes: [N] those that have not ended.
@@ -52,7 +50,6 @@ class ConnectedEnv(VecEnvWrapper):
         self.metrics: Any = None
         self.explore, self.keeps = True, False
         self.whole = pipeline
-        self.learner: LearnerConnectorPipeline | None = None
         self.acting = ModuleToEnvPipeline()
         self.shared: dict[str, Any] = {}
         self.episodes: list[SingleAgentEpisode] = []
@@ -211,8 +208,12 @@ def connected(env: VecEnv, own: Any, own_actions: Any, config: Any, training: bo
     pipeline = config.build_env_to_module_connector(env=_Vector(env, own, own_actions), spaces=known)
     filters = [one for one in pipeline.connectors if isinstance(one, MeanStdFilter)]
     require(len(filters) < 2, "env_to_module_connector", filters, "one filter is enough.")
-    learner = learner_pieces(config, pipeline, own_actions) if training else None
-    if filters and learner is not None:
+    for piece in pipeline.connectors:
+        fix = "it stands in env_to_module_connector: leave as_learner_connector out."
+        here = not (isinstance(piece, Rewriting) and piece.as_learner_connector)
+        require(here, "as_learner_connector", True, fix)
+    shown = training and config.shows_rollouts()
+    if filters and shown:
         fix = "pieces of learner_connector are shown rewards as they are: use MeanStdFilter(rewards=False)."
         require(not filters[0].rewards, "env_to_module_connector", filters[0], fix)
     run: list[Any] = []
@@ -226,11 +227,10 @@ def connected(env: VecEnv, own: Any, own_actions: Any, config: Any, training: bo
         pipeline.connectors[place] = BoundFilter(env)
     env = _passing(env, run, own, own_actions)
     acting = config.build_module_to_env_connector(env=_Vector(env, own, own_actions), spaces=known)
-    if learner is not None or (len(acting) and not layers_of(env)):
+    if shown or (len(acting) and not layers_of(env)):
         env = ConnectedEnv(env, EnvToModulePipeline(env.observation_space, own_actions))
-        env.keeps = learner is not None
     for layer in layers_of(env):
-        layer.whole, layer.learner, layer.acting, layer.shared = pipeline, learner, acting, layers_of(env)[0].shared
+        layer.whole, layer.acting, layer.shared = pipeline, acting, layers_of(env)[0].shared
     return env
 
 
@@ -243,8 +243,7 @@ def _passing(env: VecEnv, run: list[Any], own: Any, own_actions: Any) -> VecEnv:
 
 
 def state_of_pieces(env: Any) -> dict[str, Any]:
-    """What the pieces of environments have learned: ``env_to_module``, ``module_to_env`` and ``learner``, those that
-    there are."""
+    """What the pieces of environments have learned, ``env_to_module`` and ``module_to_env``, those that there are."""
     return {name: pieces.get_state() for name, pieces in _pieces(env).items()}
 
 
@@ -259,8 +258,7 @@ def _pieces(env: Any) -> dict[str, ConnectorPipelineV2]:
     if not (layers := layers_of(env)):
         return {}
     top = layers[0]
-    known = {"env_to_module": top.whole, "module_to_env": top.acting if len(top.acting) else None}
-    return {name: one for name, one in {**known, "learner": top.learner}.items() if one is not None}
+    return {"env_to_module": top.whole, **({"module_to_env": top.acting} if len(top.acting) else {})}
 
 
 def layers_of(env: Any) -> list[ConnectedEnv]:

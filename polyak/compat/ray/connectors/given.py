@@ -7,13 +7,8 @@ from typing import Any
 
 from polyak.compat.overrides import changed, is_ours, refuse
 from polyak.compat.ray import not_called
-from polyak.compat.ray.connectors.base import (
-    ConnectorPipelineV2,
-    ConnectorV2,
-    EnvToModulePipeline,
-    LearnerConnectorPipeline,
-)
-from polyak.compat.ray.connectors.pieces import Rewriting
+from polyak.compat.ray.connectors.base import ConnectorPipelineV2, ConnectorV2
+from polyak.compat.ray.connectors.batches import DefaultPiece
 from polyak.compat.ray.filters import MeanStdFilter, filter_of
 from polyak.hyperparameters.declaration import require
 
@@ -43,6 +38,8 @@ def pieces_of(argument: str, given: Any, *known: Any) -> list[Any]:
     pieces = list(found) if isinstance(found, list | tuple) else [found]
     for piece in pieces:
         require(isinstance(piece, ConnectorV2 | MeanStdFilter), argument, piece, fix)
+        before = "polyak does its work before a module. Leave it out."
+        require(argument == "learner_connector" or not isinstance(piece, DefaultPiece), argument, piece, before)
         if is_ours(type(piece), ConnectorV2):
             refuse(argument, type(piece), ConnectorV2, not_called.CONNECTOR)
         else:
@@ -61,28 +58,6 @@ def _arguments(function: Any, most: int) -> int:
         return most
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return min(most, sum(kind in by_place for kind in kinds))
-
-
-def learner_pieces(config: Any, before: EnvToModulePipeline, own_actions: Any) -> LearnerConnectorPipeline | None:
-    """The pieces of a learner; ``None``: there are none.
-
-    Raises:
-        HyperparameterError: one that rewrites observations, and none before the module that does the same.
-    """
-    for piece in before.connectors:
-        fix = "it stands in env_to_module_connector: leave as_learner_connector out."
-        here = not (isinstance(piece, Rewriting) and piece.as_learner_connector)
-        require(here, "as_learner_connector", True, fix)
-    pipeline = config.build_learner_connector(before.observation_space, own_actions)
-    for piece in pipeline.connectors:
-        fix = "filters stand in env_to_module_connector."
-        require(isinstance(piece, ConnectorV2), "learner_connector", piece, fix)
-        if isinstance(piece, Rewriting):
-            same = piece.as_learner_connector and any(piece.same_as(one) for one in before.connectors)
-            fix = "it learns from what the module was shown: put an equal piece into env_to_module_connector."
-            require(same, "learner_connector", piece, fix)
-    pipeline.connectors = [one for one in pipeline.connectors if not isinstance(one, Rewriting)]
-    return pipeline if pipeline.connectors else None
 
 
 def check_connectors(config: Any, base: type) -> None:
@@ -111,8 +86,8 @@ def check_connectors(config: Any, base: type) -> None:
     if behind is None and not changed(type(config), base, ["build_learner_connector"]):
         return
     behind = behind or type(config)
-    fix = f"{config.name} reads rewards step by step: wrap the environment by gymnasium.RewardWrapper, or use PPO."
-    require(config.rewards_may_follow, "learner_connector", behind, fix)
+    fix = f"the learner of {config.name} passes no pieces: use PPO or DQN, or gymnasium.RewardWrapper."
+    require(config.pieces_see is not None, "learner_connector", behind, fix)
     for name in ("num_env_runners", "num_learners"):
         fix = f"pieces run in this process: set {name}=0, or wrap the environment by gymnasium.RewardWrapper."
         require(getattr(config, name) == 0, "learner_connector", behind, fix)

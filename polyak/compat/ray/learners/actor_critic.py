@@ -15,6 +15,11 @@ from polyak.algorithms.appo import APPOLearner
 from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import Lesson, PPOLearner
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID, Columns
+from polyak.compat.ray.connectors.batches import (
+    AddOneTsToEpisodesAndTruncate,
+    GeneralAdvantageEstimation,
+    NumpyToTensor,
+)
 from polyak.compat.ray.learners.base import Batch, TorchLearner
 from polyak.kinds.asynchronous import Evaluated, Unroll, in_time, rows_of
 from polyak.learning.learner import Objective, Update
@@ -72,12 +77,27 @@ class PPOTorchLearner(ActorCriticTorchLearner, PPOLearner):
 
     _kl: Tensor | None = None
 
+    def build(self) -> None:
+        super().build()
+        self._learner_connector.prepend(AddOneTsToEpisodesAndTruncate())
+        self._learner_connector.append(GeneralAdvantageEstimation())
+        for piece in self._learner_connector.connectors:
+            if type(piece) is NumpyToTensor:
+                piece.read = self._read
+
+    def _read(self, observations: Any) -> Any:
+        """Observations of environments as modules read them."""
+        turned, batch = getattr(self.policy, "_turned", False), getattr(self.policy, "_batch", None)
+        if batch is None:  # gradient steps are polyak's own, and read none of these
+            return observations
+        return batch(observations.movedim(-1, 1) if turned else observations)[Columns.OBS]
+
     def learn_from(self, passes: Iterable[Iterable[Any]]) -> Lesson:
         with self._one_update():
             return super().learn_from(passes)
 
     def gradient_step(self, batch: Any) -> Update:
-        if not self.own():
+        if not self.plainly:
             return super().gradient_step(batch)
         try:
             found = self.own_step(batch)
@@ -160,7 +180,7 @@ class IMPALATorchLearner(_OfUnrolls, IMPALALearner):
             return super().update(batch)
 
     def gradient_step(self, batch: Unroll) -> Update:
-        return self.own_step(batch) if self.own() else super().gradient_step(batch)
+        return self.own_step(batch) if self.plainly else super().gradient_step(batch)
 
 
 class APPOTorchLearner(_OfUnrolls, APPOLearner):
@@ -171,4 +191,4 @@ class APPOTorchLearner(_OfUnrolls, APPOLearner):
             return super().update(batch)
 
     def gradient_step(self, batch: Unroll) -> Update:
-        return self.own_step(batch) if self.own() else super().gradient_step(batch)
+        return self.own_step(batch) if self.plainly else super().gradient_step(batch)

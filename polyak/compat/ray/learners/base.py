@@ -20,11 +20,15 @@ from torch.optim import Optimizer
 
 from polyak.compat.overrides import changed
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
+from polyak.compat.ray.connectors.batches import Batched, LearnerConnectorPipeline
 from polyak.compat.ray.metrics import MetricsLogger
 from polyak.compat.ray.models.multi import MultiRLModule
+from polyak.compat.ray.models.rl_module import SelfSupervisedLossAPI
+from polyak.data.batch import RolloutRows
 from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import Learner, LearnerRecipe, Update, set_rate
 from polyak.nn.errors import PolicyError
+from polyak.warning import advise
 
 Batch = dict[str, Any]
 Gradients = dict[nn.Parameter, Tensor | None]
@@ -57,6 +61,9 @@ class TorchLearner(Learner):
     Attributes:
         metrics: where a subclass logs: ``self.metrics.log_value((module_id, name), value, window=1)`` is reported as
             ``learners/module_id/name``.
+        beside: the modules that only the learner has, by name.
+        batched: what pieces have made of the latest rollout; ``None``: they have made nothing.
+        pipeline: the pieces; ``None``: it passes none.
     """
 
     config: ClassVar[Any] = None
@@ -64,6 +71,10 @@ class TorchLearner(Learner):
     framework = "torch"
     reasons: ClassVar[Mapping[str, str]] = {}
     """Further methods that are not called, and why."""
+    replays: ClassVar[bool] = False
+    """Whether pieces are passed by each batch, which gradient steps then read line by line."""
+    batched: Batched | None = None
+    pipeline: LearnerConnectorPipeline | None = None
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -72,7 +83,13 @@ class TorchLearner(Learner):
         self._noted: dict[str, Tensor] = {}
         self._registered: dict[str, Registered] = {}
         self._sample: Any = None
+        self._row_numbers: Tensor | None = None
+        self.beside = nn.ModuleDict()
+        self._plain: str | None = None
         self.build()
+        self._plain = self._why_plainly()
+        if self._plain is not None:
+            advise("own losses", f"{self._plain} runs as it is written, and not as a compiled program.")
 
     @classmethod
     def face(cls) -> type[TorchLearner]:
@@ -86,7 +103,13 @@ class TorchLearner(Learner):
 
     def build(self) -> None:
         """Set up what it needs; called once. A subclass calls ``super().build()``, too."""
-        if changed(type(self), self.face(), OPTIMIZERS):
+        if self.config.pieces_see is not None:
+            agents = self.module[DEFAULT_MODULE_ID]
+            spaces = agents.observation_space, agents.action_space
+            for name, spec in self.config.learner_only_specs().items():
+                self.beside[name] = spec.with_spaces(*spaces).build()
+            self.pipeline = self.config.build_learner_connector(*spaces, device=self.device)
+        if self.beside or changed(type(self), self.face(), OPTIMIZERS):
             first = dict(self.optimizers)
             self.optimizers.clear()
             self._owners.clear()
@@ -112,21 +135,21 @@ class TorchLearner(Learner):
         module = getattr(self.policy, "rl_module", None)
         if module is None:
             raise AttributeError(f"{type(self).__name__} trains networks of polyak's: use algo.get_module().")
-        return MultiRLModule({DEFAULT_MODULE_ID: module})
+        others: dict[str, Any] = dict(self.beside.items())
+        return MultiRLModule({DEFAULT_MODULE_ID: module, **others})
 
     _module = module
 
     @property
-    def _learner_connector(self) -> Any:
-        """Refuse.
+    def _learner_connector(self) -> LearnerConnectorPipeline:
+        """The pieces before it, RLlib's default ones among them, which :meth:`build` may change.
 
         Raises:
-            NotImplementedError: always.
+            NotImplementedError: it passes none.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} cannot change its connector pieces. learners(learner_connector=...) says "
-            "what they are; the default pieces of RLlib's are not among them."
-        )
+        if self.pipeline is None:
+            raise NotImplementedError(f"{type(self).__name__} passes no pieces: those of PPO and DQN do.")
+        return self.pipeline
 
     @property
     def device(self) -> torch.device:
@@ -154,9 +177,8 @@ class TorchLearner(Learner):
         """Register the optimizers of a module: here Adam on all its parameters, with the config's ``lr``."""
         params = self.get_parameters(self.module[module_id])
         config = self.config if config is None else config
-        self.register_optimizer(
-            module_id=module_id, optimizer=torch.optim.Adam(params), params=params, lr_or_lr_schedule=config.lr
-        )
+        optimizer = torch.optim.Adam(params, eps=config.get("adam_epsilon", 1e-8))
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=config.lr)
 
     def register_optimizer(
         self,
@@ -239,28 +261,73 @@ class TorchLearner(Learner):
 
     # -- one gradient step ---------------------------------------------------------------------------------------------
 
+    def _why_plainly(self) -> str | None:
+        """What makes gradient steps run line by line; ``None``: they may be compiled programs."""
+        if own := self.own():
+            return f"{type(self).__name__}.{own[0]}() of learner_class"
+        if self.beside:
+            return f"a learner with the module {next(iter(self.beside))!r}"
+        if isinstance(getattr(self.policy, "rl_module", None), SelfSupervisedLossAPI):
+            return "compute_self_supervised_loss() of the module"
+        if self.replays and self.pipeline is not None and self.pipeline.own:
+            return f"a learner behind {type(self.pipeline.own[0]).__name__}"
+        return None
+
     def run(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
-        plainly = method.__name__ == "gradient_step" and bool(self.own())
+        self._row_numbers = batch.rows if isinstance(batch, RolloutRows) else None
+        plainly = method.__name__ == "gradient_step" and self.plainly
         return self.eagerly(method, batch, *static) if plainly else super().run(method, batch, *static)
+
+    @property
+    def plainly(self) -> bool:
+        """Whether gradient steps run line by line."""
+        return self._plain is not None
+
+    def passed(self, episodes: list[Any]) -> Batched:
+        """What the pieces make of episodes.
+
+        Raises:
+            NotImplementedError: columns that no loss reads.
+        """
+        made = self._learner_connector.batched(episodes, self.device, rl_module=self.module, metrics=self.metrics)
+        if made.others and not self.plainly:
+            raise NotImplementedError(
+                f"pieces of learner_connector make the columns {sorted(made.others)}, which no loss is given here. Let "
+                "them change rewards, or write compute_loss_for_module() of a learner_class."
+            )
+        return made
 
     def own_step(self, batch: Any) -> Update:
         """A gradient step by what a program has written."""
         self._sample, self._noted = batch, {}
-        columns = self.batch_of(batch)
-        chosen = {name: one for name, one in self.module.items() if self.should_module_be_updated(name, None)}
-        fwd_out = {name: module.forward_train(columns) for name, module in chosen.items()}
-        losses = self.compute_losses(fwd_out=fwd_out, batch={name: dict(columns) for name in chosen})
+        modules = self.module
+        batches = {
+            name: columns
+            for name, columns in self.batches_of(batch).items()
+            if self.should_module_be_updated(name, None)
+        }
+        for name in self.beside.keys() - batches.keys():
+            advise(name, f"no piece of the learner gives the module {name!r} a batch: it does not learn.")
+        fwd_out = {name: modules[name].forward_train(columns) for name, columns in batches.items()}
+        losses = self.compute_losses(fwd_out=fwd_out, batch=batches)
         for name, loss in losses.items():
             if not isinstance(loss, Tensor) or loss.numel() != 1:
                 found = f"the shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
                 raise PolicyError(f"{type(self).__name__}: the loss of {name!r} must be one number, got {found}.")
         self.apply_gradients(self.postprocess_gradients(self.compute_gradients(losses)))
-        total = (
-            torch.stack([loss.detach().reshape(()) for loss in losses.values()]).sum() if losses else torch.zeros(())
-        )
+        for name in self.beside.keys() & losses.keys():
+            self.metrics.log_value((name, "total_loss"), losses[name], window=1)
+        own = losses[DEFAULT_MODULE_ID].detach().reshape(()) if DEFAULT_MODULE_ID in losses else torch.zeros(())
         noted, self._sample = self._noted, None
         errors = noted.pop("td_error", None)
-        return Update({"loss": total, **noted}, errors)
+        return Update({"loss": own, **noted}, errors)
+
+    def batches_of(self, batch: Any) -> dict[str, Batch]:
+        """Name of a module -> its columns of a minibatch."""
+        columns = self.batch_of(batch)
+        if self.batched is None or self._row_numbers is None:
+            return {DEFAULT_MODULE_ID: columns}
+        return self.batched.rows(columns, self._row_numbers)
 
     def batch_of(self, batch: Any) -> Batch:
         """The columns of a minibatch under RLlib's names."""
@@ -271,28 +338,28 @@ class TorchLearner(Learner):
         return True
 
     def compute_losses(self, *, fwd_out: dict[str, Any], batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Name of a module -> its loss [].
+        """Name of a module -> its loss []: that of :meth:`compute_loss_for_module`, or the module's own.
 
         Args:
             fwd_out: name -> what its ``forward_train`` returned.
             batch: name -> its columns.
         """
-        return {
-            name: self.compute_loss_for_module(
-                module_id=name,
-                config=self.config.get_config_for_module(name),
-                batch=batch[name],
-                fwd_out=outputs,
-            )
-            for name, outputs in fwd_out.items()
-        }
+        losses, modules = {}, self.module
+        for name, outputs in fwd_out.items():
+            config = self.config.get_config_for_module(name)
+            known = {"module_id": name, "config": config, "batch": batch[name], "fwd_out": outputs}
+            if isinstance(modules[name], SelfSupervisedLossAPI):
+                losses[name] = modules[name].compute_self_supervised_loss(learner=self, **known)
+            else:
+                losses[name] = self.compute_loss_for_module(**known)
+        return losses
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
         """The loss [] of a module: here the algorithm's own.
 
         Args:
             module_id: its name.
-            config: of the algorithm.
+            config: of the algorithm, as ``algorithm_config_overrides_per_module`` has it for this module.
             batch: its columns.
             fwd_out: what its ``forward_train`` returned of them.
         """
@@ -323,7 +390,8 @@ class TorchLearner(Learner):
         self, *, module_id: str, config: Any = None, module_gradients_dict: Gradients
     ) -> Gradients:
         """Limit gradients as ``grad_clip`` and ``grad_clip_by`` say, those of each optimizer together."""
-        most = getattr(self, "max_grad_norm", None)
+        config = self.config if config is None else config
+        most = getattr(self, "max_grad_norm", None) if module_id == DEFAULT_MODULE_ID else config.grad_clip
         if most is not None:
             for _, optimizer in self.get_optimizers_for_module(module_id):
                 found = self.filter_param_dict_for_optimizer(module_gradients_dict, optimizer)

@@ -12,8 +12,14 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import DQNLearner
 from polyak.algorithms.sac import SACLearner
-from polyak.compat.ray.columns import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, Columns
+from polyak.compat.ray.columns import DEFAULT_MODULE_ID, QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, Columns
+from polyak.compat.ray.connectors.batches import (
+    AddNextObservationsFromEpisodesToTrainBatch,
+    AddObservationsFromEpisodesToBatch,
+)
+from polyak.compat.ray.connectors.learning import episodes_of
 from polyak.compat.ray.learners.base import LOSSES, OPTIMIZERS, Batch, TorchLearner
+from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import Update
 
 _OF_SAC = "SAC has three losses. Write critic_objective(), actor_objective() or temperature_objective()"
@@ -26,14 +32,27 @@ class DQNTorchLearner(TorchLearner, DQNLearner):
     ended. A dueling module is differentiated as it stands, without the factor of polyak's own heads."""
 
     policy: Any
+    replays = True
     _said: Batch | None = None
+
+    def build(self) -> None:
+        super().build()
+        first, further = AddObservationsFromEpisodesToBatch, AddNextObservationsFromEpisodesToTrainBatch()
+        self._learner_connector.insert_after(first, further)
+
+    def _why_plainly(self) -> str | None:
+        why = super()._why_plainly()
+        fix = "{} reads neither sequences nor atoms. Leave use_lstm out, and set num_atoms=1."
+        plain = self.policy.recurrence is None and not self.policy.distributional
+        require(why is None or plain, "learner_class", type(self), fix.format(why))
+        return why
 
     def update(self, batch: Any) -> Update:
         with self._one_update():
             return super().update(batch)
 
     def gradient_step(self, batch: Any) -> Update:
-        if not self.own():
+        if not self.plainly:
             return super().gradient_step(batch)
         try:
             with self.policy.drawing():
@@ -48,6 +67,12 @@ class DQNTorchLearner(TorchLearner, DQNLearner):
             WEIGHTS: batch.weights,
             DISCOUNTS: batch.discounts,
         }
+
+    def batches_of(self, batch: Any) -> dict[str, Batch]:
+        columns = self.batch_of(batch)
+        if not self._learner_connector.own:
+            return {DEFAULT_MODULE_ID: columns}
+        return self.passed(episodes_of(columns)).rows(columns)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
         self._said = fwd_out

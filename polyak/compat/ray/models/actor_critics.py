@@ -353,6 +353,16 @@ class WholeModulePolicy(ActorCriticPolicy):
         raise PolicyError("a module that is called whole does not say which of its parameters serve values alone.")
 
 
+class NumbersRows:
+    """Before PPO: minibatches come as the numbers of their rows, which the learner gathers."""
+
+    rollout_buffer: Any
+
+    @property
+    def _minibatches(self) -> Any:
+        return self.rollout_buffer.minibatches
+
+
 class DivergenceOfModule:
     """Before a learner of PPO: how far a module's own distributions have moved, as their ``kl`` says."""
 

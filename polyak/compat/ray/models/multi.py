@@ -1,5 +1,5 @@
-"""Modules under names, as RLlib holds those of several agents. Algorithms here train one: that named
-``"default_policy"``.
+"""Modules under names, as RLlib holds those of several agents. Algorithms here have one that acts, named
+``"default_policy"``, and beside it those that only the learner has.
 """
 
 from __future__ import annotations
@@ -68,8 +68,7 @@ class MultiRLModule(Mapping[str, Any]):
         Raises:
             HyperparameterError: the name is taken, or cannot be one of a folder; or it is no module.
         """
-        plain = isinstance(module_id, str) and module_id not in ("", ".", "..") and not set("/\\") & set(module_id)
-        require(plain, "module_id", module_id, "give a text without slashes.")
+        require(_is_plain(module_id), "module_id", module_id, "give a text without slashes.")
         require(isinstance(module, RLModule), "module", module, "give a TorchRLModule.")
         fix = "there is one of that name. Say override=True."
         require(override or module_id not in self._modules, "module_id", module_id, fix)
@@ -141,16 +140,14 @@ class MultiRLModule(Mapping[str, Any]):
         return self
 
 
-LEARNER_ONLY = (
-    "a learner here has one module. Train further networks in a piece of learners(learner_connector=...), which is "
-    "shown each step of every episode and changes its reward, or make them parts of that module, with a term in "
-    "compute_loss_for_module() of a learner_class."
-)
-
-
 def of_one_agent(spec: Any) -> Any:
     """An ``RLModuleSpec``: itself, or that of the only agent."""
     return spec.of_one_agent() if isinstance(spec, MultiRLModuleSpec) else spec
+
+
+def learner_only(spec: Any) -> dict[str, RLModuleSpec]:
+    """Name -> spec of the modules that only the learner has."""
+    return spec.learner_only() if isinstance(spec, MultiRLModuleSpec) else {}
 
 
 @dataclass
@@ -194,18 +191,40 @@ class MultiRLModuleSpec:
         """The spec of the only agent.
 
         Raises:
-            HyperparameterError: there are others.
+            HyperparameterError: there are others that act.
         """
         refuse("rl_module_spec", type(self), MultiRLModuleSpec, not_called.SPEC)
         specs = self.named()
-        fix = f"an algorithm here trains one agent: give only {DEFAULT_MODULE_ID!r}."
-        beside = [name for name in specs if name != DEFAULT_MODULE_ID]
-        if len(beside) == len(specs) - 1 and all(specs[name].learner_only for name in beside):
-            fix = f"nothing would train {beside} beside {DEFAULT_MODULE_ID!r}: {LEARNER_ONLY}"
-        require(list(specs) == [DEFAULT_MODULE_ID], "rl_module_specs", sorted(specs), fix)
-        (spec,) = specs.values()
+        others = [name for name in specs if name != DEFAULT_MODULE_ID and not specs[name].learner_only]
+        fix = f"an algorithm here trains one agent, {DEFAULT_MODULE_ID!r}"
+        fix += f": {others} would act, too. Modules that only the learner has say learner_only=True." if others else "."
+        require(DEFAULT_MODULE_ID in specs and not others, "rl_module_specs", sorted(specs), fix)
+        return self._loaded(DEFAULT_MODULE_ID, specs[DEFAULT_MODULE_ID])
+
+    def learner_only(self) -> dict[str, RLModuleSpec]:
+        """Name -> spec of the modules that only the learner has.
+
+        Raises:
+            HyperparameterError: a name that cannot be one of a part of the learner, or a spec that cannot be built.
+        """
+        found = {}
+        for name, spec in self.named().items():
+            if name == DEFAULT_MODULE_ID:
+                continue
+            fix = "give a text without slashes and dots."
+            require(_is_plain(name) and "." not in name, "rl_module_specs", name, fix)
+            found[name] = self._loaded(name, spec)
+        return found
+
+    def _loaded(self, name: str, spec: RLModuleSpec) -> RLModuleSpec:
+        """With the weights of this spec's folder."""
         if self.load_state_path is None:
             return spec
         fix = "the spec has one of its own. Leave one of them out."
         require(spec.load_state_path is None, "load_state_path", self.load_state_path, fix)
-        return RLModuleSpec(**{**vars(spec), "load_state_path": Path(self.load_state_path) / DEFAULT_MODULE_ID})
+        return replace(spec, load_state_path=Path(self.load_state_path) / name)
+
+
+def _is_plain(name: Any) -> bool:
+    """Whether it can be the name of a folder."""
+    return isinstance(name, str) and name not in ("", ".", "..") and not set("/\\") & set(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -80,6 +80,17 @@ class InferenceOnlyAPI(Protocol):
 
     def get_non_inference_attributes(self) -> list[str]:
         """Names of the attributes that only learning needs."""
+        ...
+
+
+@runtime_checkable
+class SelfSupervisedLossAPI(Protocol):
+    """A module with a loss of its own, in place of the learner's."""
+
+    def compute_self_supervised_loss(
+        self, *, learner: Any, module_id: str, config: Any, batch: Batch, fwd_out: Batch, **kwargs: Any
+    ) -> Tensor:
+        """The loss [], of what :meth:`TorchLearner.compute_loss_for_module` gets, and of the learner."""
         ...
 
 
@@ -468,6 +479,14 @@ class RLModuleSpec:
         if self.load_state_path is not None:
             module.set_state(read_state(self.load_state_path))
         return module
+
+    def with_spaces(self, observation_space: spaces.Space, action_space: spaces.Space) -> Self:
+        """The same with these spaces where it has none."""
+        own = self.observation_space, self.action_space
+        seen, chosen = (
+            given if one is None else one for one, given in zip(own, (observation_space, action_space), strict=True)
+        )
+        return replace(self, observation_space=seen, action_space=chosen)
 
     @classmethod
     def from_module(cls, module: Any) -> Self:

@@ -204,6 +204,11 @@ class ModuleValuePolicy(ValuePolicy):
         """The module that learns."""
         return self._made[0]
 
+    @property
+    def distributional(self) -> bool:
+        """Whether it has distributions of returns."""
+        return bool(self._of_atoms)
+
     def _build_networks(self) -> None:
         super()._build_networks()
         module, target = self._made
