@@ -33,6 +33,7 @@ from polyak.compat.ray.connectors.batches import (
     NumpyToTensor,
 )
 from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.nn.errors import PolicyError
 
 ONCE = pytest.mark.filterwarnings("ignore:.* runs as it is written", "ignore:a rollout has n_steps")
 pytestmark = ONCE
@@ -230,6 +231,13 @@ def test_a_module_without_a_batch_is_named() -> None:
             np.testing.assert_array_equal(value, before[name])
 
 
+@pytest.mark.parametrize("make", [ppo, dqn])
+def test_a_module_without_a_loss_is_named(make: Any) -> None:
+    config = make().rl_module(rl_module_spec=specs(Ahead))
+    with config.build() as algo, pytest.raises(PolicyError, match="Write the loss of '_model'"):
+        algo.train()
+
+
 def test_the_agents_module_may_have_a_loss_of_its_own() -> None:
     calls = []
 
@@ -361,7 +369,8 @@ def changing(change: Any) -> Any:
     ("change", "words"),
     [
         (lambda pieces: pieces.append(Surprised()), r"insert_before\(GeneralAdvantageEstimation, piece\)"),
-        (lambda pieces: pieces.remove(NumpyToTensor), "NumpyToTensor is missing"),
+        (lambda pieces: pieces.remove(NumpyToTensor), "let NumpyToTensor stand there once"),
+        (lambda pieces: pieces.prepend(NumpyToTensor()), "let NumpyToTensor stand there once"),
         (lambda pieces: pieces.insert_after("NoPiece", Surprised()), "the pieces are .*'BatchIndividualItems'"),
     ],
 )

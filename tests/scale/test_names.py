@@ -37,6 +37,7 @@ OBJECTS: dict[str, str] = {
     "InferenceOnlyAPI": "get_non_inference_attributes",
     "TargetNetworkAPI": "make_target_networks get_target_network_pairs forward_target",
     "QNetAPI": "compute_q_values",
+    "SelfSupervisedLossAPI": "compute_self_supervised_loss",
     "Catalog": "_determine_components_hook build_encoder get_action_dist_cls _get_encoder_config get_tokenizer_config "
     "_get_dist_cls_from_action_space",
     "PPOCatalog": "build_actor_critic_encoder build_pi_head build_vf_head pi_head_config vf_head_config",

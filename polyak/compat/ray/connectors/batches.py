@@ -218,12 +218,12 @@ class LearnerConnectorPipeline(ConnectorPipelineV2):
             learner: name of the class that passes them.
 
         Raises:
-            HyperparameterError: a default piece is missing, or a piece stands behind the last.
+            HyperparameterError: a default piece is missing or there twice, or a piece stands behind the last.
         """
         kinds = [type(one) for one in self.connectors]
         for kind in DEFAULT:
-            fix = f"{learner} makes batches by RLlib's default pieces, of which {kind.__name__} is missing. Leave it."
-            require(kind in kinds, "learner_connector", [one.__name__ for one in kinds], fix)
+            fix = f"{learner} makes batches by RLlib's default pieces: let {kind.__name__} stand there once."
+            require(kinds.count(kind) == 1, "learner_connector", [one.__name__ for one in kinds], fix)
         if GeneralAdvantageEstimation in kinds:
             behind = self.connectors[kinds.index(GeneralAdvantageEstimation) + 1 :]
             fix = "advantages have been estimated there: insert_before(GeneralAdvantageEstimation, piece)."

@@ -38,7 +38,8 @@ class ByPieces:
         fix = f"the rollout has {rollout.rewards.size} steps. Leave rewards as many."
         require(rewards.size == rollout.rewards.size, "learner_connector", f"{rewards.size} rewards", fix)
         rollout.rewards[:] = rewards.reshape(rollout.rewards.shape[::-1]).T  # of one environment after another
-        self._learner.batched = made
+        if self._learner.plainly:
+            self._learner.batched = made
 
 
 def episodes_of(columns: Mapping[str, Any]) -> list[SingleAgentEpisode]:

@@ -120,6 +120,7 @@ class PPOTorchLearner(ActorCriticTorchLearner, PPOLearner):
         return found | ({name: batch.extras[name]} if name in batch.extras else {})
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
+        self._check_agents(module_id)
         distribution, values, log_prob, entropy = self._evaluated(module_id, batch, fwd_out)
         sample = self._sample._replace(
             old_log_prob=batch[Columns.ACTION_LOGP],

@@ -301,13 +301,10 @@ class TorchLearner(Learner):
         """A gradient step by what a program has written."""
         self._sample, self._noted = batch, {}
         modules = self.module
-        batches = {
-            name: columns
-            for name, columns in self.batches_of(batch).items()
-            if self.should_module_be_updated(name, None)
-        }
+        batches = self.batches_of(batch)
         for name in self.beside.keys() - batches.keys():
             advise(name, f"no piece of the learner gives the module {name!r} a batch: it does not learn.")
+        batches = {name: columns for name, columns in batches.items() if self.should_module_be_updated(name, None)}
         fwd_out = {name: modules[name].forward_train(columns) for name, columns in batches.items()}
         losses = self.compute_losses(fwd_out=fwd_out, batch=batches)
         for name, loss in losses.items():
@@ -364,6 +361,18 @@ class TorchLearner(Learner):
             fwd_out: what its ``forward_train`` returned of them.
         """
         raise NotImplementedError
+
+    def _check_agents(self, module_id: str) -> None:
+        """Refuse to take the algorithm's loss as that of a module that only the learner has.
+
+        Raises:
+            PolicyError: naming the module.
+        """
+        if module_id in self.beside:
+            raise PolicyError(
+                f"{type(self).__name__}: the algorithm's loss is that of {DEFAULT_MODULE_ID!r}. Write the loss of "
+                f"{module_id!r} in compute_loss_for_module(), or as compute_self_supervised_loss() of the module."
+            )
 
     def compute_gradients(self, loss_per_module: Mapping[str, Tensor], **kwargs: Any) -> Gradients:
         """Of the sum of losses, by parameter; of those that it does not depend on there are none."""

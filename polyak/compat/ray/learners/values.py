@@ -75,6 +75,7 @@ class DQNTorchLearner(TorchLearner, DQNLearner):
         return self.passed(episodes_of(columns)).rows(columns)
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
+        self._check_agents(module_id)
         self._said = fwd_out
         sample = self._sample._replace(
             rewards=batch[Columns.REWARDS], weights=batch[WEIGHTS], discounts=batch[DISCOUNTS]
