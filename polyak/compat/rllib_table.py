@@ -22,6 +22,28 @@ _OF_LEARNERS = {
     "general_advantage_estimation": "GeneralAdvantageEstimation",
 }
 """Module -> RLlib's default piece in it."""
+_FRAMEWORKS = "try_import_torch try_import_tf get_activation_fn"
+_RESULT_KEYS = (
+    f"{_SCALE}.result_keys: "
+    "ENV_RUNNER_RESULTS EVALUATION_RESULTS LEARNER_RESULTS FAULT_TOLERANCE_STATS TIMERS ALL_MODULES "
+    "EPISODE_RETURN_MEAN EPISODE_RETURN_MIN EPISODE_RETURN_MAX EPISODE_LEN_MEAN EPISODE_LEN_MIN "
+    "EPISODE_LEN_MAX EPISODE_DURATION_SEC_MEAN NUM_EPISODES NUM_EPISODES_LIFETIME NUM_ENV_STEPS_SAMPLED "
+    "NUM_ENV_STEPS_SAMPLED_LIFETIME NUM_AGENT_STEPS_SAMPLED NUM_AGENT_STEPS_SAMPLED_LIFETIME "
+    "NUM_MODULE_STEPS_SAMPLED NUM_MODULE_STEPS_SAMPLED_LIFETIME NUM_ENV_STEPS_TRAINED "
+    "NUM_ENV_STEPS_TRAINED_LIFETIME NUM_MODULE_STEPS_TRAINED NUM_MODULE_STEPS_TRAINED_LIFETIME "
+    "NUM_TRAINING_STEP_CALLS_PER_ITERATION NUM_TRAINABLE_PARAMETERS WEIGHTS_SEQ_NO "
+    "TRAINING_ITERATION_TIMER EVALUATION_ITERATION_TIMER TRAINING_STEP_TIMER ENV_RUNNER_SAMPLING_TIMER "
+    "LEARNER_UPDATE_TIMER SYNCH_WORKER_WEIGHTS_TIMER"
+)
+_TYPE_NAMES = (
+    f"{_SCALE}.type_names: "
+    "TensorType TensorStructType SpaceStruct NetworkType DeviceType Param ParamRef Optimizer "
+    "LocalOptimizer ParamDict NamedParamDict ModelGradients ModelWeights ParamList LearningRateOrSchedule "
+    "AgentID EpisodeID EnvID EpisodeType EnvType EnvObsType EnvActionType RLModuleSpecType ModuleID "
+    "PolicyID EnvCreator IsPolicyToTrain ShouldModuleBeUpdatedFn AgentToModuleMappingFn "
+    "AlgorithmConfigDict PartialAlgorithmConfigDict ModelConfigDict EnvConfigDict EnvInfoDict StateDict "
+    "ResultDict MultiAgentDict GradInfoDict LearnerStatsDict FromConfigSpec"
+)
 _SPEC = f"{_SCALE}: RLModule RLModuleSpec"
 _PPO_MODULE = f"{_SCALE}: PPOTorchRLModule DefaultPPOTorchRLModule"
 _DQN_MODULE = f"{_SCALE}: DQNRainbowTorchRLModule DefaultDQNTorchRLModule"
@@ -145,8 +167,19 @@ RLLIB: dict[str, tuple[str, ...]] = {
         f"{_SCALE}.models.preprocessors: Preprocessor NoPreprocessor OneHotPreprocessor TupleFlatteningPreprocessor "
         "DictFlatteningPreprocessor get_preprocessor",
     ),
-    "utils": (),
+    "models": (),
+    "models.utils": (f"{_SCALE}.tensors: get_activation_fn",),
+    "utils": (f"{_SCALE}.annotations: override PublicAPI DeveloperAPI", f"{_SCALE}.tensors: {_FRAMEWORKS}"),
+    "utils.annotations": (
+        f"{_SCALE}.annotations: override PublicAPI DeveloperAPI ExperimentalAPI OldAPIStack "
+        "OverrideToImplementCustomLogic OverrideToImplementCustomLogic_CallToSuperRecommended",
+    ),
+    "utils.framework": (f"{_SCALE}.tensors: {_FRAMEWORKS}",),
+    "utils.metrics": (_RESULT_KEYS,),
+    "utils.numpy": (f"{_SCALE}.tensors: convert_to_numpy",),
     "utils.spaces": (),
+    "utils.torch_utils": (f"{_SCALE}.tensors: convert_to_torch_tensor explained_variance one_hot FLOAT_MIN FLOAT_MAX",),
+    "utils.typing": (_TYPE_NAMES,),
     "utils.spaces.simplex": (f"{_SCALE}: Simplex",),
     "tune": (_REGISTRY,),
     "tune.registry": (_REGISTRY,),
