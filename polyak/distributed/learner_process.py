@@ -6,17 +6,18 @@ Shapes: B rows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import cloudpickle
+import numpy as np
 import torch
 from torch import Tensor
 
 from polyak.distributed.exchange import SocketGroup
 from polyak.learning.data_parallel import Group, each
 from polyak.learning.engine.engine import Engine
-from polyak.learning.learner import Learner, Update
+from polyak.learning.learner import Learner
 from polyak.seeding import set_random_seed
 
 
@@ -65,26 +66,22 @@ class LearnerProcess:
         """
         self.learner.join(group if not isinstance(group, tuple) else SocketGroup(*group[:2], self.rank, *group[2:]))
 
-    def update(self, batch: Any, values: Mapping[str, Any]) -> Said:
+    def update(self, batch: Any, values: Hyperparameters) -> Said:
         """One gradient step.
 
         Args:
-            batch: its share.
+            batch: its share, as :func:`arrays_in` makes it.
             values: hyper-parameters as they are now.
         """
         brought(self.learner, values)
-        return said(self.learner.update(each(batch, lambda column: column.to(self.device))))
+        update = self.learner.update(each(tensors_in(batch), lambda column: column.to(self.device)))
+        said: Said = arrays_in(Said(update.metrics, update.td_error))
+        return said
 
-    def call(self, method: str, values: Mapping[str, Any]) -> None:
+    def call(self, method: str, values: Hyperparameters) -> None:
         """What all learners do besides gradient steps, by these hyper-parameters."""
         brought(self.learner, values)
         getattr(self.learner, method)()
-
-
-def said(update: Update) -> Said:
-    """Of a gradient step, in main memory."""
-    metrics = {name: value.detach().cpu() for name, value in update.metrics.items()}
-    return Said(metrics, None if update.td_error is None else update.td_error.detach().cpu())
 
 
 def texts_of(learner: Learner) -> list[str]:
@@ -92,14 +89,40 @@ def texts_of(learner: Learner) -> list[str]:
     return [name for name in learner.declared_tunables() if isinstance(getattr(learner, name, None), str)]
 
 
-def hyperparameters(learner: Learner, texts: Iterable[str]) -> dict[str, Any]:
-    """The values by which a learner makes its next step; ``texts``: see :func:`texts_of`."""
-    return {**learner.tunables, **{name: getattr(learner, name) for name in texts}}
+class Hyperparameters(NamedTuple):
+    """By which a learner makes its next step."""
+
+    values: dict[str, Any]
+    texts: dict[str, str]
+    rates: dict[str, list[float]]
+    """Name of an optimizer -> the learning rate of each of its groups."""
 
 
-def brought(learner: Learner, values: Mapping[str, Any]) -> None:
+def hyperparameters(learner: Learner, texts: Iterable[str]) -> Hyperparameters:
+    """Those of a learner as it is; ``texts``: see :func:`texts_of`."""
+    rates = {name: [float(group["lr"]) for group in one.param_groups] for name, one in learner.optimizers.items()}
+    return Hyperparameters(dict(learner.tunables), {name: getattr(learner, name) for name in texts}, rates)
+
+
+def brought(learner: Learner, known: Hyperparameters) -> None:
     """Bring hyper-parameters to a learner."""
-    for name, value in values.items():
-        if isinstance(value, str):
-            setattr(learner, name, value)
-    learner.set(**{name: value for name, value in values.items() if not isinstance(value, str)})
+    for name, text in known.texts.items():
+        setattr(learner, name, text)
+    learner.set(**{name: value for name, value in known.values.items() if name not in known.texts})
+    for name, rates in known.rates.items():  # which need not be those of the learner's one rate
+        for group, rate in zip(learner.optimizers[name].param_groups, rates, strict=True):
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+
+def arrays_in(batch: Any) -> Any:
+    """Tensors of named tuples and dicts as arrays, which travel by themselves: pickling a tensor takes ten times as
+    long."""
+    return each(batch, lambda tensor: tensor.numpy(force=True))
+
+
+def tensors_in(batch: Any) -> Any:
+    """The inverse of :func:`arrays_in`. Arrays are copied: those of another process are read-only."""
+    return each(batch, lambda array: torch.from_numpy(np.array(array)), np.ndarray)

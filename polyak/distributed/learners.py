@@ -15,11 +15,11 @@ import torch
 
 from polyak.data.batch import gathered
 from polyak.distributed.exchange import SocketGroup, Turns, listening, own_address
-from polyak.distributed.learner_process import LearnerProcess, Said, hyperparameters, texts_of
-from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.learner_process import LearnerProcess, Said, arrays_in, hyperparameters, tensors_in, texts_of
+from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
-from polyak.distributed.runners import PATIENCE, Transport
-from polyak.learning.data_parallel import Group, each
+from polyak.distributed.runners import Transport
+from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Update
 from polyak.warning import warn_user
 
@@ -67,9 +67,9 @@ class LearnerGroup:
         whole = gathered(batch)
         shares = [learner.share(whole, rank, size) for rank in range(size)]
         values = hyperparameters(learner, self._texts)
-        others = [(each(part, torch.Tensor.cpu), values) for part in shares[1:]]
+        others = [(arrays_in(part), values) for part in shares[1:]]
         update, found = self._tried(lambda: learner.update(shares[0]), "update", others)
-        return _joined(update, found, whole)
+        return _joined(update, [tensors_in(one) for one in found], whole)
 
     def call(self, method: str) -> None:
         """Let all call a method without arguments."""
@@ -80,6 +80,7 @@ class LearnerGroup:
         self, here: Callable[[], Result], method: str, others: list[tuple[Any, ...]]
     ) -> tuple[Result, list[Any]]:
         """Do something everywhere; where a fellow dies of it, once more with another one in its place."""
+        steps = self.learner.steps
         for _ in range(MOST_ATTEMPTS):
             self.busy = True
             try:
@@ -88,6 +89,7 @@ class LearnerGroup:
                 warn_user(f"{lost} All learners continue from the one here.", RuntimeWarning)
             finally:
                 self.busy = False
+            self.learner.steps = steps
             self.restarts += 1
             self.fellows.renew()
             self.fellows.ask_all("seed_streams")
@@ -161,10 +163,7 @@ class OnRay:
         return result, self._answers()
 
     def _answers(self) -> list[Any]:
-        found: dict[int, Any] = {}
-        while len(found) < len(self.workers):
-            found |= {worker: answer for worker, _, answer in self.workers.answers()}
-        return _checked([found[worker] for worker in range(len(self.workers))])
+        return _checked(self.workers.gather())
 
     def renew(self) -> None:
         """Make all again: those that live wait for one that does not."""

@@ -43,7 +43,7 @@ class LocalWorkers:
         """What all of them answer, in order: the i-th gets the i-th of each of the arguments."""
         return [getattr(one, method)(*(each[worker] for each in arguments)) for worker, one in enumerate(self._objects)]
 
-    def renew(self, worker: int) -> None:
+    def replace(self, worker: int, *_: Any) -> None:
         """Nothing: none of them is ever gone."""
 
     def stop(self) -> None:

@@ -9,6 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyak.warning import warn_user
+
+PATIENCE = 600.0
+"""Seconds after which a process that has not answered is replaced."""
+MOST_RESTARTS = 100
+"""Replaced processes of a kind after which training ends with an error."""
+
 
 def ray() -> Any:
     """The module.
@@ -179,6 +186,10 @@ class Workers:
         """What all of them answer, in order: the i-th gets the i-th of each of the arguments."""
         for worker in range(len(self)):
             self.ask(worker, method, *(each[worker] for each in arguments))
+        return self.gather()
+
+    def gather(self) -> list[Any]:
+        """What all of them answer, in order, each of which was asked once."""
         results: dict[int, Any] = {}
         while len(results) < len(self):
             results |= {worker: result for worker, _, result in self.answers()}
@@ -199,6 +210,24 @@ class Workers:
         self.end(worker)
         self.restarts += 1
         self._actors[worker] = self._class.remote(*self._arguments[worker])
+
+    def replace(self, worker: int, failure: Failure, name: str, loss: str) -> None:
+        """Put a new one in the place of one that is gone, and warn of its loss, which is a sentence.
+
+        Raises:
+            Exception: what one has raised that is not gone.
+            RuntimeError: it could not be made at all, or :data:`MOST_RESTARTS` have been replaced.
+        """
+        if not failure.gone:
+            raise failure.error
+        this, why = f"{name} {worker + 1} of {len(self)}", str(failure.error).strip()
+        if getattr(failure.error, "actor_init_failed", False):  # another one would fail alike
+            raise RuntimeError(f"{this} could not be made: {why.rpartition(chr(10))[2]}") from failure.error
+        known = f"{this} is gone: {why.partition(chr(10))[0]}"
+        if self.restarts >= MOST_RESTARTS:
+            raise RuntimeError(f"{known} It was not replaced: {MOST_RESTARTS} have been.") from failure.error
+        warn_user(f"{known} {loss}", RuntimeWarning)
+        self.renew(worker)
 
     def stop(self) -> None:
         """End all, and Ray if it was started here and is not used elsewhere."""

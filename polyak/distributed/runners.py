@@ -22,7 +22,7 @@ from polyak.collecting.runner import flat, unflat
 from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import NO_EXTRAS, Observations, Step
 from polyak.distributed.local_workers import LocalWorkers
-from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Order, RunnerProcess
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv
@@ -32,14 +32,9 @@ from polyak.experience.arrays import assign, joined, mapped
 from polyak.experience.record import Experience
 from polyak.nn.policies.base import Policy, State
 from polyak.seeding import derived_seed
-from polyak.warning import warn_user
 
 Transport = Literal["ray", "local"]
 """How runners are reached: in processes on Ray, or in this process."""
-PATIENCE = 600.0
-"""Seconds after which a process that has not answered is replaced."""
-MOST_RESTARTS = 100
-"""Replaced runners after which training ends with an error."""
 
 
 class RemoteEnvs(VecEnv):
@@ -137,16 +132,7 @@ class RemoteEnvs(VecEnv):
         return found
 
     def _replace(self, worker: int, failure: Failure) -> None:
-        if not failure.gone:
-            raise failure.error
-        if getattr(failure.error, "actor_init_failed", False):  # another one would fail alike
-            why = str(failure.error).strip().rpartition("\n")[2]
-            raise RuntimeError(f"runner {worker + 1} of {self.n_runners} could not be made: {why}") from failure.error
-        known = f"runner {worker + 1} of {self.n_runners} is gone: {str(failure.error).partition(chr(10))[0]}"
-        if self.workers.restarts >= MOST_RESTARTS:
-            raise RuntimeError(f"{known} It was not replaced: {MOST_RESTARTS} have been.") from failure.error
-        warn_user(f"{known} Another one takes its place and begins new episodes.", RuntimeWarning)
-        self.workers.renew(worker)
+        self.workers.replace(worker, failure, "runner", "Another one takes its place and begins new episodes.")
         self.workers.ask(worker, "describe")
         self.on_loss(worker)
 

@@ -26,8 +26,8 @@ from polyak.data.batch import Transition
 from polyak.data.replay import ReplayBuffer
 from polyak.data.step import Step
 from polyak.distributed.local_workers import LocalWorkers
-from polyak.distributed.ray_workers import Failure, Workers
-from polyak.distributed.runners import MOST_RESTARTS, PATIENCE, Transport
+from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
+from polyak.distributed.runners import Transport
 from polyak.distributed.shard_process import ShardProcess
 from polyak.envs.wrappers.layers import frozen
 from polyak.experience.arrays import joined, mapped, shared
@@ -36,7 +36,6 @@ from polyak.experience.samplers import Prioritized, make_sampler
 from polyak.hyperparameters.declaration import require
 from polyak.ops.transfer import to_device
 from polyak.seeding import derived_seed
-from polyak.warning import warn_user
 
 WAITING_ROWS = 64
 """Steps that wait here before they are sent, where nothing is drawn meanwhile."""
@@ -347,14 +346,9 @@ class ShardedReplay:
             self._masses[shard] = answer
 
     def _replace(self, shard: int, failure: Failure) -> None:
-        if not failure.gone:
-            raise failure.error
         lost = int(self._held[shard]) * len(self._envs[shard])
-        known = f"replay shard {shard + 1} of {len(self._envs)} is gone: {str(failure.error).partition(chr(10))[0]}"
-        if self.workers.restarts >= MOST_RESTARTS:
-            raise RuntimeError(f"{known} It was not replaced: {MOST_RESTARTS} have been.") from failure.error
-        warn_user(f"{known} {lost:,} transitions are lost, and an empty one takes its place.", RuntimeWarning)
-        self.workers.renew(shard)
+        loss = f"{lost:,} transitions are lost, and an empty one takes its place."
+        self.workers.replace(shard, failure, "replay shard", loss)
         for draw in self._draws[shard]:
             draw.is_lost = True
         self._draws[shard].clear()

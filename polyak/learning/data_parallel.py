@@ -22,14 +22,14 @@ import torch.distributed
 from torch import Tensor
 
 
-def each(batch: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """A function applied to every tensor of named tuples and dicts; whatever else there is stays."""
-    if isinstance(batch, Tensor):
+def each(batch: Any, function: Callable[[Any], Any], kind: type = Tensor) -> Any:
+    """A function applied to every tensor, or what else is of this kind, of named tuples and dicts; the rest stays."""
+    if isinstance(batch, kind):
         return function(batch)
     if isinstance(batch, dict):
-        return {name: each(part, function) for name, part in batch.items()}
+        return {name: each(part, function, kind) for name, part in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(each(part, function) for part in batch))
+        return type(batch)(*(each(part, function, kind) for part in batch))
     return batch
 
 

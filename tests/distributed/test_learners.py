@@ -108,3 +108,10 @@ def test_no_learners_are_refused() -> None:
         PPO("MlpPolicy", "CartPole-v1", n_learners=0)
     with pytest.raises(ValueError, match="n_learners=2.*TRPO"):
         TRPO("MlpPolicy", "CartPole-v1", n_learners=2)
+
+
+def test_every_part_learns_at_its_own_rate_in_all_learners() -> None:
+    model = DRAWING["sac"](n_learners=2, transport="local", learning_rates={"actor": 1e-5}).learn(STEPS)
+    mine = model.learner.networks()
+    for name, tensor in model._learners.fellows._fellows[0].learner.networks().items():
+        torch.testing.assert_close(tensor, mine[name], rtol=0, atol=0)
