@@ -29,7 +29,8 @@ def override(parent_cls: type[Any]) -> Callable[[T], T]:
     """Says that a method takes over one of ``parent_cls``.
 
     Raises:
-        TypeError: once its class is made: that is no subclass.
+        TypeError: once its class is made: that is no subclass. Before Python 3.12 it is the cause of a RuntimeError, as
+            is the next one.
         NameError: then: ``parent_cls`` has no such method.
     """
     mark: Any = lambda method: _Overriding(method, parent_cls)  # noqa: E731
