@@ -101,7 +101,7 @@ SB3: dict[str, tuple[str, ...]] = {
     "common.base_class": (f"{_ALGORITHMS}: BaseAlgorithm maybe_make_env",),
     "common.buffers": ("polyak.compat.buffers: ReplayBuffer", f"polyak.data: {_BUFFERS}"),
     "common.callbacks": (
-        "polyak.callbacks.callback: BaseCallback EventCallback CallbackList CheckpointCallback ConvertCallback "
+        "polyak.callbacks: BaseCallback EventCallback CallbackList CheckpointCallback ConvertCallback "
         "EvalCallback StopTrainingOnRewardThreshold EveryNTimesteps LogEveryNTimesteps StopTrainingOnMaxEpisodes "
         "StopTrainingOnNoModelImprovement ProgressBarCallback",
     ),

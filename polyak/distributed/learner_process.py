@@ -75,7 +75,7 @@ class LearnerProcess:
         """
         brought(self.learner, values)
         update = self.learner.update(each(tensors_in(batch), lambda column: column.to(self.device)))
-        said: Said = arrays_in(Said(update.metrics, update.td_error))
+        said: Said = arrays_in(Said(dict(update.metrics), update.td_error))
         return said
 
     def call(self, method: str, values: Hyperparameters) -> None:

@@ -45,6 +45,7 @@ HIDDEN = (
     "_learner_class",
     "_is_atari",
     "_env_to_module_connector",
+    "_module_to_env_connector",
     "_learner_connector",
 )
 facts = {"ray": ray.__version__}

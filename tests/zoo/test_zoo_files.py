@@ -96,7 +96,7 @@ def test_a_block_with_everything(tmp_path: Path) -> None:
         ("stable_baselines3.common.atari_wrappers.AtariWrapper", "polyak.envs.wrappers.atari"),
         ("gymnasium.wrappers.time_limit.TimeLimit", "gymnasium.wrappers.common"),
         ("gym.wrappers.TimeLimit", "gymnasium.wrappers.common"),
-        ("stable_baselines3.common.callbacks.CheckpointCallback", "polyak.callbacks.callback"),
+        ("stable_baselines3.common.callbacks.CheckpointCallback", "polyak.callbacks.saving"),
     ],
 )
 def test_import_paths_of_the_peers(theirs: str, ours: str) -> None:
