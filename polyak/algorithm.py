@@ -3,20 +3,21 @@
 An algorithm is a dataclass: each hyper-parameter is written once, with its type and range, default and meaning. The
 constructor and its checks, ``help``, the learner, the command line, the documentation and the checkpoint all read that.
 
-The face presumes neither an environment, nor networks, nor a compiler. What meets environments adds
-:class:`~polyak.kinds.env_algorithm.EnvAlgorithm`, and what learns with networks is a
-:class:`~polyak.kinds.network_algorithm.NetworkAlgorithm`.
+The face presumes an environment (or a dataset, or a game in its place), but neither networks nor a compiler. What
+learns with networks is a :class:`~polyak.kinds.network_algorithm.NetworkAlgorithm`.
 """
 
 import os
+import re
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from types import FunctionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from typing_extensions import Self
@@ -25,8 +26,20 @@ from polyak.callbacks.attached import as_callback
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.checkpoint import exporting
 from polyak.checkpoint import saved as checkpoint
-from polyak.checkpoint.saved import Saved
+from polyak.checkpoint.environments import load_statistics, restore_environments, save_environments, save_statistics
+from polyak.checkpoint.saved import Saved, check_counter, prefixed
+from polyak.collecting.runner import Acting, Runner
 from polyak.collecting.time_split import TimeSplit
+from polyak.data import Dataset
+from polyak.data.step import Observations, Step
+from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env
+from polyak.envs.action_spaces import FROM_DATA, TAKE, check_action_space
+from polyak.envs.adapters.infos import as_monitored, episode_columns
+from polyak.envs.adapters.vec_env import FromVecEnv
+from polyak.envs.masks import KEY, Masks, find_masks
+from polyak.envs.normalisation import Normalisation
+from polyak.envs.spaces import SpaceError, check_for_correct_spaces
+from polyak.envs.wrappers.layers import PartNormalizer
 from polyak.evaluation.undisturbed import learning
 from polyak.hyperparameters.changing import make_changeable
 from polyak.hyperparameters.declaration import (
@@ -43,9 +56,16 @@ from polyak.hyperparameters.declaration import (
     require,
 )
 from polyak.hyperparameters.docstrings import Documentation, Signature
+from polyak.hyperparameters.held import Held
 from polyak.logging.logger import Logger, configure_logger
-from polyak.seeding import set_random_seed
+from polyak.seeding import derived_seed, set_random_seed
 from polyak.warning import advise, warn_user
+
+GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
+Recipe = str | Callable[..., Any]
+"""What environments are made of: a registered name, or a function, which needs runners (``n_runners``)."""
+_FURTHER_EPISODES = 1
+"""Sets the seeds of environments apart from those of evaluations after as many steps."""
 
 
 class _Loader(classmethod):
@@ -91,7 +111,22 @@ class Algorithm:
     goes_without: ClassVar[tuple[str, ...]] = ()
     """Arguments of related algorithms that it has no use for, as far as they are no fields of its own: constructors
     refuse them, and files of earlier versions may hold them."""
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Space,)
+    """Action spaces that the algorithm can handle."""
+    policies_squash: ClassVar[bool] = False
+    """Whether actions are scaled to the bounds of a Box, however wide it is."""
+    _alternatives: ClassVar[Mapping[type[spaces.Space], str]] = TAKE
+    """Kind of an action space -> algorithms to use instead, where this one cannot act in it."""
+    raw_experience: ClassVar[bool] = False
+    """Whether experience is stored as it was before normalisation."""
+    steps_environments: ClassVar[bool] = True
+    """Whether it learns by stepping ``env`` itself; games are searched, and a generator acts for what imitates."""
+    supports_masks: ClassVar[bool] = False
+    """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
+    predicts_raw: ClassVar[bool] = True
+    """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
     built_with: ClassVar[Mapping[str, str]] = {
+        "env": "use model.set_env(env).",
         "seed": "it has been used. Call model.set_random_seed(seed), or load(path, seed=...).",
     }
     """Hyper-parameters that cannot change once a model is built -> why, and what to do instead. Those of the classes
@@ -100,6 +135,17 @@ class Algorithm:
     """Why :meth:`export` refuses a model, where :meth:`acting_graph` is that of this class."""
     saves_also: ClassVar[frozenset[str]] = frozenset()
     """What :meth:`save` puts into a file only if its ``include`` names it."""
+    if TYPE_CHECKING:  # a field where a kind declares it
+        env = cast(Becomes[GymEnv | str | None, VecEnv | None], None)
+    # Not annotated: no hyper-parameters.
+    n_envs = 1
+    runner = cast("Runner | None", None)
+    _vec_normalize_env = Held[VecNormalize | PartNormalizer | None]("normalisation.replay")
+    """What normalises experience when it is replayed."""
+    _saved_without_masks = False
+    """Whether the file that the model came from holds a step of environments, and no masks of it."""
+    _would_replay = False
+    """Whether the model came from a file, and its environments would begin with the seeds that they had there."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -115,6 +161,9 @@ class Algorithm:
             return super().__new__(cls)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
+        env, self.env = self.env, None
+        self.normalisation = Normalisation(by_itself=self.predicts_raw)
+        self._check_no_policy(env)
         self._check_types()
         self._check_hyperparameters()
         self.observation_space: spaces.Space
@@ -128,6 +177,19 @@ class Algorithm:
         self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=self.stats_window_size)
         self.ep_success_buffer: deque[float] = deque(maxlen=self.stats_window_size)
         self._split = TimeSplit()
+        self._read_arguments()
+        if env is not None:
+            self._attach_env(env)
+            if _init_setup_model:
+                self._setup_model()
+                self._check_built()
+
+    def _check_no_policy(self, env: Any) -> None:
+        """Refuse the name of a policy where the environment belongs, before other arguments are taken for wrong."""
+        if isinstance(env, str) and re.fullmatch(r"\w*Policy", env):
+            name, takes_one = type(self).__name__, "policy" in declared(type(self))
+            fix = f"the policy comes first: {name}({env!r}, env)" if takes_one else f"{name} takes none: {name}(env)"
+            raise ValueError(f"env={env!r} is a policy, not an environment; {fix}.")
 
     def __repr__(self) -> str:
         lines = [f"  {what:<15} {' '.join(text.split())}" for what, text in self._summary().items()]
@@ -138,7 +200,12 @@ class Algorithm:
         steps = f"{getattr(self, 'num_timesteps', 0):,} steps, {getattr(self, '_n_updates', 0):,} updates"
         names = {"observations": "observation_space", "actions": "action_space"}
         found = {what: str(vars(self)[name]) for what, name in names.items() if name in vars(self)}
-        return {**found, "trained": steps}
+        card = {**found, "trained": steps}
+        if not self.steps_environments:
+            return card
+        env = vars(self).get("env")
+        where = "none" if env is None else f"{env.num_envs} x {_name_of(env.unwrapped)} in {_layers(env)}"
+        return {"environment": where, **card}
 
     def _check_types(self) -> None:
         for name, declaration in declared(type(self)).items():
@@ -153,7 +220,8 @@ class Algorithm:
     @classmethod
     def trial(cls) -> dict[str, Any]:
         """Arguments of a model so small that everything can be tried with it in a second, as conformance tests do."""
-        return {"seed": 3}
+        acts = any(issubclass(spaces.Box, kind) for kind in cls.action_spaces)
+        return {"seed": 3, "env": "Pendulum-v1" if acts else "CartPole-v1"}
 
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
@@ -174,10 +242,23 @@ class Algorithm:
     def _check_hyperparameters(self) -> None:
         """Refuse what the annotations of the fields cannot say, before anything is built."""
 
+    def _read_arguments(self) -> None:
+        """Take up what arguments say, which are in order, before there is an environment."""
+
     def _setup_model(self) -> None:
-        """Seed, then build what learns."""
+        """Seed, then build what learns, and what acts."""
         if self.seed is not None:
             self.set_random_seed(self.seed)
+        self._build()
+        if self.env is not None and self._acts:
+            self._make_runner()
+
+    def _build(self) -> None:
+        """Build what learns, before there is a runner."""
+
+    def make_actor(self) -> Acting:
+        """What chooses actions while experience is collected."""
+        raise NotImplementedError
 
     def _check_built(self) -> None:
         """After a constructor's :meth:`_setup_model`: refuse what cannot be done with what it built."""
@@ -201,21 +282,189 @@ class Algorithm:
             self.ep_info_buffer = deque(self.ep_info_buffer, maxlen=self.stats_window_size)
             self.ep_success_buffer = deque(self.ep_success_buffer, maxlen=self.stats_window_size)
 
+    # -- environments --------------------------------------------------------------------------------------------------
+
+    def _attach_env(self, env: Any) -> None:
+        """Use what a constructor got as ``env``."""
+        if isinstance(env, Dataset):
+            raise ValueError(
+                f"env={env!r:.200} is a dataset, but {type(self).__name__} learns by acting. Pass an environment, or "
+                f"learn from it with {FROM_DATA.get(type(env.action_space), 'BC')}."
+            )
+        self._use_env(self._vectorised(env))
+
+    def _vectorised(self, env: Any) -> VecEnv:
+        """Whatever a user calls an environment, as training needs it."""
+        return as_vec_env(env, verbose=self.verbose)
+
+    @property
+    def _acts(self) -> bool:
+        """Whether learning takes an environment to act in."""
+        return self.steps_environments
+
+    def _use_env(self, env: VecEnv) -> None:
+        self._check_action_space(env.action_space)
+        self._put(env=env)
+        self.n_envs = env.num_envs
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.normalisation.use(env, self.raw_experience)
+
+    def _make_runner(self) -> None:
+        """Something that acts in the environment, when there is both."""
+        assert self.env is not None
+        rows = FromVecEnv(self.env, raw=self.raw_experience, masks=self._masks())
+        self.runner = Runner(rows, self.make_actor(), self._split)
+
+    def _masks(self) -> Masks | None:
+        """Which choices the environments allow; ``None``: all, always."""
+        assert self.env is not None
+        masks = find_masks(self.env)
+        if masks is None or self._uses_masks:
+            return masks
+        advise(
+            "forbidden actions",
+            f"the environment says which actions it allows, but {type(self).__name__} does not support masks and will "
+            "take others, too. Use an algorithm that does: PPO, A2C, TRPO, PQN, DQN and its family.",
+        )
+        return None
+
+    @property
+    def _uses_masks(self) -> bool:
+        return self.supports_masks
+
+    def _masks_found(self) -> None:
+        """The first reset has shown that environments say which choices they allow."""
+
+    def _check_action_space(self, space: spaces.Space) -> None:
+        explores = not self.policies_squash
+        check_action_space(type(self).__name__, space, self.action_spaces, self._alternatives, explores)
+
+    def get_vec_normalize_env(self) -> VecNormalize | None:
+        """The normalising wrapper among the environment's wrappers, if there is one."""
+        return self.normalisation.own
+
+    def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
+        """Continue in another environment of the same spaces.
+
+        Args:
+            env: the new environment; ``n_envs`` must not change once the model has learned with the old one.
+            force_reset: start new episodes at the next ``learn``; ``False`` continues from the last observations.
+
+        Raises:
+            ValueError: the spaces or the number of environments differ.
+        """
+        vec_env = self._with_statistics(self._vectorised(env))
+        if vec_env.num_envs != self.n_envs:
+            raise SpaceError(
+                f"env has {vec_env.num_envs} environments, but the model was built for n_envs={self.n_envs}, which "
+                f"set_env() keeps. To change it, use {type(self).__name__}.load(path, env=env)."
+            )
+        check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
+        state = self.runner.state() if self.runner is not None and not force_reset else {}
+        self._use_env(vec_env)
+        self._make_runner()
+        assert self.runner is not None
+        self.runner.load_state(state)
+
+    def _with_statistics(self, env: VecEnv) -> VecEnv:
+        """``env`` under the normalisation that the model learned with."""
+        return self.normalisation.put_around(env, self.num_timesteps)
+
+    @property
+    def _last_obs(self) -> Observations | None:
+        return self.runner.obs if self.runner is not None else None
+
+    @_last_obs.setter
+    def _last_obs(self, value: Observations | None) -> None:
+        if self.runner is not None:
+            self.runner.take_up(value)
+
+    @property
+    def _last_episode_starts(self) -> np.ndarray | None:
+        return self.runner.episode_starts if self.runner is not None else None
+
+    @_last_episode_starts.setter
+    def _last_episode_starts(self, value: np.ndarray) -> None:
+        if self.runner is not None:
+            self.runner.episode_starts = value
+
+    @property
+    def _last_original_obs(self) -> Observations | None:
+        return self.runner.original_obs if self.runner is not None else None
+
     # -- hooks around learning -----------------------------------------------------------------------------------------
 
     def _check_ready(self) -> None:
         """Before anything of ``learn`` happens: refuse what cannot be learned with."""
+        if self._acts and self.env is None:
+            raise ValueError(
+                "env=None: this model has no environment to learn in. Pass one: "
+                f"`{type(self).__name__}.load(path, env=...)` or `model.set_env(env)`."
+            )
 
     def _prepare_to_learn(self, reset: bool) -> None:
         """Before the first iteration, when the counters stand; ``reset``: they began at zero."""
+        if not self._acts:
+            return
+        if self.runner is None:  # a subclass has set itself up otherwise
+            self._make_runner()
+        assert self.runner is not None
+        unknown = self.runner.obs is None
+        if reset or unknown or self.runner.interrupted:
+            if unknown and not reset:
+                self._seed_further_episodes()
+            self._start_episodes()
+        self._would_replay = False
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
         """Around all iterations of one call of ``learn``."""
-        yield
+        try:
+            yield
+        finally:
+            if self.runner is not None:
+                self.runner.close_thread()
 
     def _check_iteration(self) -> None:
         """After each iteration but one that a callback has stopped."""
+        runner = self.runner
+        if runner is not None and runner.interrupted and not (runner.is_ahead or self.steps_in_thread):
+            self._start_episodes()
+
+    @property
+    def steps_in_thread(self) -> bool:
+        """Whether environments are stepped in another thread while callbacks are asked."""
+        return False
+
+    def _seed_further_episodes(self) -> None:
+        """Let a training that continues from a file begin with other episodes than at its start: those that follow
+        from the seed and the number of steps. Seeds that the environments have been given since then stay."""
+        assert self.runner is not None
+        assert self.env is not None
+        env = self.env.unwrapped
+        if self._would_replay and self.seed is not None and env._seeds[:1] == [self.seed]:
+            env.seed(derived_seed(self.seed, self.num_timesteps, _FURTHER_EPISODES))
+        self._would_replay = False
+
+    def _start_episodes(self) -> None:
+        """Reset the environments, in the middle of an episode if need be."""
+        assert self.runner is not None
+        known = self.runner.env.masked
+        self.runner.reset()
+        if self.runner.env.masked and not known:
+            self._masks_found()
+        elif not known and (masks := self._masks()) is not None:
+            self._use_masks(masks)
+
+    def _use_masks(self, masks: Masks) -> None:
+        """Let these say which choices the environments allow, which was not known before."""
+        assert self.runner is not None
+        rows = self.runner.env
+        assert isinstance(rows, FromVecEnv)
+        rows.masks = masks
+        if self.runner.obs is not None:
+            self.runner.allowed = masks.after_reset(self.runner.stored_obs)
+        self._masks_found()
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -318,6 +567,43 @@ class Algorithm:
     def _seed(self, seed: int) -> None:
         set_random_seed(seed)
         self.action_space.seed(seed)
+        self._would_replay = False
+        if self.env is not None and self._acts:
+            self.env.seed(seed)
+
+    def _note_episodes(self, step: Step) -> None:
+        """Keep the statistics of the episodes that ended in a step. A class with an ``_update_info_buffer`` of its own
+        is asked instead, as Stable-Baselines3 does."""
+        if getattr(self._update_info_buffer, "__func__", None) is not Algorithm._update_info_buffer:
+            self._update_info_buffer(list(step.infos), step.dones)
+        elif step.episodes:
+            self._keep_statistics(step.episodes)
+
+    def _update_info_buffer(self, infos: list[dict[str, Any]], dones: np.ndarray | None = None) -> None:
+        """Keep the statistics of the episodes that ended, as infos have them."""
+        self._keep_statistics(episode_columns(infos, dones))
+
+    def _keep_statistics(self, episodes: Mapping[str, np.ndarray]) -> None:
+        """Keep those that are columns: see :class:`~polyak.envs.protocol.Outcome`."""
+        self.ep_info_buffer.extend(as_monitored(episodes))
+        if (success := episodes.get("success")) is not None:
+            self.ep_success_buffer.extend(success[~np.isnan(success)].tolist())
+
+    # -- observations before normalisation -----------------------------------------------------------------------------
+
+    def as_shown(self, observations: Any) -> Any:
+        """Observations of a bare environment as :meth:`predict` takes them: see :func:`~polyak.envs.shown.shown_to`.
+
+        Args:
+            observations: one or a batch, as they were before ``VecNormalize``.
+
+        Raises:
+            ValueError: wrappers around ``VecNormalize`` change observations further.
+        """
+        return self.normalisation.shown(observations)
+
+    def _as_learned(self, observation: Any) -> Any:
+        return self.normalisation.as_learned(observation, self.observation_space)
 
     # -- logging -------------------------------------------------------------------------------------------------------
 
@@ -375,10 +661,18 @@ class Algorithm:
 
     def _description(self) -> dict[str, Any]:
         """JSON values that a file needs besides hyper-parameters, spaces and counters, to build the model again."""
-        return {}
+        return {"n_envs": self.n_envs}
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         """Put into a file what was learned, what training needs to resume, and what ``include`` asks for."""
+        if self.runner is not None:
+            saved.state |= prefixed("runner", self.runner.state())
+            save_environments(saved, self.runner, in_thread=self.steps_in_thread)
+        self._save_statistics(saved)
+
+    def _save_statistics(self, saved: Saved) -> None:
+        """Those of ``VecNormalize`` that the model learned under."""
+        save_statistics(saved, self.normalisation)
 
     def _extra_state(self) -> dict[str, Any]:
         """Small values that a file must hold for training to resume unchanged."""
@@ -400,8 +694,19 @@ class Algorithm:
         Raises:
             ValueError: it does not fit the file, or there is no use for one.
         """
+        if not self.steps_environments:
+            if env is not None:
+                raise ValueError(f"env={env!r} cannot be used: {type(self).__name__} learns without an environment.")
+            return
+        check_counter("n_envs", saved.info["n_envs"], least=1)
+        self.n_envs = int(saved.info["n_envs"])
+        acted = saved.state_of("runner")
+        self._saved_without_masks = bool(acted) and not any(name.startswith("allowed") for name in acted)
+        load_statistics(saved, self.normalisation)
         if env is not None:
-            raise ValueError(f"env={env!r} cannot be used: {type(self).__name__} learns without an environment.")
+            vec_env = self._with_statistics(self._vectorised(env))
+            check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
+            self._use_env(vec_env)
 
     def _load_state(self, saved: Saved) -> None:
         """Take back what :meth:`_save_state` wrote of what was learned."""
@@ -411,6 +716,31 @@ class Algorithm:
 
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         """Take back what was under way: with ``resume`` experience, without ``force_reset`` observations in hand."""
+        if self.runner is None:
+            return
+        self._would_replay = self.num_timesteps > 0
+        exact = resume and saved.info["n_envs"] == self.n_envs and restore_environments(saved, self.runner)
+        if exact or not force_reset:
+            state = saved.state_of("runner")
+            if exact and "allowed" in state and not self.runner.env.masked:
+                self._take_masks(state["allowed"])
+            self.runner.load_state(state)
+            if resume and self.seed is not None:  # the model's seed has been used: a reset to come must not repeat it
+                assert self.env is not None
+                self.env.unwrapped._reset_seeds()
+        elif resume:
+            self._seed_further_episodes()
+
+    def _take_masks(self, allowed: np.ndarray) -> None:
+        """Find where environments say which choices they allow, which those that say it in infos have not shown yet.
+
+        Args:
+            allowed: [N, M] what they have said of the observations in hand.
+        """
+        assert self.env is not None
+        self.env.unwrapped.reset_infos = [{KEY: row} for row in allowed.astype(bool)]
+        if (masks := self._masks()) is not None:
+            self._use_masks(masks)
 
     def save(self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:
         """Write the model to one file: how to build it, and what it learned. Nothing in it runs when it is loaded.
@@ -465,6 +795,14 @@ class Algorithm:
     ) -> exporting.Graph:
         """What :meth:`export` writes; arguments and errors as there."""
         raise ValueError(f"{type(self).__name__} cannot be exported: {self.why_no_graph}.")
+
+    @property
+    def _allows_everything(self) -> bool:
+        """Whether it is known that the environment forbids no action: it has been reset, here or before the file was
+        written, and has not said so."""
+        if self.runner is None or self.runner.obs is None:
+            return self._saved_without_masks
+        return not self.runner.env.masked
 
     @classmethod
     def load(
@@ -521,6 +859,21 @@ class Algorithm:
             trust=trust,
             resume=resume,
         )
+
+
+def _name_of(env: VecEnv) -> str:
+    """What the environments of a vector are called, without asking another process, which may be in a step."""
+    envs = getattr(env, "envs", None)
+    if not envs:
+        return "environment"
+    spec = getattr(envs[0], "spec", None)
+    return type(envs[0].unwrapped).__name__ if spec is None else spec.id
+
+
+def _layers(env: VecEnv) -> str:
+    """``VecNormalize(DummyVecEnv)``."""
+    name = type(env).__name__
+    return f"{name}({_layers(env.venv)})" if isinstance(env, VecEnvWrapper) else name
 
 
 def _end_in_spite(callback: BaseCallback) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from polyak.algorithm import GymEnv
 from polyak.algorithms.bc import BC, BCLearner, policy_options
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card
@@ -28,7 +29,6 @@ from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.shown import shown_to
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, later, require
-from polyak.kinds.env_algorithm import GymEnv
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD, Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling

@@ -20,9 +20,9 @@ from polyak.collecting.exploration import EpsilonGreedy, Exploration
 from polyak.collecting.rollout import RolloutWriter
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.hyperparameters.held import Held
 from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
-from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update

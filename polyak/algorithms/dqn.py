@@ -20,9 +20,9 @@ from polyak.collecting.exploration import EpsilonGreedy, Exploration
 from polyak.collecting.train_freq import TrainFreq
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, Only, Positive, later, require
+from polyak.hyperparameters.held import Held
 from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
-from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, Part
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update

@@ -21,9 +21,9 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Search, tune
 from polyak.collecting.exploration import EpsilonGreedyEach, Exploration
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.hyperparameters.held import Held
 from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
-from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe

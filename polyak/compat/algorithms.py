@@ -19,6 +19,7 @@ from gymnasium import spaces
 from torch.optim import Optimizer
 from typing_extensions import Self
 
+from polyak.algorithm import Algorithm
 from polyak.algorithms import (
     a2c,
     ars,
@@ -84,7 +85,6 @@ from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
 from polyak.hyperparameters.declaration import require
 from polyak.kinds import off_policy, on_policy
-from polyak.kinds.env_algorithm import EnvAlgorithm
 from polyak.kinds.network_algorithm import NetworkAlgorithm, Part
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.learning.rollout_learner import RolloutLearner
@@ -262,7 +262,7 @@ class BaseAlgorithm(NetworkAlgorithm):
         supported_action_spaces: kinds of action space that the algorithm can handle; ``None`` for all.
     """
 
-    learn = with_defaults(EnvAlgorithm.learn, log_interval=100, tb_log_name="run")
+    learn = with_defaults(Algorithm.learn, log_interval=100, tb_log_name="run")
 
     learner_class: ClassVar[type[Learner]] = PolicyLearner
     policy_aliases: ClassVar[Aliases] = {}

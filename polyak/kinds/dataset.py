@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 from typing_extensions import Self
 
+from polyak.algorithm import GymEnv, Recipe
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.callbacks.evaluating import EvalCallback
 from polyak.checkpoint.saved import Saved, join_state, split_state
@@ -23,8 +24,7 @@ from polyak.data.step import Step
 from polyak.envs.spaces import SpaceError
 from polyak.experience.samplers import make_prioritized
 from polyak.hyperparameters.declaration import HyperparameterError, require
-from polyak.kinds.env_algorithm import GymEnv, Recipe
-from polyak.kinds.held import Held
+from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.schedules import is_constant

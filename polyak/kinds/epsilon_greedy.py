@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyak.collecting.exploration import ActingProgress
-from polyak.kinds.held import HeldPart
+from polyak.kinds.held_part import HeldPart
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.logging.logger import Logger
 from polyak.nn.policies.base import n_rows

@@ -2,7 +2,7 @@
 
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -15,6 +15,7 @@ import torch
 from typing_extensions import Self
 
 from polyak import formats
+from polyak.algorithm import Algorithm, GymEnv, Recipe
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.damage import names_file
@@ -34,14 +35,17 @@ from polyak.envs.adapters.counted import Counted
 from polyak.envs.batched import BatchedVecEnv
 from polyak.envs.composed import as_named, is_composed
 from polyak.envs.masks import KEY, Masks, holds_masks, mask_size
+from polyak.envs.wrappers.layers import turned_images
+from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, NonNegative, fitted, later, require
-from polyak.kinds.env_algorithm import EnvAlgorithm, GymEnv, Recipe
-from polyak.kinds.held import Held, HeldPart
+from polyak.hyperparameters.held import Held
+from polyak.kinds.held_part import HeldPart
 from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
@@ -73,7 +77,7 @@ class Part:
 
 
 @dataclass(eq=False, repr=False)
-class NetworkAlgorithm(EnvAlgorithm):
+class NetworkAlgorithm(Algorithm):
     """What algorithms with networks share.
 
     Raises:
@@ -585,6 +589,18 @@ class NetworkAlgorithm(EnvAlgorithm):
             masks = supported and not held and not self._allows_everything
         masks_in = KEY if held and not masks else None
         return PolicyGraph(self.policy, self._reader(channels_last), masks, masks_in, stochastic)
+
+    def _reader(self, channels_last: bool | None) -> Reader:
+        """From observations as the environment gives them to those that the policy reads."""
+        if self.normalisation.of_observations is not None:
+            what = "an exported graph reads observations of an environment without VecNormalize"
+            self.normalisation.check_nothing_above(what, besides=VecTransposeImage.__name__)
+            self.normalisation.check_own_maps(what)
+        if channels_last is None:
+            turned: Sequence[str | None] = turned_images(self.env)
+        else:
+            turned = image_keys(self.observation_space) if channels_last else ()
+        return Reader(self.observation_space, self.normalisation.known, turned)
 
     # -- parameters and files ------------------------------------------------------------------------------------------
 

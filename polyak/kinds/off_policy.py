@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from polyak.algorithm import Algorithm
+from polyak.algorithm import Algorithm, GymEnv, Recipe
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer, split_state
@@ -40,7 +40,6 @@ from polyak.hyperparameters.declaration import (
     require,
 )
 from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.noise import ActionNoise, for_environments
 from polyak.warning import advise

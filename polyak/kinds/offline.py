@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal, NoReturn
 import numpy as np
 import torch
 
+from polyak.algorithm import GymEnv
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.step import Step
 from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv, unwrap_vec_normalize
+from polyak.envs.action_spaces import FROM_DATA
 from polyak.hyperparameters.declaration import Becomes, Count, later, require
-from polyak.kinds.action_spaces import FROM_DATA
 from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.env_algorithm import GymEnv
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.nn.networks.encoders import default_extractor

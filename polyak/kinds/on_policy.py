@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from torch import Tensor
 
+from polyak.algorithm import GymEnv, Recipe
 from polyak.callbacks.callback import BaseCallback, Published
 from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
@@ -24,7 +25,6 @@ from polyak.data import RolloutBuffer
 from polyak.data.step import Step
 from polyak.distributed.runners import Transport
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Runners, require
-from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.policies.actor_critic import ActorCriticPolicy

@@ -12,6 +12,7 @@ import torch
 from gymnasium import spaces
 
 import polyak
+from polyak.algorithm import Algorithm
 from polyak.algorithms import REGISTRY, get
 from polyak.callbacks.evaluating import EvalCallback
 from polyak.data import Dataset
@@ -19,7 +20,6 @@ from polyak.envs import DummyVecEnv, Monitor, make_vec_env
 from polyak.envs.composed import parts
 from polyak.envs.spaces import SpaceError
 from polyak.evaluation.in_environments import evaluate, evaluate_policy
-from polyak.kinds.env_algorithm import EnvAlgorithm
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.engine.program import Program
 from polyak.nn import PolicyError
@@ -255,7 +255,7 @@ def acts_from_the_start(name: str) -> bool:
 @pytest.mark.parametrize("name", sorted(filter(acts_from_the_start, REGISTRY)))
 def test_others_refuse_composed_actions_and_say_who_takes_them(name: str) -> None:
     cls = get(name)
-    if not (issubclass(cls, EnvAlgorithm) and cls.steps_environments) or spaces.Dict in cls.action_spaces:
+    if not (issubclass(cls, Algorithm) and cls.steps_environments) or spaces.Dict in cls.action_spaces:
         assert cls.__name__ in ALGORITHMS
         return
     with pytest.raises(SpaceError, match="use another algorithm, such as PPO, A2C or TRPO, or wrap"):

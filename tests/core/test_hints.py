@@ -11,7 +11,7 @@ import polyak
 from polyak import DQN, IQL, PPO, SAC, DoubleQLearning, QLearning, collect
 from polyak.algorithms import class_names
 from polyak.envs import IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
-from polyak.kinds.action_spaces import FROM_DATA, TAKE
+from polyak.envs.action_spaces import FROM_DATA, TAKE
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.suggestions import SYNONYMS, did_you_mean

@@ -28,7 +28,6 @@ from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.hyperparameters.docstrings import sentence
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.env_algorithm import EnvAlgorithm
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.engine.program import Program
@@ -41,7 +40,7 @@ NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, NetworkAlgorithm)]
 COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
 PLANNING = [name for name, cls in CLASSES.items() if issubclass(cls, Planning)]
-INTERACTING = [name for name, cls in CLASSES.items() if issubclass(cls, EnvAlgorithm) and cls.steps_environments]
+INTERACTING = [name for name, cls in CLASSES.items() if issubclass(cls, Algorithm) and cls.steps_environments]
 
 
 def fields_of(name: str) -> set[str]:

@@ -106,12 +106,10 @@ def test_no_learner_reads_numpy(name: str) -> None:
         assert not names & {"np", "numpy", "spaces", "gym"}, f"{name}: {learner.name}"
 
 
-def test_the_face_presumes_neither_environment_nor_network_nor_compiler() -> None:
+def test_the_face_presumes_neither_network_nor_compiler() -> None:
     below = (
         "torch.",
         "polyak.nn.",
-        "polyak.envs.",
-        "polyak.collecting.runner.",
         "polyak.learning.",
     )
     for target, line in imports("polyak.algorithm", MODULES["polyak.algorithm"]):

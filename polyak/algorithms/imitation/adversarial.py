@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithm import GymEnv, Recipe
 from polyak.algorithms import get
 from polyak.algorithms.imitation.reward import RewardFunction
 from polyak.callbacks.callback import BaseCallback, Published
@@ -32,7 +33,6 @@ from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, later, require
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
-from polyak.kinds.env_algorithm import GymEnv, Recipe
 from polyak.kinds.network_algorithm import NETWORKS, NEW_MODEL, RELOAD, NetworkAlgorithm
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
@@ -299,7 +299,7 @@ class AdversarialImitation(NetworkAlgorithm):
     # -- environments --------------------------------------------------------------------------------------------------
 
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
-        """Continue with another environment of the same spaces; see :meth:`EnvAlgorithm.set_env`.
+        """Continue with another environment of the same spaces; see :meth:`Algorithm.set_env`.
 
         Args:
             env: the new environment.

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
+from polyak.algorithm import Algorithm, GymEnv
 from polyak.algorithms.tabular.graph import TableGraph
 from polyak.checkpoint.saved import Saved
 from polyak.envs import VecEnv
@@ -19,12 +20,11 @@ from polyak.envs.tabular.numbering import Numbering
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv
 from polyak.hyperparameters.declaration import Becomes, Fraction, later
-from polyak.kinds.env_algorithm import EnvAlgorithm, GymEnv
 from polyak.nn.export.ports import Graph
 
 
 @dataclass(eq=False, repr=False)
-class TableAlgorithm(EnvAlgorithm):
+class TableAlgorithm(Algorithm):
     """Algorithms that learn a table of action values."""
 
     env: Becomes[GymEnv | FiniteProcess | Mapping[int, Any] | tuple[Any, Any] | str | None, VecEnv | None] = later(None)

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
+from polyak.algorithm import Algorithm, GymEnv
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import Saved
 from polyak.collecting.runner import Acted
 from polyak.envs import VecEnv
 from polyak.hyperparameters.declaration import Becomes, Fraction, later
-from polyak.kinds.env_algorithm import EnvAlgorithm, GymEnv
 
 
 class Greedy:
@@ -44,7 +44,7 @@ class Greedy:
 
 
 @dataclass(eq=False, repr=False)
-class QTable(EnvAlgorithm):
+class QTable(Algorithm):
     """One-step Q-learning over discrete states and actions."""
 
     env: Becomes[GymEnv | str | None, VecEnv | None] = later(None)

@@ -1,30 +1,10 @@
-"""Parts that an algorithm holds, and attributes of it that belong to them."""
+"""Attributes of an algorithm that belong to a part of it."""
 
-from collections.abc import Mapping
 from typing import Any, Generic, TypeVar, overload
 
 from typing_extensions import Self
 
-from polyak.logging.logger import Logger
-
 Value = TypeVar("Value")
-
-
-class HeldPart:
-    """A part with a state of its own, which is logged and saved with the algorithm that holds it."""
-
-    def adopt(self, name: str, progress: float) -> None:
-        """A hyper-parameter of the algorithm was set; ``progress``: what remains of training."""
-
-    def record(self, logger: Logger) -> None:
-        """Before logs are written."""
-
-    def state(self) -> dict[str, Any]:
-        """What files hold, as plain data."""
-        return {}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state` returned, among other entries."""
 
 
 class Held(Generic[Value]):

@@ -1,0 +1,69 @@
+"""The environments of a model in its file: their exact state, and the statistics of ``VecNormalize``."""
+
+import numpy as np
+
+from polyak.checkpoint.saved import Saved, join_state, join_tree, prefixed, split_state, split_tree
+from polyak.collecting.runner import Runner
+from polyak.envs.normalisation import Normalisation
+from polyak.envs.state import EnvStateError
+from polyak.envs.wrappers.normalize import detached
+from polyak.warning import advise, warn_user
+
+
+def save_environments(saved: Saved, runner: Runner, in_thread: bool) -> None:
+    """Put their exact state into a file, or why it is not known.
+
+    Args:
+        saved: the file.
+        runner: that steps them.
+        in_thread: whether another thread does.
+    """
+    if runner.obs is None:
+        return
+    try:
+        if runner.is_ahead or in_thread:
+            raise EnvStateError("they are stepped in another thread (overlap=True)")
+        arrays: dict[str, np.ndarray] = {}
+        saved.info["environments"] = split_tree(runner.env.get_state(), arrays)
+        saved.state |= prefixed("environments", arrays)
+    except Exception as error:  # of a user's own get_state, too
+        saved.info["environments_unknown"] = f"{error}"[:1000]
+
+
+def restore_environments(saved: Saved, runner: Runner) -> bool:
+    """Put the environments into the state that the file holds. Whether they are in it now."""
+    why = saved.info.get("environments_unknown")
+    if why is None and "environments" not in saved.info:
+        return False  # an older file, or one of a model that had not acted
+    if why is None:
+        try:
+            runner.env.set_state(join_tree(saved.info["environments"], saved.state_of("environments")))
+            return True
+        except Exception as error:  # of a user's own set_state, too
+            why = f"{error}"
+    warn_user(f"training resumes with new episodes, since the state of the environments is unknown: {why}")
+    return False
+
+
+def save_statistics(saved: Saved, normalisation: Normalisation) -> None:
+    """Put those that a model learned under into its file."""
+    if (normalizer := normalisation.known) is None:
+        return
+    if normalizer.overrides("normalize_obs", "_normalize_obs", "normalize_reward"):
+        name = type(normalizer).__name__
+        advise(
+            "a file with statistics of an own normalisation",
+            f"{name} normalises by code of its own, and a model's file holds the statistics alone: load it with "
+            f"env={name}(...), which takes them.",
+        )
+    saved.info["normalizer"], arrays = split_state(normalizer.state_dict())
+    if above := normalisation.above:
+        saved.info["above_normalizer"] = list(above)
+    saved.state |= prefixed("normalizer", arrays)
+
+
+def load_statistics(saved: Saved, normalisation: Normalisation) -> None:
+    """Let a model normalise by those of its file, if there are any."""
+    if "normalizer" in saved.info:
+        statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
+        normalisation.load(statistics, tuple(map(str, saved.info.get("above_normalizer", ()))))
