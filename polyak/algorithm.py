@@ -3,8 +3,9 @@
 An algorithm is a dataclass: each hyper-parameter is written once, with its type and range, default and meaning. The
 constructor and its checks, ``help``, the learner, the command line, the documentation and the checkpoint all read that.
 
-The face presumes an environment (or a dataset, or a game in its place), but neither networks nor a compiler. What
-learns with networks is a :class:`~polyak.kinds.network_algorithm.NetworkAlgorithm`.
+The face presumes neither networks nor a compiler. What learns with networks is a
+:class:`~polyak.kinds.network_algorithm.NetworkAlgorithm`. An algorithm that steps no environments itself, since it
+searches games or lets another act, sets :attr:`~Algorithm.steps_environments` to False.
 """
 
 import os
@@ -120,7 +121,8 @@ class Algorithm:
     raw_experience: ClassVar[bool] = False
     """Whether experience is stored as it was before normalisation."""
     steps_environments: ClassVar[bool] = True
-    """Whether it learns by stepping ``env`` itself; games are searched, and a generator acts for what imitates."""
+    """Whether it takes ``env`` and learns by stepping it itself; games are searched, and a generator acts for what
+    imitates."""
     supports_masks: ClassVar[bool] = False
     """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
     predicts_raw: ClassVar[bool] = True
@@ -135,9 +137,8 @@ class Algorithm:
     """Why :meth:`export` refuses a model, where :meth:`acting_graph` is that of this class."""
     saves_also: ClassVar[frozenset[str]] = frozenset()
     """What :meth:`save` puts into a file only if its ``include`` names it."""
-    if TYPE_CHECKING:  # a field where a kind declares it
-        env = cast(Becomes[GymEnv | str | None, VecEnv | None], None)
-    # Not annotated: no hyper-parameters.
+    # Not annotated: no hyper-parameters, of which ``env`` is one where a subclass takes it.
+    env = cast("Becomes[GymEnv | str | None, VecEnv | None]", None)
     n_envs = 1
     runner = cast("Runner | None", None)
     _vec_normalize_env = Held[VecNormalize | PartNormalizer | None]("normalisation.replay")
@@ -220,6 +221,8 @@ class Algorithm:
     @classmethod
     def trial(cls) -> dict[str, Any]:
         """Arguments of a model so small that everything can be tried with it in a second, as conformance tests do."""
+        if not cls.steps_environments:
+            return {"seed": 3}
         acts = any(issubclass(spaces.Box, kind) for kind in cls.action_spaces)
         return {"seed": 3, "env": "Pendulum-v1" if acts else "CartPole-v1"}
 
@@ -338,6 +341,10 @@ class Algorithm:
     def _check_action_space(self, space: spaces.Space) -> None:
         explores = not self.policies_squash
         check_action_space(type(self).__name__, space, self.action_spaces, self._alternatives, explores)
+
+    def get_env(self) -> VecEnv | None:
+        """The vectorised environment, with every wrapper."""
+        return self.env
 
     def get_vec_normalize_env(self) -> VecNormalize | None:
         """The normalising wrapper among the environment's wrappers, if there is one."""
@@ -551,10 +558,6 @@ class Algorithm:
     def _callback_locals(self, **names: Any) -> dict[str, Any]:
         """What a callback finds in ``self.locals``."""
         return {"self": self, "env": self.get_env(), "total_timesteps": self._total_timesteps, **names}
-
-    def get_env(self) -> Any:
-        """The environment that it learns in; ``None`` where there is none."""
-        return None
 
     def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
         self._current_progress_remaining = 1.0 - float(num_timesteps) / float(total_timesteps)

@@ -5,7 +5,7 @@ prior a table. Shapes: S sticks, C choices.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -32,6 +32,8 @@ class NimSearch(Algorithm):
     """How far the prior moves towards the visits."""
     batch_size: Count = 8
     """Positions of a minibatch."""
+
+    steps_environments: ClassVar[bool] = False
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         super().__post_init__(_init_setup_model)
