@@ -375,7 +375,7 @@ def test_the_notebooks_rainbow_in_polyaks_words() -> None:
     expected = {"n_atoms": 51, "v_min": -10.0, "v_max": 10.0, "noisy": True, "sigma0": 0.5, "double": True}
     expected |= {"dueling": True, "n_steps": 3, "train_freq": 3, "gradient_steps": 1, "buffer_size": 60000}
     expected |= {"prioritized": {"alpha": 0.5, "beta": 0.5, "final_beta": 0.5}, "target_update_interval": 500}
-    expected |= {"learning_starts": 10000, "tau": 1.0, "max_grad_norm": 40.0, "batch_size": 32}
+    expected |= {"learning_starts": 9999, "tau": 1.0, "max_grad_norm": 40.0, "batch_size": 32}
     assert {name: kwargs[name] for name in expected} == expected
     assert not any(name.startswith("exploration") for name in kwargs), "noise takes the place of random actions"
     assert kwargs["policy_kwargs"]["model_config"]["head_fcnet_hiddens"] == [512]

@@ -215,7 +215,7 @@ class ReplayConfig(AlgorithmConfig):
             "batch_size": batch,
             "train_freq": fragment,
             "gradient_steps": updates,
-            "learning_starts": self.num_steps_sampled_before_learning_starts,
+            "learning_starts": max(self.num_steps_sampled_before_learning_starts - 1, 0),  # more than which are needed
             "random_warm_up": False,
             "n_steps": tuple(self.n_step) if isinstance(self.n_step, list) else self.n_step,
             "tau": float(self.tau),
