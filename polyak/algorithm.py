@@ -42,7 +42,7 @@ from polyak.envs.normalisation import Normalisation
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.wrappers.layers import PartNormalizer
 from polyak.evaluation.undisturbed import learning
-from polyak.hyperparameters.changing import make_changeable
+from polyak.hyperparameters.changing import inherited, make_changeable
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
@@ -137,6 +137,9 @@ class Algorithm:
     """Why :meth:`export` refuses a model, where :meth:`acting_graph` is that of this class."""
     saves_also: ClassVar[frozenset[str]] = frozenset()
     """What :meth:`save` puts into a file only if its ``include`` names it."""
+    kept: ClassVar[Mapping[str, str]] = {}
+    """Attributes with a number, a text or a truth that training needs to resume, and that no hyper-parameter says: name
+    in the file -> name of the attribute. Those of the classes above count, too."""
     # Not annotated: no hyper-parameters, of which ``env`` is one where a subclass takes it.
     env = cast("Becomes[GymEnv | str | None, VecEnv | None]", None)
     n_envs = 1
@@ -678,8 +681,8 @@ class Algorithm:
         save_statistics(saved, self.normalisation)
 
     def _extra_state(self) -> dict[str, Any]:
-        """Small values that a file must hold for training to resume unchanged."""
-        return {}
+        """Small values that a file must hold for training to resume unchanged: those that are :attr:`kept`."""
+        return {name: getattr(self, attribute) for name, attribute in inherited(type(self), "kept").items()}
 
     @classmethod
     def _takes(cls, name: str) -> bool:
@@ -716,6 +719,8 @@ class Algorithm:
 
     def _load_extra_state(self, state: dict[str, Any]) -> None:
         """Put back what :meth:`_extra_state` returned."""
+        for name, attribute in inherited(type(self), "kept").items():
+            setattr(self, attribute, type(getattr(self, attribute))(state[name]))
 
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         """Take back what was under way: with ``resume`` experience, without ``force_reset`` observations in hand."""

@@ -185,6 +185,7 @@ class AlphaZero(NetworkAlgorithm):
         "MlpPolicy": PolicyRecipe("MlpPolicy", GamePolicy),
         "CnnPolicy": PolicyRecipe("CnnPolicy", GamePolicy, {"tower": True}),
     }
+    kept: ClassVar[Mapping[str, str]] = {"elo": "elo", "moves": "_moves", "rated_at": "_rated_at"}
     steps_environments: ClassVar = False
     supports_masks: ClassVar = True
     saves_also: ClassVar = frozenset({"replay_buffer"})
@@ -443,13 +444,11 @@ class AlphaZero(NetworkAlgorithm):
             self.past.append((policy, 0.0))
 
     def _extra_state(self) -> dict[str, Any]:
-        ratings = {"past_elo": [elo for _, elo in self.past], "elo": self.elo}
-        return {**super()._extra_state(), **ratings, "moves": self._moves, "rated_at": self._rated_at}
+        return {**super()._extra_state(), "past_elo": [elo for _, elo in self.past]}
 
     def _load_extra_state(self, state: dict[str, Any]) -> None:
         super()._load_extra_state(state)
         self.past = [(policy, elo) for (policy, _), elo in zip(self.past, state["past_elo"], strict=True)]
-        self.elo, self._moves, self._rated_at = state["elo"], state["moves"], state["rated_at"]
 
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._resume(saved, resume, force_reset)

@@ -189,6 +189,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     actor = Part("policy.actor")
     needs: ClassVar[tuple[str, ...]] = ("expert",)
     few_updates: ClassVar[bool] = True
+    kept: ClassVar[Mapping[str, str]] = {"rounds": "_rounds", "new_steps": "_new_steps"}
     _rounds = 0
     _new_steps = 0
 
@@ -291,13 +292,6 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     def hyperparameters(self) -> dict[str, Any]:
         values = super().hyperparameters()
         return {name: value for name, value in values.items() if name not in ("expert", "demonstrations")}
-
-    def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), "rounds": self._rounds, "new_steps": self._new_steps}
-
-    def _load_extra_state(self, state: dict[str, Any]) -> None:
-        super()._load_extra_state(state)
-        self._rounds, self._new_steps = int(state["rounds"]), int(state["new_steps"])
 
     card: ClassVar[Card] = Card(
         idea="clone the expert where one's own mistakes lead",

@@ -193,6 +193,7 @@ class DQN(OffPolicyAlgorithm):
 
     supports_masks: ClassVar[bool] = True
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("dueling", "noisy", "sigma0"), NETWORKS)
+    kept: ClassVar[Mapping[str, str]] = {"_n_calls": "_n_calls"}
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
@@ -267,13 +268,6 @@ class DQN(OffPolicyAlgorithm):
         assert isinstance(self.learner, DQNLearner)
         self.learner.set(tau=self.tau)
         self.learner.together("update_target")
-
-    def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), "_n_calls": self._n_calls}
-
-    def _load_extra_state(self, state: dict[str, Any]) -> None:
-        super()._load_extra_state(state)
-        self._n_calls = state["_n_calls"]
 
     card: ClassVar[Card] = Card(
         idea="learn the value of each action, act greedily",

@@ -71,8 +71,12 @@ def why_fixed(cls: type, name: str) -> str | None:
     """Why a hyper-parameter cannot change once a model is built, and the fix; ``None``: it can."""
     if name in left_out(cls):
         return f"{cls.__name__} has no use for it."
-    reasons = (vars(base).get("built_with", {}) for base in cls.__mro__)
-    return next((found[name] for found in reasons if name in found), None)
+    return inherited(cls, "built_with").get(name)
+
+
+def inherited(cls: type, table: str) -> dict[str, str]:
+    """The entries of a class attribute, and those that the classes above have besides under the same name."""
+    return {name: value for base in reversed(cls.__mro__) for name, value in vars(base).get(table, {}).items()}
 
 
 def change(model: Any, name: str, value: Any) -> None:

@@ -124,6 +124,7 @@ class AdversarialImitation(NetworkAlgorithm):
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES
     needs: ClassVar[tuple[str, ...]] = ("demonstrations",)
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
+    kept: ClassVar[Mapping[str, str]] = {"round_began": "_round_began"}
     steps_environments: ClassVar[bool] = False
     generator_class = cast(Any, NetworkAlgorithm)
     experience = cast("ReplayBuffer | None", None)
@@ -553,13 +554,6 @@ class AdversarialImitation(NetworkAlgorithm):
     def hyperparameters(self) -> dict[str, Any]:
         values = {name: value for name, value in super().hyperparameters().items() if name not in _OWN}
         return values | {"generator": self._generator_choice}
-
-    def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), "round_began": self._round_began}
-
-    def _load_extra_state(self, state: dict[str, Any]) -> None:
-        super()._load_extra_state(state)
-        self._round_began = int(state["round_began"])
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)

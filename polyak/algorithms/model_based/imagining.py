@@ -170,6 +170,7 @@ class Imagining(Base):
     }
     prioritized: ClassVar[bool] = False  # type: ignore[misc]  # minibatches come from several buffers
     n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
+    kept: ClassVar[Mapping[str, str]] = {"fitted_at": "_fitted_at"}
     memory = cast(ImaginingMemory, None)  # not annotated, since it is no hyper-parameter
     _fitted_at = 0
     """Environment steps at the last fit of the model."""
@@ -250,13 +251,6 @@ class Imagining(Base):
         self.memory.imagined.take_over(made)
 
     # -- files ---------------------------------------------------------------------------------------------------------
-
-    def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), "fitted_at": self._fitted_at}
-
-    def _load_extra_state(self, state: dict[str, Any]) -> None:
-        super()._load_extra_state(state)
-        self._fitted_at = int(state["fitted_at"])
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)

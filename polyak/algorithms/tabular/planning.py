@@ -1,9 +1,9 @@
 """Planning with a known model: sweeps over all states instead of experience."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -53,6 +53,7 @@ class Planning(TableAlgorithm):
     tolerance: NonNegative = 1e-10
     """Change of values below which planning has converged."""
 
+    kept: ClassVar[Mapping[str, str]] = {"converged": "converged"}
     converged = False
     """Whether planning has converged."""
 
@@ -86,7 +87,7 @@ class Planning(TableAlgorithm):
             change = self._sweep()
         self.num_timesteps += 1
         self._n_updates += 1
-        self.converged = change <= self.tolerance
+        self.converged = bool(change <= self.tolerance)
         self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
         self.logger.record("train/change", change)
         self.logger.record("train/start_value", self.start_value)
@@ -104,10 +105,3 @@ class Planning(TableAlgorithm):
     def start_value(self) -> float:
         """Mean value of initial states."""
         return float(self.model.starts @ self.values)
-
-    def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), "converged": bool(self.converged)}
-
-    def _load_extra_state(self, state: dict[str, Any]) -> None:
-        super()._load_extra_state(state)
-        self.converged = state["converged"]
