@@ -10,7 +10,7 @@ import warnings
 import zipfile
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -482,3 +482,22 @@ def test_file_holds_no_pickle(tmp_path: Path) -> None:
             "optimizers.safetensors",
             "state.safetensors",
         }
+
+
+class Counting(DQN):
+    """Counts what it has learned in, besides what DQN counts."""
+
+    kept: ClassVar[dict[str, str]] = {"rounds": "_rounds", "mood": "_mood"}
+    _rounds = 0
+    _mood = "new"
+
+
+def test_values_that_a_class_names_are_in_its_files(tmp_path: Path) -> None:
+    model = Counting("MlpPolicy", "CartPole-v1", target_update_interval=3, policy_kwargs={"net_arch": [4]}, seed=0)
+    model.learn(12)
+    model._rounds, model._mood = 7, "tired"
+    model.save(tmp_path / "model")
+    extra = read(tmp_path / "model").info["extra_state"]
+    assert (extra["rounds"], extra["mood"], extra["_n_calls"]) == (7, "tired", 12)
+    loaded = Counting.load(tmp_path / "model")
+    assert (loaded._rounds, loaded._mood, loaded._n_calls) == (7, "tired", 12)
