@@ -18,7 +18,7 @@ from torch import Tensor
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, Positive
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
@@ -162,9 +162,9 @@ class AWAC(OfflineAlgorithm, OffPolicyAlgorithm):
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
-    critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
+    actor = Held("policy.actor")
+    critic = Held("policy.critic")
+    critic_target = Held("policy.critic_target")
 
     card: ClassVar[Card] = Card(
         idea="an actor fitted to recorded actions, the better ones more so",

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import NonNegative, require
-from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.hyperparameters.held import Held
+from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -154,7 +155,7 @@ class BC(OfflineAlgorithm):
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
+    actor = Held("policy.actor")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -22,7 +22,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.changing import FixedHyperparameterError
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, require
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import (
@@ -292,10 +292,10 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     policies: ClassVar = SAC.policies
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
-    critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
-    log_ent_coef = Part("learner.log_ent_coef")
+    actor = Held("policy.actor")
+    critic = Held("policy.critic")
+    critic_target = Held("policy.critic_target")
+    log_ent_coef = Held("learner.log_ent_coef")
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)

@@ -22,7 +22,7 @@ from polyak.algorithms.sac import (
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, NonNegative, require
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe, Tunable, Update
 from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
@@ -140,9 +140,9 @@ class CrossQ(OffPolicyAlgorithm):
     )
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
-    critic = Part("policy.critic")
-    log_ent_coef = Part("learner.log_ent_coef")
+    actor = Held("policy.actor")
+    critic = Held("policy.critic")
+    log_ent_coef = Held("learner.log_ent_coef")
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

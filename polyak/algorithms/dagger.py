@@ -29,7 +29,8 @@ from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.shown import shown_to
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, later, require
-from polyak.kinds.network_algorithm import NETWORKS, RELOAD, Part
+from polyak.hyperparameters.held import Held
+from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner
@@ -186,7 +187,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     policies: ClassVar = BC.policies
     action_spaces: ClassVar = SINGLE_SPACES
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
+    actor = Held("policy.actor")
     needs: ClassVar[tuple[str, ...]] = ("expert",)
     few_updates: ClassVar[bool] = True
     kept: ClassVar[Mapping[str, str]] = {"rounds": "_rounds", "new_steps": "_new_steps"}

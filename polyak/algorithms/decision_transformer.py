@@ -24,7 +24,8 @@ from polyak.data import Transition
 from polyak.data.sampling.reduce import Sequence
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, later
-from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.hyperparameters.held import Held
+from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
@@ -154,7 +155,7 @@ class DecisionTransformer(OfflineAlgorithm):
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
     policies_squash: ClassVar = True
-    transformer = Part("policy.transformer")
+    transformer = Held("policy.transformer")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

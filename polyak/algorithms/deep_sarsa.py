@@ -23,7 +23,6 @@ from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.hyperparameters.held import Held
 from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
-from polyak.kinds.network_algorithm import Part
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.rollout_learner import RolloutLearner
@@ -122,7 +121,7 @@ class DeepSARSA(OnPolicyAlgorithm):
     policies: ClassVar = policy_aliases(GreedyPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     supports_masks: ClassVar[bool] = False
-    q_net = Part("policy.q_net")
+    q_net = Held("policy.q_net")
     predict = epsilon_greedy.predict
     exploration_rate = Held[float]("epsilon.rate")
     exploration_schedule = Held[Schedule]("epsilon.schedule")

@@ -19,7 +19,7 @@ from polyak.algorithms.sac import SACLearner, check_temperature, parse_ent_coef,
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, Objective, Update
 from polyak.nn.catalog import policy_aliases
@@ -118,10 +118,10 @@ class DiscreteSAC(OffPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = DiscreteSACLearner
     policies: ClassVar = policy_aliases(CategoricalPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
-    actor = Part("policy.actor")
-    critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
-    log_ent_coef = Part("learner.log_ent_coef")
+    actor = Held("policy.actor")
+    critic = Held("policy.critic")
+    critic_target = Held("policy.critic_target")
+    log_ent_coef = Held("learner.log_ent_coef")
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)

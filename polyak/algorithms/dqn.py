@@ -23,7 +23,7 @@ from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNega
 from polyak.hyperparameters.held import Held
 from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
-from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -197,7 +197,7 @@ class DQN(OffPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
-    q_net, q_net_target = Part("policy.q_net"), Part("policy.q_net_target")
+    q_net, q_net_target = Held("policy.q_net"), Held("policy.q_net_target")
     predict = epsilon_greedy.predict
     exploration_rate = Held[float]("epsilon.rate")
     exploration_schedule = Held[Schedule]("epsilon.schedule")

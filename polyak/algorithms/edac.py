@@ -19,7 +19,8 @@ from polyak.algorithms.sac import SAC, SACLearner, check_temperature, parse_ent_
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
-from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.hyperparameters.held import Held
+from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Tunable, Update
@@ -117,10 +118,10 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
     policies: ClassVar = SAC.policies
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
-    critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
-    log_ent_coef = Part("learner.log_ent_coef")
+    actor = Held("policy.actor")
+    critic = Held("policy.critic")
+    critic_target = Held("policy.critic_target")
+    log_ent_coef = Held("learner.log_ent_coef")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -29,7 +29,8 @@ from polyak.evaluation.off_policy.log_probs import BATCH, slices
 from polyak.evaluation.off_policy.policy_actions import can_act, choices_of
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.declaration import Count, Fraction, Only, require
-from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.hyperparameters.held import Held
+from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -147,8 +148,8 @@ class FQE(OfflineAlgorithm):
     acting_graph = Algorithm.acting_graph
     why_no_graph: ClassVar = "it evaluates a policy and has none of its own. Export the model that it evaluates"
     policies_squash: ClassVar = True
-    critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
+    critic = Held("policy.critic")
+    critic_target = Held("policy.critic_target")
 
     # Not annotated: not a hyper-parameter.
     _initial = cast("tuple[Any, np.ndarray] | None", None)

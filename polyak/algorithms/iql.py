@@ -17,7 +17,7 @@ from torch import Tensor
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
@@ -151,10 +151,10 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     policies: ClassVar = policy_aliases(ValuedPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
-    critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
-    value = Part("policy.value")
+    actor = Held("policy.actor")
+    critic = Held("policy.critic")
+    critic_target = Held("policy.critic_target")
+    value = Held("policy.value")
 
     def _setup_model(self) -> None:
         self.actor_learning_rate = get_schedule_fn(self.actor_learning_rate)

@@ -28,7 +28,8 @@ from polyak.cards import Card, Search, tune
 from polyak.data import Dataset, Transition
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, Fraction, NonNegative, Positive, later
-from polyak.kinds.network_algorithm import NETWORKS, Part
+from polyak.hyperparameters.held import Held
+from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.offline import RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -161,7 +162,7 @@ class MARWIL(BC):
     }
     learner_class: ClassVar[type[Learner]] = MARWILLearner
     policies: ClassVar = policy_aliases(ValuedCloningPolicy, ValuedCloningPolicy)
-    value = Part("policy.value")
+    value = Held("policy.value")
 
     def learner_factory(self) -> Any:
         if self.advantage_norm_start is None:

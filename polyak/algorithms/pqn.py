@@ -24,7 +24,6 @@ from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.hyperparameters.held import Held
 from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
-from polyak.kinds.network_algorithm import Part
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
 from polyak.learning.states import States
@@ -97,7 +96,7 @@ class PQN(OnPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = PQNLearner
     policies: ClassVar = policy_aliases(GreedyPolicy, layer_norm=True)
     action_spaces: ClassVar = (spaces.Discrete,)
-    q_net = Part("policy.q_net")
+    q_net = Held("policy.q_net")
     predict = epsilon_greedy.predict
     exploration_rate = Held[float]("epsilon.rate")
     exploration_schedule = Held[Schedule]("epsilon.schedule")

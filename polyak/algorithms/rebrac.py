@@ -24,7 +24,7 @@ from polyak.data.datasets.parts import Parts
 from polyak.data.step import Step
 from polyak.envs.spaces import get_action_dim
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Objective, Tunable
@@ -167,10 +167,10 @@ class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     )
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
-    actor_target = Part("policy.actor_target")
-    critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
+    actor = Held("policy.actor")
+    actor_target = Held("policy.actor_target")
+    critic = Held("policy.critic")
+    critic_target = Held("policy.critic_target")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -17,7 +17,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.changing import FixedHyperparameterError
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm, minus_action_dim
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
@@ -193,10 +193,10 @@ class SAC(OffPolicyAlgorithm):
     )
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
-    critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
-    log_ent_coef = Part("learner.log_ent_coef")
+    actor = Held("policy.actor")
+    critic = Held("policy.critic")
+    critic_target = Held("policy.critic_target")
+    log_ent_coef = Held("learner.log_ent_coef")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -20,7 +20,7 @@ from polyak.algorithms.sac import SAC, SACLearner, soft_value
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import NonNegative
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Update
 from polyak.learning.part_rates import PartRates
 from polyak.nn.catalog import policy_aliases
@@ -100,8 +100,8 @@ class SACV(SAC):
     policies: ClassVar = policy_aliases(
         LaggingValuePolicy, actor="squashed_gaussian", critic=CriticWithoutTarget, net_arch=[256, 256]
     )
-    value = Part("policy.value")
-    value_target = Part("policy.value_target")
+    value = Held("policy.value")
+    value_target = Held("policy.value_target")
 
     card: ClassVar[Card] = Card(
         idea="SAC with a state-value network and its target, at a fixed temperature",

@@ -17,7 +17,7 @@ from polyak.algorithms.ddpg import actor_loss, critic_loss
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -150,8 +150,8 @@ class SD3(OffPolicyAlgorithm):
     policies: ClassVar = policy_aliases(PairedPolicy)
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-    pairs = Part("policy.pairs")
-    pairs_target = Part("policy.pairs_target")
+    pairs = Held("policy.pairs")
+    pairs_target = Held("policy.pairs_target")
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         updates, rows = super()._expected_updates(timesteps)

@@ -16,7 +16,7 @@ from torch import Tensor
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -141,10 +141,10 @@ class TD3(OffPolicyAlgorithm):
     policies: ClassVar = policy_aliases(ContinuousPolicy, ContinuousPolicy, actor="deterministic")
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
-    actor_target = Part("policy.actor_target")
-    critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
+    actor = Held("policy.actor")
+    actor_target = Held("policy.actor_target")
+    critic = Held("policy.critic")
+    critic_target = Held("policy.critic_target")
 
     card: ClassVar[Card] = Card(
         idea="DDPG with two critics, smoothed targets and a delayed actor",

@@ -16,7 +16,7 @@ from polyak.algorithms.td3 import TD3, TD3Learner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
-from polyak.kinds.network_algorithm import Part
+from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Objective, Tunable
@@ -74,10 +74,10 @@ class TD3BC(OfflineAlgorithm, OffPolicyAlgorithm):
     policies: ClassVar = TD3.policies
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-    actor = Part("policy.actor")
-    actor_target = Part("policy.actor_target")
-    critic = Part("policy.critic")
-    critic_target = Part("policy.critic_target")
+    actor = Held("policy.actor")
+    actor_target = Held("policy.actor_target")
+    critic = Held("policy.critic")
+    critic_target = Held("policy.critic_target")
 
     card: ClassVar[Card] = Card(
         idea="TD3 whose actor also clones",

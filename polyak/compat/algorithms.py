@@ -84,8 +84,9 @@ from polyak.envs.make import make_env
 from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
 from polyak.hyperparameters.declaration import require
+from polyak.hyperparameters.held import Held
 from polyak.kinds import off_policy, on_policy
-from polyak.kinds.network_algorithm import NetworkAlgorithm, Part
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.catalog import check_policy_fits
@@ -1305,8 +1306,8 @@ class QRDQN(_Renaming, qrdqn.QRDQN, _Aliased):
     policy_aliases = QRDQN_ALIASES
     learner_class = QRDQNLearner
     _renamed = staticmethod(renamed)
-    quantile_net, quantile_net_target = Part("policy.quantile_net"), Part("policy.quantile_net_target")
-    n_quantiles = Part("policy.n_quantiles")
+    quantile_net, quantile_net_target = Held("policy.quantile_net"), Held("policy.quantile_net_target")
+    n_quantiles = Held("policy.n_quantiles")
     learn = with_defaults(qrdqn.QRDQN.learn, tb_log_name="QRDQN")
     train = with_defaults(qrdqn.QRDQN.train, batch_size=100)
 

@@ -1,21 +1,24 @@
 """Attributes of an algorithm that belong to a part of it."""
 
-from typing import Any, Generic, TypeVar, overload
+from operator import attrgetter
+from typing import Any, Generic, overload
 
-from typing_extensions import Self
+from typing_extensions import Self, TypeVar
 
-Value = TypeVar("Value")
+Value = TypeVar("Value", default=Any)
 
 
 class Held(Generic[Value]):
     """An attribute of a part, read and set as one of the algorithm that holds the part.
 
     Args:
-        path: the algorithm's name of the part, and the part's name of the attribute: ``"epsilon.rate"``.
+        path: the algorithm's name of the part, and the part's name of the attribute: ``"epsilon.rate"``; further parts
+            in between may follow, as in ``"policy.actor.net"``.
     """
 
     def __init__(self, path: str) -> None:
-        self._part, self._name = path.split(".")
+        part, _, self._name = path.rpartition(".")
+        self._part = attrgetter(part)
 
     @overload
     def __get__(self, model: None, owner: type) -> Self: ...
@@ -24,10 +27,10 @@ class Held(Generic[Value]):
     def __get__(self, model: object, owner: type) -> Value: ...
 
     def __get__(self, model: Any, owner: type) -> Any:
-        return self if model is None else getattr(getattr(model, self._part), self._name)
+        return self if model is None else getattr(self._part(model), self._name)
 
     def __set__(self, model: Any, value: Value) -> None:
-        setattr(getattr(model, self._part), self._name, value)
+        setattr(self._part(model), self._name, value)
 
     def __delete__(self, model: Any) -> None:
-        delattr(getattr(model, self._part), self._name)
+        delattr(self._part(model), self._name)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from operator import attrgetter
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal, cast
 
@@ -60,20 +59,6 @@ NEW_MODEL = "the model is built with it. Make a new one."
 RELOAD = "the model is built with it. Make a new one, or save this one and use load(path, {}=...)."
 _NOMINAL_RUN = 1_000_000
 """Environment steps of a run, where a guess is needed."""
-
-
-class Part:
-    """A network of the policy or a tensor of the learner, as an attribute of the algorithm (``model.actor``).
-
-    Args:
-        path: where it is, such as ``"policy.actor"``.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        return self if instance is None else attrgetter(self.path)(instance)
 
 
 @dataclass(eq=False, repr=False)
