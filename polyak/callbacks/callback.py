@@ -17,7 +17,7 @@ from polyak.warning import warn_user
 CallbackFunction = Callable[[dict[str, Any], dict[str, Any]], bool]
 
 
-class Published(dict[str, Any]):
+class LoopLocals(dict[str, Any]):
     """The ``locals`` of a training loop; expensive entries are computed when they are read.
 
     Args:

@@ -544,7 +544,7 @@ def _check_kinds(found: Any, own: Mapping[str, Any]) -> None:
 # -- replay buffers ----------------------------------------------------------------------------------------------------
 
 
-class Buffer(Protocol):
+class BufferInFile(Protocol):
     """What saving needs of a replay buffer."""
 
     observation_space: gym.Space
@@ -554,7 +554,7 @@ class Buffer(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-def save_buffer(buffer: Buffer, target: Any) -> None:
+def save_buffer(buffer: BufferInFile, target: Any) -> None:
     """Write the filled part of a replay buffer; see :meth:`OffPolicyAlgorithm.save_replay_buffer`."""
     values, arrays = split_state(buffer.state_dict())
     info = {"format": "polyak-replay", "format_version": FORMAT_VERSION, "replay": values}
@@ -564,7 +564,10 @@ def save_buffer(buffer: Buffer, target: Any) -> None:
 
 
 def load_buffer(
-    buffer: Buffer, source: Any, trust: bool = False, make_room: Callable[[dict[str, Any]], Buffer] | None = None
+    buffer: BufferInFile,
+    source: Any,
+    trust: bool = False,
+    make_room: Callable[[dict[str, Any]], BufferInFile] | None = None,
 ) -> None:
     """Read what :func:`save_buffer` wrote, or a replay buffer of another library.
 

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import SEPARATOR, Part, by_name, is_composed, parts, parts_by_name
+from polyak.envs.composed import SEPARATOR, SpacePart, by_name, is_composed, parts, parts_by_name
 from polyak.envs.masks import mask_of, sample_allowed
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 from polyak.warning import warn_user
@@ -151,7 +151,7 @@ def _advice_on_actions(space: spaces.Space) -> list[str]:
     return [message for part in boxes for message in _advice_on_box(part)]
 
 
-def _advice_on_box(part: Part) -> list[str]:
+def _advice_on_box(part: SpacePart) -> list[str]:
     space: Any = part.space
     messages = []
     where, how = (

@@ -16,7 +16,7 @@ SEPARATOR = "/"
 """Between the keys in a name: a dot cannot stand in the names of torch modules, which are made of them."""
 
 
-class Part(NamedTuple):
+class SpacePart(NamedTuple):
     """One of the spaces that a composed space consists of."""
 
     path: tuple[Any, ...]
@@ -39,15 +39,15 @@ def is_composed(space: spaces.Space) -> TypeGuard[spaces.Dict | spaces.Tuple]:
     return isinstance(space, spaces.Dict | spaces.Tuple)
 
 
-def parts(space: spaces.Space) -> list[Part]:
+def parts(space: spaces.Space) -> list[SpacePart]:
     """The parts of a space in order; the space itself where it is not composed."""
     if isinstance(space, spaces.Dict):
         children: Any = sorted(space.spaces.items(), key=lambda item: str(item[0]))
     elif isinstance(space, spaces.Tuple):
         children = enumerate(space.spaces)
     else:
-        return [Part((), space)]
-    return [Part((key, *part.path), part.space) for key, child in children for part in parts(child)]
+        return [SpacePart((), space)]
+    return [SpacePart((key, *part.path), part.space) for key, child in children for part in parts(child)]
 
 
 def compose(space: spaces.Space, values: Iterator[Any]) -> Any:
@@ -67,7 +67,7 @@ def is_nested(space: spaces.Space) -> bool:
     return is_composed(space) and any(len(part.path) > 1 for part in parts(space))
 
 
-def parts_by_name(space: spaces.Space) -> dict[str, Part]:
+def parts_by_name(space: spaces.Space) -> dict[str, SpacePart]:
     """The parts of a composed space by their names.
 
     Raises:

@@ -183,7 +183,7 @@ class _Weights(NamedTuple):
     tensors: list[Tensor]
 
 
-class _Turn:
+class _EnvironmentsLock:
     """A lock on the environments; a copy is free."""
 
     def __init__(self) -> None:
@@ -251,7 +251,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         """What runners have been given last."""
         self._received: list[Rollout] = []
         """Rollouts of runners that are to be learned from next."""
-        self._turn = _Turn()
+        self._turn = _EnvironmentsLock()
         self.rollouts: list[Rollout] = []
         self._unrolls: list[Unroll] = []
         self._lags: list[int] = []

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithm import GymEnv, Recipe
-from polyak.callbacks.callback import BaseCallback, Published
+from polyak.callbacks.callback import BaseCallback, LoopLocals
 from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.collecting import stepwise
@@ -340,12 +340,12 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
             callback=callback, rollout_buffer=rollout_buffer, n_rollout_steps=n_steps, iteration=iteration
         )
 
-    def _published(self, step: Step, names: Mapping[str, Any]) -> Published:
+    def _published(self, step: Step, names: Mapping[str, Any]) -> LoopLocals:
         """What callbacks find in ``self.locals`` about a step, besides these names."""
         step = on_host(step)
         learner, watch = cast(RolloutLearner, self.learner), self._split.inference
         compute = partial(stepwise.locals_of, step, learner, self._acting_policy, watch)
-        return Published({**names, **on_policy_locals(step)}, compute)
+        return LoopLocals({**names, **on_policy_locals(step)}, compute)
 
     def _take(self, step: Step, collection: Collection, writer: RolloutWriter) -> None:
         """Store a step that callbacks have let pass."""

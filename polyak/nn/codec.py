@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import Part, compose, is_composed, parts
+from polyak.envs.composed import SpacePart, compose, is_composed, parts
 from polyak.envs.spaces import clipped, get_action_dim, own_actions, wide_bounds
 from polyak.nn.errors import PolicyError
 
@@ -34,7 +34,7 @@ class ActionCodec:
         self._dtype = None if space.dtype is None or isinstance(space, spaces.MultiBinary) else np.dtype(space.dtype)
         self._start = _start(space)
         self._box = isinstance(space, spaces.Box)
-        self.parts = [(Part((), space), self)]
+        self.parts = [(SpacePart((), space), self)]
         """Each part of an action with its codec."""
         if isinstance(space, spaces.Box):
             self._low, self._high = wide_bounds(space)

@@ -42,7 +42,7 @@ class Frames(Protocol):
 
 
 @dataclass
-class Episodes:
+class PlayedEpisodes:
     """Return, length and (where the environment reports it) success of each finished episode."""
 
     returns: list[float] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Episodes:
     successes: list[bool] = field(default_factory=list)
 
 
-def enjoy(options: EnjoyOptions) -> Episodes:
+def enjoy(options: EnjoyOptions) -> PlayedEpisodes:
     """Run the agent that `options` describe, print its episodes and return them.
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
@@ -95,7 +95,7 @@ def play(
     norm_reward: bool = False,
     progress: bool = False,
     verbose: int = 0,
-) -> Episodes:
+) -> PlayedEpisodes:
     """Let `model` act in `envs` for `n_timesteps` or `n_episodes`, whichever comes first.
 
     `frames` receives the image before each step. Returns are the environment's own, or with `norm_reward` sums of the
@@ -103,7 +103,7 @@ def play(
     """
     from polyak.evaluation.in_environments import masks_for, states_with_rewards
 
-    episodes = Episodes()
+    episodes = PlayedEpisodes()
     observation: Any = envs.reset()
     state: Any = None
     starts = np.ones(envs.num_envs, dtype=bool)
@@ -171,7 +171,7 @@ def _image(envs: VecEnv) -> list[np.ndarray]:
     return [] if frame is None else [np.asarray(frame, dtype=np.uint8)]
 
 
-def _note(episodes: Episodes, info: dict[str, Any], summed: float | None, verbose: int) -> bool:
+def _note(episodes: PlayedEpisodes, info: dict[str, Any], summed: float | None, verbose: int) -> bool:
     """Take down an episode if one has finished, with the environment's own rewards (Monitor's) unless `summed` is."""
     episode = info.get("episode")
     if episode is None:  # an Atari life ended, not the game
@@ -185,7 +185,7 @@ def _note(episodes: Episodes, info: dict[str, Any], summed: float | None, verbos
     return True
 
 
-def _print_summary(episodes: Episodes) -> None:
+def _print_summary(episodes: PlayedEpisodes) -> None:
     if not episodes.returns:
         print("No episode ended. Give more steps with --n-timesteps.")
         return

@@ -41,7 +41,7 @@ def play(options: PlayOptions) -> float | None:
     if options.simulations < 1:
         raise ZooError(f"--simulations must be at least 1, got {options.simulations}.")
     game = GAMES[options.game]()
-    return _Table(game, _search(options, game), options).sit_down()
+    return _GameTable(game, _search(options, game), options).sit_down()
 
 
 def _hint(name: str) -> str:
@@ -62,7 +62,7 @@ def _search(options: PlayOptions, game: Game) -> Search:
     return lambda positions: model.look_ahead(positions, options.simulations)
 
 
-class _Table:
+class _GameTable:
     """A game between a person and a search."""
 
     def __init__(self, game: Game, search: Search, options: PlayOptions) -> None:

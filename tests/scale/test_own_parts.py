@@ -24,7 +24,7 @@ from polyak.compat.ray import (
     TorchDiagGaussian,
     TorchMultiCategorical,
 )
-from polyak.compat.ray.episodes import Episode
+from polyak.compat.ray.episodes import PlayedEpisode
 from polyak.compat.ray.metrics import MetricsLogger
 from polyak.compat.ray.models.catalog import Catalog
 from polyak.compat.ray.models.distributions import distribution_for, distribution_of, family_of
@@ -205,7 +205,7 @@ def test_numbers_are_nested_by_their_names() -> None:
 
 
 def test_an_episode_keeps_all_but_observations() -> None:
-    episode = Episode(None, {"first": 1})
+    episode = PlayedEpisode(None, {"first": 1})
     episode.add(np.zeros(2), 1, 0.5, False, {"n": 1})
     episode.add(
         np.ones(2), 0, 1.5, True, {"n": 2, "TimeLimit.truncated": True, "terminal_observation": np.full(2, 9.0)}

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.compat.ray import DQNConfig
-from polyak.compat.ray.evaluation import Order
+from polyak.compat.ray.evaluation import EvaluationOrder
 from polyak.compat.ray.processes.batches import batch_of, columns_of, errors_of, shares
 from polyak.compat.ray.processes.evaluators import parts_of
 from polyak.compat.ray.processes.experience import Lanes, Outbox, steps_in
@@ -116,7 +116,7 @@ def test_there_must_be_an_environment_for_each_shard() -> None:
 
 
 def test_evaluators_play_together_what_was_ordered() -> None:
-    order = Order(7, in_steps=False, explores=False, seed=5)
+    order = EvaluationOrder(7, in_steps=False, explores=False, seed=5)
     parts = parts_of(order, 3)
     assert [part and part.duration for part in parts] == [3, 2, 2]
     assert len({part.seed for part in parts if part}) == 3

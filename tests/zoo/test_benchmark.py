@@ -16,7 +16,7 @@ import pytest
 from polyak.zoo.benchmark import command, suites
 from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
 from polyak.zoo.benchmark.command import BenchmarkOptions, benchmark
-from polyak.zoo.benchmark.jobs import Finished, alone_in, run_jobs
+from polyak.zoo.benchmark.jobs import FinishedJob, alone_in, run_jobs
 from polyak.zoo.benchmark.page import write_page
 from polyak.zoo.benchmark.published import published, scores
 from polyak.zoo.benchmark.results import FILE, Result, find_results
@@ -204,9 +204,9 @@ def test_what_is_done_is_not_done_again(
     logs, _ = worked
     started: list[Job] = []
 
-    def pretend(jobs: list[Job], n_jobs: int, place: Path) -> list[Finished]:
+    def pretend(jobs: list[Job], n_jobs: int, place: Path) -> list[FinishedJob]:
         started.extend(jobs)
-        return [Finished(one, 1.0) for one in jobs]
+        return [FinishedJob(one, 1.0) for one in jobs]
 
     monkeypatch.setattr(command, "run_jobs", pretend)
     asked = BenchmarkOptions(

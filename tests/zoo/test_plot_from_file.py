@@ -10,7 +10,14 @@ import pytest
 
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plots.plot_from_file import PlotFromFileOptions, plot_from_file
-from polyak.zoo.plots.results import Evaluations, Results, names_for_readers, read_results, results_table, write_results
+from polyak.zoo.plots.results import (
+    MethodEvaluations,
+    Results,
+    names_for_readers,
+    read_results,
+    results_table,
+    write_results,
+)
 from polyak.zoo.plots.tables import Table
 
 
@@ -27,7 +34,7 @@ def write_file(name: str, methods: tuple[str, ...] = ("PPO-logs/", "SAC-logs/"),
     rng = np.random.default_rng(0)
     results: Results = {
         env: {
-            method: Evaluations(1000 * np.arange(1, steps + 1), rng.normal(scale, scale / 5, (steps, runs)))
+            method: MethodEvaluations(1000 * np.arange(1, steps + 1), rng.normal(scale, scale / 5, (steps, runs)))
             for method in methods
         }
         for env, scale in (("A_1-v0", 10.0), ("B-v0", 500.0))

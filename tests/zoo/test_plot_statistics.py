@@ -7,7 +7,7 @@ import pytest
 
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plots import statistics
-from polyak.zoo.plots.results import Evaluations, Results
+from polyak.zoo.plots.results import MethodEvaluations, Results
 
 
 @pytest.fixture(autouse=True)
@@ -15,10 +15,10 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "N_RESAMPLES", 200)
 
 
-def evaluations(levels: list[float], steps: tuple[int, ...] = (100, 200, 300)) -> Evaluations:
+def evaluations(levels: list[float], steps: tuple[int, ...] = (100, 200, 300)) -> MethodEvaluations:
     """Runs that rise in a straight line to these levels."""
     rising = np.linspace(1 / len(steps), 1.0, len(steps))
-    return Evaluations(np.array(steps), rising[:, None] * np.array(levels))
+    return MethodEvaluations(np.array(steps), rising[:, None] * np.array(levels))
 
 
 def results() -> Results:

@@ -18,7 +18,7 @@ from torch import Tensor
 from polyak.algorithm import GymEnv, Recipe
 from polyak.algorithms import get
 from polyak.algorithms.imitation.reward import RewardFunction
-from polyak.callbacks.callback import BaseCallback, Published
+from polyak.callbacks.callback import BaseCallback, LoopLocals
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.damage import names_file
 from polyak.checkpoint.parameters import parameters, saved_parameters, set_parameters
@@ -626,7 +626,7 @@ class Relay(BaseCallback):
 
     def update_locals(self, locals_: dict[str, Any]) -> None:
         names = {**locals_, "self": self.owner}
-        self.callback.update_locals(Published(names, locals_.later) if isinstance(locals_, Published) else names)
+        self.callback.update_locals(LoopLocals(names, locals_.later) if isinstance(locals_, LoopLocals) else names)
 
     def on_rollout_start(self) -> None:
         self.owner._begin_rollout(self.callback)

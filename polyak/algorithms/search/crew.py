@@ -23,7 +23,7 @@ import numpy as np
 
 from polyak.algorithms.search.self_play import Ended, SelfPlay
 from polyak.checkpoint.may_be_named import MayBeNamed
-from polyak.envs.vec.env_worker import Failure, end_with_parent, seed_process
+from polyak.envs.vec.env_worker import WorkerError, end_with_parent, seed_process
 
 Weights = Sequence[np.ndarray]
 UNGUARDED_MAIN = 77
@@ -271,7 +271,7 @@ class _Process:
         except (EOFError, OSError):
             raise self._died() from None
         self._last, self._talking, self._awaited = answer, False, False
-        if isinstance(answer, Failure):
+        if isinstance(answer, WorkerError):
             self._failed = True
             raise raised(self.number, answer)
         return answer
@@ -305,7 +305,7 @@ class _Process:
             self._process.join()
 
 
-def raised(number: int, failure: Failure) -> PlayerError:
+def raised(number: int, failure: WorkerError) -> PlayerError:
     """The error for an exception in a process."""
     return PlayerError(
         f"process {number} of those that play raised {failure.doing}: {failure.summary.splitlines()[0]}"
@@ -353,7 +353,7 @@ class Seat:
                 ``"state"`` returned.
 
         Returns:
-            the result, or a :class:`~polyak.envs.vec.env_worker.Failure`.
+            the result, or a :class:`~polyak.envs.vec.env_worker.WorkerError`.
         """
         try:
             if self._player is None:
@@ -363,7 +363,7 @@ class Seat:
                 self._player = make(n_games)
             return _done(self._player, what, argument)
         except (Exception, SystemExit) as error:
-            return Failure.of(error, None, f"in {what}()")
+            return WorkerError.of(error, None, f"in {what}()")
 
 
 def _done(player: Player, what: str, argument: Any) -> Any:

@@ -13,13 +13,13 @@ import numpy as np
 from polyak.algorithms.tabular.choosing import choose, step_size
 from polyak.algorithms.tabular.learning import TabularLearning
 from polyak.algorithms.tabular.search import TABLE
-from polyak.algorithms.tabular.walking import COIN, TIE, Moment, Rule
+from polyak.algorithms.tabular.walking import COIN, TIE, Rule, TableTransition
 from polyak.cards import Card, Search
 
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-class Pair(NamedTuple):
+class TwoTables(NamedTuple):
     """Two tables."""
 
     q: np.ndarray  # [2, S, A]
@@ -28,7 +28,7 @@ class Pair(NamedTuple):
     gamma: float
 
 
-def learn(tables: Pair, moment: Moment, draws: np.ndarray) -> None:
+def learn(tables: TwoTables, moment: TableTransition, draws: np.ndarray) -> None:
     """q_1(S, A) <- q_1 + alpha [R + gamma q_2(S', argmax_a q_1(S', a)) - q_1], Sutton and Barto eq. 6.10; which table
     is the first is drawn. q [2, S, A], draws [W]"""
     first = 0 if draws[COIN] < 0.5 else 1
@@ -42,7 +42,7 @@ def learn(tables: Pair, moment: Moment, draws: np.ndarray) -> None:
     tables.q[first, moment.state, moment.action] += alpha * (target - tables.q[first, moment.state, moment.action])
 
 
-RULE = Rule(learn, (), Pair)
+RULE = Rule(learn, (), TwoTables)
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 

@@ -15,14 +15,14 @@ import numpy as np
 from polyak.algorithms.tabular.choosing import best, step_size
 from polyak.algorithms.tabular.learning import TabularLearning
 from polyak.algorithms.tabular.search import TABLE
-from polyak.algorithms.tabular.walking import WIDTH, Moment, Rule
+from polyak.algorithms.tabular.walking import WIDTH, Rule, TableTransition
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Natural, NonNegative, require
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 
 
-class Model(NamedTuple):
+class DynaTables(NamedTuple):
     """The table, the model and the priorities."""
 
     q: np.ndarray  # [1, S, A]
@@ -45,7 +45,7 @@ class Model(NamedTuple):
     threshold: float
 
 
-def target(tables: Model, pair: int) -> float:
+def target(tables: DynaTables, pair: int) -> float:
     """R + gamma max_a q(S', a) by the model. rewards, successors [P] -> []"""
     if tables.ends[pair]:
         return tables.rewards[pair]
@@ -53,7 +53,7 @@ def target(tables: Model, pair: int) -> float:
     return tables.rewards[pair] + tables.gamma * value
 
 
-def store(tables: Model, moment: Moment) -> int:
+def store(tables: DynaTables, moment: TableTransition) -> int:
     """Store the transition in the model; its pair is now among those that lead to the new successor. successors [P]"""
     n_actions = tables.q.shape[2]
     pair = moment.state * n_actions + moment.action
@@ -83,7 +83,7 @@ def store(tables: Model, moment: Moment) -> int:
     return pair
 
 
-def put_priority(tables: Model, pair: int, priority: float) -> None:
+def put_priority(tables: DynaTables, pair: int, priority: float) -> None:
     """Set a leaf and its ancestors. priorities [2 M]"""
     node = len(tables.priorities) // 2 + pair
     tables.priorities[node] = priority
@@ -92,7 +92,7 @@ def put_priority(tables: Model, pair: int, priority: float) -> None:
         tables.priorities[node] = max(tables.priorities[2 * node], tables.priorities[2 * node + 1])
 
 
-def most_urgent(tables: Model) -> int:
+def most_urgent(tables: DynaTables) -> int:
     """The first pair of the largest priority; -1 if all are 0. priorities [2 M] -> []"""
     if tables.priorities[1] <= 0.0:
         return -1
@@ -107,7 +107,7 @@ def most_urgent(tables: Model) -> int:
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def move(tables: Model, pair: int, alpha: float) -> None:
+def move(tables: DynaTables, pair: int, alpha: float) -> None:
     """q(S, A) <- q + alpha [R + gamma max_a q(S', a) - q] by the model (Sutton and Barto 8.2). q [1, S, A]"""
     n_actions = tables.q.shape[2]
     state, action = pair // n_actions, pair % n_actions
@@ -115,7 +115,7 @@ def move(tables: Model, pair: int, alpha: float) -> None:
     tables.q[0, state, action] += size * (target(tables, pair) - tables.q[0, state, action])
 
 
-def sweep(tables: Model, pair: int, alpha: float) -> None:
+def sweep(tables: DynaTables, pair: int, alpha: float) -> None:
     """Update the pairs of largest priority first, and set the priorities of their predecessors. As in Sutton and Barto
     section 8.4, a real step sets a priority by its error, and does not update q itself. priorities [2 M]"""
     n_actions = tables.q.shape[2]
@@ -137,7 +137,7 @@ def sweep(tables: Model, pair: int, alpha: float) -> None:
             before = tables.nexts[before]
 
 
-def learn(tables: Model, moment: Moment, draws: np.ndarray) -> None:
+def learn(tables: DynaTables, moment: TableTransition, draws: np.ndarray) -> None:
     """Learn from the step as in Q-learning, then from ``n_plans`` earlier steps: a random visited state and a random
     action taken there; or by priority. draws [W]: two from ``WIDTH`` on for each planned step."""
     step_size(tables.visits, 0, moment.state, moment.action, moment.alpha)
@@ -153,7 +153,7 @@ def learn(tables: Model, moment: Moment, draws: np.ndarray) -> None:
         move(tables, state * tables.q.shape[2] + action, moment.alpha)
 
 
-RULE = Rule(learn, (target, store, put_priority, most_urgent, move, sweep), Model)
+RULE = Rule(learn, (target, store, put_priority, most_urgent, move, sweep), DynaTables)
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 

@@ -21,12 +21,12 @@ from polyak.algorithms.tabular.walking import (
     NEXT_WHICH,
     WHICH,
     WIDTH,
-    Ends,
-    Last,
+    EpisodeEnds,
+    LastSteps,
     Learn,
-    Moment,
     Places,
     Rule,
+    TableTransition,
     Walk,
     compiled,
     make_walk,
@@ -47,7 +47,7 @@ _WALKED: Counter[Learn] = Counter()
 """Steps that this process has made by each rule: many short runs count as a long one."""
 
 
-class Episodes(NamedTuple):
+class EndedEpisodes(NamedTuple):
     """Episodes in the order of their ends."""
 
     returns: np.ndarray
@@ -196,7 +196,7 @@ class TabularLearning(TableAlgorithm):
             self.dump_logs()
         return True
 
-    def learn_episodes(self, n_episodes: int) -> Episodes:
+    def learn_episodes(self, n_episodes: int) -> EndedEpisodes:
         """Train for whole episodes, without callbacks and logs, and return their statistics.
 
         New ones begin; schedules follow the share of episodes that have ended.
@@ -231,11 +231,11 @@ class TabularLearning(TableAlgorithm):
                 returns[done : done + len(new)], lengths[done : done + len(new)] = new.T
                 done += len(new)
         self._by_episodes = False
-        return Episodes(returns, lengths)
+        return EndedEpisodes(returns, lengths)
 
     # -- steps that are known ------------------------------------------------------------------------------------------
 
-    def _stretch(self, known: KnownEnvs, steps: int, n_episodes: int = 2**62) -> tuple[Ends, int, int]:
+    def _stretch(self, known: KnownEnvs, steps: int, n_episodes: int = 2**62) -> tuple[EpisodeEnds, int, int]:
         """Walk up to ``steps`` steps, or until ``n_episodes`` have ended.
 
         Returns:
@@ -245,8 +245,8 @@ class TabularLearning(TableAlgorithm):
         self.tables = self.tables._replace(**self._numbers())
         n, rows = self.n_envs, steps * self.n_envs
         ints = [np.zeros(rows, np.int64) for _ in range(3)]
-        ends = Ends(ints[0], ints[1], np.zeros(rows), ints[2], np.zeros(rows, bool))
-        self._last = Last(np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64))
+        ends = EpisodeEnds(ints[0], ints[1], np.zeros(rows), ints[2], np.zeros(rows, bool))
+        self._last = LastSteps(np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64))
         draws = self._stream.random((steps, n, self._n_draws()))
         alphas, epsilons = (self._along(name, steps) for name in ("learning_rate", "epsilon"))
         with self._split.update:
@@ -293,7 +293,7 @@ class TabularLearning(TableAlgorithm):
         self.num_timesteps += steps * self.n_envs
         self._n_updates += steps * self.n_envs
 
-    def _note(self, known: KnownEnvs, ends: Ends, n_ended: int) -> None:
+    def _note(self, known: KnownEnvs, ends: EpisodeEnds, n_ended: int) -> None:
         """Record the episodes that ended in monitors, and set the states of environments."""
         assert self.runner is not None
         columns = (ends.envs, ends.returns, ends.lengths)
@@ -311,7 +311,7 @@ class TabularLearning(TableAlgorithm):
         """Observations of known environments, which are Discrete. states [N] -> [N]"""
         return (states + int(self.observation_space.start)).astype(self.observation_space.dtype)  # type: ignore[attr-defined]
 
-    def _as_step(self, known: KnownEnvs, ends: Ends, n_ended: int) -> dict[str, Any]:
+    def _as_step(self, known: KnownEnvs, ends: EpisodeEnds, n_ended: int) -> dict[str, Any]:
         """The one step of a stretch, under the names that callbacks read."""
         assert self.runner is not None
         dones = np.zeros(self.n_envs, bool)
@@ -382,7 +382,7 @@ class TabularLearning(TableAlgorithm):
             places.lengths[env] += 1
             places.returns[env] += reward
             moment = (env, int(states[env]), action, chance, reward, successor, next_action, next_chance)
-            learn(self.tables, Moment(*moment, terminated, ended, alpha, epsilon), draws[env])
+            learn(self.tables, TableTransition(*moment, terminated, ended, alpha, epsilon), draws[env])
             places.actions[env], places.chances[env] = next_action, next_chance
             if ended:
                 self._finished.append((float(places.returns[env]), int(places.lengths[env])))

@@ -16,7 +16,7 @@ import numpy as np
 from polyak.algorithms.tabular.choosing import best, step_size
 from polyak.algorithms.tabular.learning import TabularLearning
 from polyak.algorithms.tabular.search import EPSILON
-from polyak.algorithms.tabular.walking import Moment, Rule
+from polyak.algorithms.tabular.walking import Rule, TableTransition
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Fraction, require
 from polyak.schedules import Schedule
@@ -24,7 +24,7 @@ from polyak.schedules import Schedule
 # -- returns -----------------------------------------------------------------------------------------------------------
 
 
-class Record(NamedTuple):
+class TableWithEpisodes(NamedTuple):
     """The table, and the episodes under way."""
 
     q: np.ndarray  # [1, S, A]
@@ -42,7 +42,7 @@ class Record(NamedTuple):
     off_policy: bool
 
 
-def first_best(tables: Record, state: int) -> int:
+def first_best(tables: TableWithEpisodes, state: int) -> int:
     """The greedy action of the off-policy target policy: the first of ties. q [1, S, A] -> []"""
     value, _, _ = best(tables.q, tables.legal, state)
     for action in range(tables.q.shape[2]):
@@ -51,7 +51,7 @@ def first_best(tables: Record, state: int) -> int:
     return 0
 
 
-def look_back(tables: Record, moment: Moment, later: float) -> None:
+def look_back(tables: TableWithEpisodes, moment: TableTransition, later: float) -> None:
     """From the end of an episode to its beginning: G <- R + gamma G, and q(S, A) moves towards G (Sutton and Barto
     section 5.4), off-policy by W / C of the way, with W <- W / b(A | S) (section 5.7). rewards [N, L]"""
     env, weight = moment.env, 1.0
@@ -77,7 +77,7 @@ def look_back(tables: Record, moment: Moment, later: float) -> None:
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def learn(tables: Record, moment: Moment, draws: np.ndarray) -> None:
+def learn(tables: TableWithEpisodes, moment: TableTransition, draws: np.ndarray) -> None:
     """Store the transition; at the end of the episode, learn. The return after a truncation is taken from the table.
     states, actions, chances, rewards [N, L], draws [W] (none)."""
     env = moment.env
@@ -93,7 +93,7 @@ def learn(tables: Record, moment: Moment, draws: np.ndarray) -> None:
         tables.counts[env] = 0
 
 
-RULE = Rule(learn, (first_best, look_back), Record)
+RULE = Rule(learn, (first_best, look_back), TableWithEpisodes)
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 

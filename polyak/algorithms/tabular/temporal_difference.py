@@ -16,13 +16,13 @@ import numpy as np
 from polyak.algorithms.tabular import traces
 from polyak.algorithms.tabular.choosing import expected, probability, step_size, total
 from polyak.algorithms.tabular.learning import TabularLearning
-from polyak.algorithms.tabular.walking import Moment, Rule
+from polyak.algorithms.tabular.walking import Rule, TableTransition
 from polyak.hyperparameters.declaration import Count, Fraction, require
 
 # -- targets -----------------------------------------------------------------------------------------------------------
 
 
-class Window(NamedTuple):
+class TableWithSteps(NamedTuple):
     """The table, and the last n transitions of each environment."""
 
     q: np.ndarray  # [1, S, A]
@@ -41,7 +41,14 @@ class Window(NamedTuple):
 
 
 def backed_up(
-    tables: Window, epsilon: float, reward: float, state: int, action: int, chance: float, later: float, weighs: bool
+    tables: TableWithSteps,
+    epsilon: float,
+    reward: float,
+    state: int,
+    action: int,
+    chance: float,
+    later: float,
+    weighs: bool,
 ) -> float:
     """R + gamma [sigma rho G + (1 - sigma) (sum_a pi(a | S) q(S, a) + pi(A | S) (G - q(S, A)))], the target one step
     earlier: arXiv:1703.01327 and Sutton and Barto section 7.6, each step weighted by its own ratio rho.
@@ -71,7 +78,7 @@ def backed_up(
     return reward + tables.gamma * value
 
 
-def update(tables: Window, moment: Moment, oldest: int) -> None:
+def update(tables: TableWithSteps, moment: TableTransition, oldest: int) -> None:
     """Move q(S_tau, A_tau) towards the target of the transitions from tau = ``oldest`` [] to the newest."""
     n, env, newest = tables.states.shape[1], moment.env, tables.counts[moment.env] - 1
     target = tables.rewards[env, newest % n]
@@ -102,7 +109,7 @@ def update(tables: Window, moment: Moment, oldest: int) -> None:
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def learn(tables: Window, moment: Moment, draws: np.ndarray) -> None:
+def learn(tables: TableWithSteps, moment: TableTransition, draws: np.ndarray) -> None:
     """Store the transition, and learn from the one n - 1 steps before it; at the end of the episode from all that are
     left. Targets of a truncated episode bootstrap from its last state.
 
@@ -125,7 +132,7 @@ def learn(tables: Window, moment: Moment, draws: np.ndarray) -> None:
         update(tables, moment, oldest)
 
 
-RULE = Rule(learn, (backed_up, update), Window)
+RULE = Rule(learn, (backed_up, update), TableWithSteps)
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------

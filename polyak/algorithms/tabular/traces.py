@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from polyak.algorithms.tabular.choosing import expected, probability, step_size, total
-from polyak.algorithms.tabular.walking import Moment, Rule
+from polyak.algorithms.tabular.walking import Rule, TableTransition
 
 SMALLEST = 1e-12
 """Smallest trace that is kept."""
@@ -37,7 +37,7 @@ class Traces(NamedTuple):
     kind: int  # among KINDS
 
 
-def difference(tables: Traces, moment: Moment) -> tuple[float, float]:
+def difference(tables: Traces, moment: TableTransition) -> tuple[float, float]:
     """delta = R + gamma [sigma rho q(S', A') + (1 - sigma) sum_a pi(a | S') q(S', a)] - q(S, A) (Sutton
     and Barto section 12.9), and the share of traces that passes on: sigma rho + (1 - sigma) pi(A' | S'). q [1, S, A] ->
     [], []"""
@@ -60,7 +60,7 @@ def difference(tables: Traces, moment: Moment) -> tuple[float, float]:
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def learn(tables: Traces, moment: Moment, draws: np.ndarray) -> None:
+def learn(tables: Traces, moment: TableTransition, draws: np.ndarray) -> None:
     """Set the pair's trace, update every pair by its trace, and decay traces. traces [N, P], draws [W] (none)."""
     env, n_actions = moment.env, tables.q.shape[2]
     alpha = step_size(tables.visits, 0, moment.state, moment.action, moment.alpha)

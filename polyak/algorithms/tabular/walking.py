@@ -32,7 +32,7 @@ WIDTH = 8
 """From here on any number of further draws."""
 
 
-class Moment(NamedTuple):
+class TableTransition(NamedTuple):
     """One transition, from which a rule learns."""
 
     env: int
@@ -64,7 +64,7 @@ class Places(NamedTuple):
     returns: np.ndarray  # [N] their rewards
 
 
-class Ends(NamedTuple):
+class EpisodeEnds(NamedTuple):
     """Preallocated arrays of the episodes that end during T steps, [T N] each."""
 
     steps: np.ndarray  # int64
@@ -74,7 +74,7 @@ class Ends(NamedTuple):
     truncated: np.ndarray  # bool
 
 
-class Last(NamedTuple):
+class LastSteps(NamedTuple):
     """The last step of each environment, [N] each."""
 
     actions: np.ndarray  # int64
@@ -82,7 +82,7 @@ class Last(NamedTuple):
     successors: np.ndarray  # int64
 
 
-Learn = Callable[[Any, Moment, np.ndarray], None]
+Learn = Callable[[Any, TableTransition, np.ndarray], None]
 """A rule: updates its tables and stored steps (a NamedTuple of arrays) by a transition and random draws."""
 Walk = Callable[..., tuple[int, int]]
 
@@ -104,8 +104,8 @@ def make_walk(learn: Learn, version: int = 0) -> Walk:
         tables: Any,
         world: World,
         places: Places,
-        ends: Ends,
-        last: Last,
+        ends: EpisodeEnds,
+        last: LastSteps,
         alphas: np.ndarray,
         epsilons: np.ndarray,
         draws: np.ndarray,
@@ -158,7 +158,7 @@ def make_walk(learn: Learn, version: int = 0) -> Walk:
                 if carries and not terminated:
                     explores, which = draw[NEXT_EXPLORES], draw[NEXT_WHICH]
                     next_action, next_chance = choose(tables.q, tables.legal, successor, epsilon, explores, which)
-                moment = Moment(
+                moment = TableTransition(
                     env,
                     state,
                     action,

@@ -131,7 +131,7 @@ class Algorithm:
         self.model = model
         self._log = results.Means()
         model.set_logger(self._log)
-        self._episodes = results.Episodes(model.ep_info_buffer.maxlen)
+        self._episodes = results.LatestEpisodes(model.ep_info_buffer.maxlen)
         self._episodes.extend(model.ep_info_buffer)
         model.ep_info_buffer = self._episodes
         take_exploration(self.config, model)
@@ -519,7 +519,7 @@ class Algorithm:
         Raises:
             HyperparameterError: there is no component of that name.
         """
-        return states.state_of(self, states.Choice(components, not_components, beside(self.model.learner)))
+        return states.state_of(self, states.ComponentChoice(components, not_components, beside(self.model.learner)))
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Put back what :meth:`get_state` returned, or some of it.

@@ -53,7 +53,7 @@ class RLlibCallback:
         rl_module: Any = None,
         **kwargs: Any,
     ) -> None:
-        """For each :class:`~polyak.compat.ray.episodes.Episode`, in training and in evaluation, with its first step."""
+        """For each :class:`~polyak.compat.ray.episodes.PlayedEpisode`, in training and evaluation, with its first step."""
 
     def on_episode_start(
         self,
@@ -148,7 +148,7 @@ class Hooks:
             function(metrics_logger=logger, **known)
 
     def shown(self, algorithm: Any, evaluating: bool) -> Callable[..., None]:
-        """What shows episodes of an algorithm, see :class:`~polyak.compat.ray.episodes.Episodes`."""
+        """What shows episodes of an algorithm, see :class:`~polyak.compat.ray.episodes.EpisodesForHooks`."""
         runner = EnvRunner(self, algorithm, evaluating)
 
         def show(name: str, **known: Any) -> None:

@@ -85,7 +85,7 @@ class EnvRunner:
             explore: as while experience is collected; ``None``: as the config of evaluation says.
 
         Returns:
-            the :class:`~polyak.compat.ray.episodes.Episode` objects that were played to their end.
+            the :class:`~polyak.compat.ray.episodes.PlayedEpisode` objects that were played to their end.
 
         Raises:
             RuntimeError: it collects for training, which ``training_step()`` does.

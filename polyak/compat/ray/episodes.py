@@ -14,7 +14,7 @@ from polyak.hyperparameters.declaration import require
 T = TypeVar("T")
 
 
-class Episode:
+class PlayedEpisode:
     """An episode of one environment, as far as it has been played: its actions, rewards and infos of all steps, and the
     latest observation.
 
@@ -39,7 +39,7 @@ class Episode:
         self._known: tuple[float, int] | None = None
 
     @classmethod
-    def ended(cls, info: dict[str, Any]) -> Episode:
+    def ended(cls, info: dict[str, Any]) -> PlayedEpisode:
         """One of which only the last info is known, with the statistics in it."""
         made = cls()
         made._infos = [info]
@@ -102,7 +102,7 @@ def _part(name: str, values: list[T], index: int | slice | None, length: int) ->
     return list(values) if index is None else values[index]
 
 
-class Episodes:
+class EpisodesForHooks:
     """Shows hooks the episodes of a vector of environments, step by step.
 
     Args:
@@ -112,14 +112,14 @@ class Episodes:
 
     def __init__(self, show: Callable[..., None], env: Any) -> None:
         self._show, self._env = show, env
-        self._running: dict[int, Episode] = {}
-        self._touched: list[Episode] = []
+        self._running: dict[int, PlayedEpisode] = {}
+        self._touched: list[PlayedEpisode] = []
 
     def step(self, index: int, observation: Any, action: Any, reward: float, done: bool, info: dict[str, Any]) -> None:
         """One environment has made a step."""
         if (episode := self._running.get(index)) is None:
             infos = getattr(self._env, "reset_infos", None)
-            episode = self._running[index] = Episode(None, infos[index] if infos else None)
+            episode = self._running[index] = PlayedEpisode(None, infos[index] if infos else None)
             self._call("on_episode_created", index, episode)
             self._call("on_episode_start", index, episode)
         if not self._touched or self._touched[-1] is not episode:
@@ -140,7 +140,7 @@ class Episodes:
         self._touched = []
         self._show("on_sample_end", samples=samples)
 
-    def _call(self, name: str, index: int, episode: Episode) -> None:
+    def _call(self, name: str, index: int, episode: PlayedEpisode) -> None:
         self._show(name, episode=episode, env_index=index, env=self._env)
 
 
@@ -148,18 +148,18 @@ class EpisodesOfTraining(BaseCallback):
     """Shows hooks the episodes of training in this process.
 
     Args:
-        show: see :class:`Episodes`.
+        show: see :class:`EpisodesForHooks`.
     """
 
     def __init__(self, show: Callable[..., None]) -> None:
         super().__init__()
         self._show = show
-        self._episodes: Episodes | None = None
+        self._episodes: EpisodesForHooks | None = None
         self._round = 0
 
     def _on_step(self) -> bool:
         if self._episodes is None:
-            self._episodes = Episodes(self._show, self.training_env)
+            self._episodes = EpisodesForHooks(self._show, self.training_env)
         if (number := getattr(self.model, "rounds", 0)) != self._round:
             self._round = number
             self._episodes.drop()
@@ -186,7 +186,7 @@ class EndsElsewhere:
     """Shows hooks the episodes that have ended in other processes.
 
     Args:
-        show: see :class:`Episodes`.
+        show: see :class:`EpisodesForHooks`.
     """
 
     def __init__(self, show: Callable[..., None]) -> None:
@@ -196,10 +196,10 @@ class EndsElsewhere:
         """Of a step with these infos."""
         for index, info in enumerate(infos):
             if "episode" in info:
-                self._show("on_episode_end", episode=Episode.ended(dict(info)), env_index=index, env=None)
+                self._show("on_episode_end", episode=PlayedEpisode.ended(dict(info)), env_index=index, env=None)
 
 
-def shown_by(episodes: Episodes) -> Callable[[dict[str, Any], dict[str, Any]], None]:
+def shown_by(episodes: EpisodesForHooks) -> Callable[[dict[str, Any], dict[str, Any]], None]:
     """A callback of :func:`~polyak.evaluation.in_environments.evaluate` that shows each step."""
 
     def note(known: dict[str, Any], _: dict[str, Any]) -> None:

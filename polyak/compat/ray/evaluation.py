@@ -11,7 +11,7 @@ from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.connectors.actions import ActsByPieces
 from polyak.compat.ray.connectors.environments import layers_of, load_state_of_pieces, state_of_pieces
 from polyak.compat.ray.environments import make_environments
-from polyak.compat.ray.episodes import Episode, Episodes, shown_by
+from polyak.compat.ray.episodes import EpisodesForHooks, PlayedEpisode, shown_by
 from polyak.compat.ray.filters import filter_around
 from polyak.envs import as_vec_env
 from polyak.evaluation.in_environments import evaluate
@@ -27,7 +27,7 @@ class Played(NamedTuple):
     lengths: list[int]
 
 
-class Order(NamedTuple):
+class EvaluationOrder(NamedTuple):
     """What is to be played."""
 
     duration: int
@@ -38,7 +38,7 @@ class Order(NamedTuple):
     seed: int
 
 
-def play(model: Any, env: Any, order: Order, callback: Any = None) -> Played:
+def play(model: Any, env: Any, order: EvaluationOrder, callback: Any = None) -> Played:
     """Play what was ordered; ``callback``: see :func:`~polyak.evaluation.in_environments.evaluate`."""
     seed = order.seed % (2**32 - env.num_envs)
     returns: list[float] = []
@@ -52,12 +52,12 @@ def play(model: Any, env: Any, order: Order, callback: Any = None) -> Played:
     return Played(returns, lengths)
 
 
-def order_of(config: AlgorithmConfig, played: int) -> Order:
+def order_of(config: AlgorithmConfig, played: int) -> EvaluationOrder:
     """The next evaluation, after so many others."""
     own = config.evaluation_settings()
     duration = 1 if config.evaluation_duration == "auto" else config.evaluation_duration
     seed = (config.seed or 0) + SEEDS_APART * (played + 1)
-    return Order(duration, config.evaluation_duration_unit == "timesteps", own.explore, seed)
+    return EvaluationOrder(duration, config.evaluation_duration_unit == "timesteps", own.explore, seed)
 
 
 class LocalEvaluators:
@@ -69,7 +69,8 @@ class LocalEvaluators:
 
     Attributes:
         metrics: where pieces before the module log.
-        show: shows episodes step by step, see :class:`~polyak.compat.ray.episodes.Episodes`; ``None``: nothing does.
+        show: shows episodes step by step, see :class:`~polyak.compat.ray.episodes.EpisodesForHooks`; ``None``: nothing
+            does.
     """
 
     show: Callable[..., None] | None = None
@@ -78,8 +79,8 @@ class LocalEvaluators:
     def __init__(self, config: AlgorithmConfig, created: Callable[..., None] | None) -> None:
         self._config, self._created = config.evaluation_settings(), created
         self._env: Any = None
-        self._order: tuple[Any, Order] | None = None
-        self._sampled: list[Episode] = []
+        self._order: tuple[Any, EvaluationOrder] | None = None
+        self._sampled: list[PlayedEpisode] = []
 
     @property
     def env(self) -> Any:
@@ -88,7 +89,7 @@ class LocalEvaluators:
             self._env = make_environments(self._config, training=False, created=self._created)
         return self._env
 
-    def begin(self, model: Any, order: Order) -> None:
+    def begin(self, model: Any, order: EvaluationOrder) -> None:
         """Take an order."""
         self._order = model, order
 
@@ -100,19 +101,19 @@ class LocalEvaluators:
         assert self._order is not None
         return self._played(*self._order, self.show)
 
-    def _played(self, model: Any, order: Order, show: Callable[..., None] | None) -> Played:
+    def _played(self, model: Any, order: EvaluationOrder, show: Callable[..., None] | None) -> Played:
         own, its = filter_around(self.env), filter_around(model.get_env())
         if own is not None and its is not None:
             own.load_moments(its.moments())
         self._follow(model, order)
-        episodes = None if show is None else Episodes(show, self.env)
+        episodes = None if show is None else EpisodesForHooks(show, self.env)
         with model.evaluated_in(self.env, order.explores) if isinstance(model, ActsByPieces) else nullcontext():
             played = play(model, self.env, order, None if episodes is None else shown_by(episodes))
         if episodes is not None:
             episodes.sampled()
         return played
 
-    def _follow(self, model: Any, order: Order) -> None:
+    def _follow(self, model: Any, order: EvaluationOrder) -> None:
         """Let the pieces here continue from what those of training have learned."""
         theirs = layers_of(model.get_env())
         for layer in layers_of(self.env):
@@ -120,9 +121,9 @@ class LocalEvaluators:
         state = copy.deepcopy(state_of_pieces(model.get_env()))
         load_state_of_pieces(self.env, state)
 
-    def sample(self, model: Any, order: Order) -> list[Episode]:
+    def sample(self, model: Any, order: EvaluationOrder) -> list[PlayedEpisode]:
         """Episodes themselves, each time others."""
-        ended: list[Episode] = []
+        ended: list[PlayedEpisode] = []
 
         def show(name: str, **known: Any) -> None:
             if name == "on_episode_end":
@@ -134,7 +135,7 @@ class LocalEvaluators:
         self._sampled += ended
         return ended
 
-    def taken(self) -> list[Episode]:
+    def taken(self) -> list[PlayedEpisode]:
         """Those of :meth:`sample` since this was asked last."""
         found, self._sampled = self._sampled, []
         return found

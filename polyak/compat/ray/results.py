@@ -54,7 +54,7 @@ class Means(Logger):
         return {name: float(value) for name, value in found.items()}
 
 
-class Episodes(deque[dict[str, Any]]):
+class LatestEpisodes(deque[dict[str, Any]]):
     """The latest episodes, and how many there have been.
 
     Args:
@@ -92,7 +92,7 @@ def of_episodes(returns: Any, lengths: Any) -> dict[str, Any]:
     return {**found, **{key: {name: mean} for key, name in by_name.items()}}
 
 
-def of_training(episodes: Episodes, n_envs: int) -> dict[str, Any]:
+def of_training(episodes: LatestEpisodes, n_envs: int) -> dict[str, Any]:
     """Statistics of the latest episodes of training, which so many environments played at once."""
     found = of_episodes([episode["r"] for episode in episodes], [episode["l"] for episode in episodes])
     if len(episodes) > 1:

@@ -40,7 +40,7 @@ COMPONENTS = (
 """What can be asked for, or left out, besides modules that only the learner has."""
 
 
-class Choice:
+class ComponentChoice:
     """Some of the components.
 
     Args:
@@ -78,7 +78,7 @@ def _within(path: str, above: str) -> bool:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def state_of(algorithm: Any, choice: Choice) -> State:
+def state_of(algorithm: Any, choice: ComponentChoice) -> State:
     """See :meth:`Algorithm.get_state`."""
     algorithm.learner_group.settle()
     state: State = {}
@@ -100,7 +100,7 @@ def state_of(algorithm: Any, choice: Choice) -> State:
     return state
 
 
-def learner_state(algorithm: Any, choice: Choice) -> State:
+def learner_state(algorithm: Any, choice: ComponentChoice) -> State:
     """Of the learner: its modules, and what else it has learned."""
     found: State = {}
     if choice.has(MODULES):
@@ -125,7 +125,7 @@ def _other_networks(learner: Any, modules: list[Any]) -> dict[str, torch.Tensor]
     return {name: tensor for name, tensor in learner.networks().items() if tensor.data_ptr() not in own}
 
 
-def _of_runner(algorithm: Any, choice: Choice) -> State:
+def _of_runner(algorithm: Any, choice: ComponentChoice) -> State:
     model = algorithm.model
     found: State = {
         "num_env_steps_sampled_lifetime": model.num_timesteps,

@@ -12,7 +12,7 @@ from polyak.envs.protocol import BatchedEnv, First, Outcome
 from polyak.experience.arrays import copied
 
 
-class Episodes:
+class EpisodesInTensors:
     """The newest episodes of N environments. Noting a step reads no value.
 
     Args:
@@ -77,7 +77,7 @@ class Counted:
         self.batch, self.device, self.num_envs = batch, torch.device(batch.device), batch.num_envs
         self.observation_space, self.action_space = batch.observation_space, batch.action_space
         self.masked = masks and batch.masked
-        self.episodes = Episodes(batch.num_envs, newest, self.device)
+        self.episodes = EpisodesInTensors(batch.num_envs, newest, self.device)
 
     @property
     def resets(self) -> int:

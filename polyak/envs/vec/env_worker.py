@@ -73,7 +73,7 @@ def observation_arrays(arrays: dict[Hashable, np.ndarray]) -> dict[Any, np.ndarr
 
 
 @dataclass
-class Failure:
+class WorkerError:
     """An exception in a worker, as it travels to the parent."""
 
     index: int | None
@@ -86,7 +86,7 @@ class Failure:
     """The exception, pickled; None when it cannot be."""
 
     @classmethod
-    def of(cls, error: BaseException, index: int | None, doing: str) -> Failure:
+    def of(cls, error: BaseException, index: int | None, doing: str) -> WorkerError:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         summary = "".join(traceback.format_exception_only(type(error), error)).strip()
         try:
@@ -254,7 +254,7 @@ class EnvBlock:
     # --- commands ---
 
     def answer(self, kind: bytes, content: bytes) -> tuple[bytes, Any]:
-        """Carry out one command; DONE with what there is to say, or FAILED with a pickled :class:`Failure`."""
+        """Carry out one command; DONE with what there is to say, or FAILED with a pickled :class:`WorkerError`."""
         number = self.assignment.number
         try:
             if kind == STEP:
@@ -325,7 +325,7 @@ class EnvBlock:
 
 
 def _failed(error: BaseException, index: int | None, doing: str) -> tuple[bytes, bytes]:
-    return FAILED, pickle.dumps(Failure.of(error, index, doing))
+    return FAILED, pickle.dumps(WorkerError.of(error, index, doing))
 
 
 def _call_method(env: gym.Env, argument: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Any:

@@ -81,7 +81,7 @@ def decode_step_infos(content: bytes) -> Iterator[StepInfo]:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _InfoTable:
     keys: tuple[str, ...]
     types: tuple[type | None, ...]
     """What makes each number of the unpacked one; None where that is it already."""
@@ -106,7 +106,7 @@ def _signature(kind: tuple[tuple[str, ...], tuple[type, ...]]) -> bytes:
 
 
 @functools.lru_cache(_KNOWN)
-def _table(signature: bytes) -> _Table:
+def _table(signature: bytes) -> _InfoTable:
     keys, types = pickle.loads(signature)
     row_types = tuple(None if kind in (bool, int, float) else kind for kind in types)
-    return _Table(keys, row_types, struct.Struct("=" + "".join(_FORMATS[kind] for kind in types)))
+    return _InfoTable(keys, row_types, struct.Struct("=" + "".join(_FORMATS[kind] for kind in types)))

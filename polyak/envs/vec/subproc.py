@@ -28,7 +28,7 @@ from polyak.envs.spaces import dict_to_obs
 from polyak.envs.state import EnvStateError, states_of_all
 from polyak.envs.vec import env_worker
 from polyak.envs.vec.env_slot import check_env_fns
-from polyak.envs.vec.env_worker import Assignment, EnvBlock, Failure, run_worker
+from polyak.envs.vec.env_worker import Assignment, EnvBlock, WorkerError, run_worker
 from polyak.envs.vec.info_codec import decode_step_infos, pickled
 from polyak.envs.vec.shared_arrays import Channel, channel_ends, create_shared_arrays
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
@@ -480,7 +480,7 @@ class SubprocVecEnv(VecEnv):
 
     # --- errors ---
 
-    def _remote_error(self, failure: Failure) -> EnvWorkerError:
+    def _remote_error(self, failure: WorkerError) -> EnvWorkerError:
         index = failure.index
         source = "A worker process" if index is None else f"Environment {index}"
         error = EnvWorkerError(

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium import spaces
 
-from polyak.envs.composed import Part, is_nested, parts_by_name
+from polyak.envs.composed import SpacePart, is_nested, parts_by_name
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
 
 
@@ -68,5 +68,5 @@ def name_parts(env: gym.Env) -> gym.Env:
     return NamedObservation(env) if is_nested(getattr(env, "observation_space", None)) else env  # type: ignore[arg-type]
 
 
-def _space(named: dict[str, Part]) -> spaces.Dict:
+def _space(named: dict[str, SpacePart]) -> spaces.Dict:
     return spaces.Dict({name: part.space for name, part in named.items()})

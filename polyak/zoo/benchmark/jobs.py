@@ -34,7 +34,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedJob:
     """A job that has ended; ``error`` is the last line that it printed if it failed, otherwise empty."""
 
     job: Job
@@ -58,7 +58,7 @@ def alone_in(logs: Path) -> Iterator[Path]:
         raise ZooError(f"Another polyak benchmark is at work in {logs}. Wait for it, or give --log-folder.") from None
 
 
-def run_jobs(jobs: Sequence[Job], n_jobs: int, place: Path) -> Iterator[Finished]:
+def run_jobs(jobs: Sequence[Job], n_jobs: int, place: Path) -> Iterator[FinishedJob]:
     """Run `jobs`, at most `n_jobs` at a time, with workplaces under `place`; yield each as it ends.
 
     A job that fails does not stop the others. When the iterator is closed, or by Ctrl-C, those at work are ended.
@@ -76,7 +76,7 @@ def run_jobs(jobs: Sequence[Job], n_jobs: int, place: Path) -> Iterator[Finished
             for one in [one for one in running if one.process.poll() is not None]:
                 running.remove(one)
                 error = _last_line(one.output) if one.process.returncode else ""
-                yield Finished(one.job, time.perf_counter() - started[one.job], error)
+                yield FinishedJob(one.job, time.perf_counter() - started[one.job], error)
                 if not error:
                     shutil.rmtree(one.output.parent, ignore_errors=True)
     finally:

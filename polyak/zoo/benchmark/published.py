@@ -10,7 +10,7 @@ from importlib.resources import files
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedAgent:
     """One published agent: mean and standard deviation of the returns of ``episodes`` episodes, and its training."""
 
     env: str
@@ -21,12 +21,12 @@ class Published:
 
 
 @cache
-def scores() -> dict[tuple[str, str], Published]:
+def scores() -> dict[tuple[str, str], PublishedAgent]:
     """Return all of them by algorithm and `base_name` of the environment."""
     text = files("polyak.zoo.benchmark").joinpath("published.csv").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {
-        (row["algo"], base_name(row["env_id"])): Published(
+        (row["algo"], base_name(row["env_id"])): PublishedAgent(
             row["env_id"],
             float(row["mean_reward"]),
             float(row["std_reward"]),
@@ -42,6 +42,6 @@ def base_name(env: str) -> str:
     return re.sub(r"-v\d+$", "", env)
 
 
-def published(algo: str, env: str) -> Published | None:
+def published(algo: str, env: str) -> PublishedAgent | None:
     """Return the score of `algo` on `env`, or on another version of it; None if there is none."""
     return scores().get((algo, base_name(env)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polyak.zoo.benchmark.published import Published, published
+from polyak.zoo.benchmark.published import PublishedAgent, published
 from polyak.zoo.benchmark.results import Result
 from polyak.zoo.benchmark.suites import SUITES, Row, as_stored, settings_of, suite_of
 
@@ -28,7 +28,7 @@ class Line:
     n_episodes: int
     seconds: float
     cpu_seconds: float
-    published: Published | None
+    published: PublishedAgent | None
 
     @property
     def mean(self) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from polyak.zoo.enjoy import Episodes
+    from polyak.zoo.enjoy import PlayedEpisodes
 
 #: The Hub's name of the library that reads a file of each format.
 LIBRARIES = {"polyak": "polyak", "sb3": "stable-baselines3"}
@@ -24,7 +24,7 @@ class Measured:
     deterministic: bool
 
     @classmethod
-    def of(cls, episodes: Episodes, seed: int, deterministic: bool) -> Measured:
+    def of(cls, episodes: PlayedEpisodes, seed: int, deterministic: bool) -> Measured:
         """Record the returns of `episodes`."""
         return cls(tuple(episodes.returns), seed, deterministic)
 

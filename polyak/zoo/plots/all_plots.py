@@ -16,7 +16,7 @@ from polyak.zoo.plots.drawing import draw_curves, step_axis
 from polyak.zoo.plots.evaluations import evaluation_keys, join_whole_runs, read_evaluations, until
 from polyak.zoo.plots.image_files import can_show, image_file, name_and_format, show_windows, write_image
 from polyak.zoo.plots.look import Look
-from polyak.zoo.plots.results import TABLE, Evaluations, Results, results_table, write_results
+from polyak.zoo.plots.results import TABLE, MethodEvaluations, Results, results_table, write_results
 from polyak.zoo.plots.selection import Place, Selection, runs_at, say_left_out
 from polyak.zoo.plots.tables import markdown
 from polyak.zoo.registry import env_name
@@ -140,12 +140,12 @@ def _end(table: pd.DataFrame) -> int:
     return int(table.index[-1])
 
 
-def _joined(tables: dict[str, pd.DataFrame], where: str) -> Evaluations:
+def _joined(tables: dict[str, pd.DataFrame], where: str) -> MethodEvaluations:
     """Join runs, and say on stderr what was done to them."""
     joined, remark = join_whole_runs(tables)
     if remark:
         note(f"{where}: {remark}")
-    return Evaluations(joined.index.to_numpy(), joined.to_numpy())
+    return MethodEvaluations(joined.index.to_numpy(), joined.to_numpy())
 
 
 def _nothing_to_plot(options: AllPlotsOptions, selection: Selection) -> ZooError:

@@ -10,7 +10,7 @@ import numpy as np
 
 from polyak.zoo.plots.drawing import add_legend, new_figure, new_panels, text_width
 from polyak.zoo.plots.look import COLOURS, Look, style_of
-from polyak.zoo.plots.results import Evaluations, Results, methods_of
+from polyak.zoo.plots.results import MethodEvaluations, Results, methods_of
 from polyak.zoo.plots.statistics import Estimates, mean_interval
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _name_places(axes: Axes, n_runs: Mapping[str, int], look: Look) -> None:
     axes.grid(axis="x", visible=False)
 
 
-def _dots(axes: Axes, place: int, found: Evaluations, colour: str, confidence: float) -> None:
+def _dots(axes: Axes, place: int, found: MethodEvaluations, colour: str, confidence: float) -> None:
     mean = mean_interval(found.last_evals, confidence)
     beside = place - 0.2 if found.n_runs > 1 else place
     axes.plot(beside + _spread(found.n_runs), found.last_evals, "o", color=colour, alpha=0.45, markersize=5)
@@ -67,7 +67,7 @@ def _dots(axes: Axes, place: int, found: Evaluations, colour: str, confidence: f
         axes.errorbar([place], [mean.value], error, fmt="D", color=colour, capsize=6, markersize=6, linewidth=2)
 
 
-def _box(axes: Axes, place: int, found: Evaluations, colour: str) -> None:
+def _box(axes: Axes, place: int, found: MethodEvaluations, colour: str) -> None:
     line = {"color": colour}
     axes.boxplot(
         [found.last_evals],

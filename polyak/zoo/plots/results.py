@@ -24,7 +24,7 @@ MISSING = "-"
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluations:
+class MethodEvaluations:
     """The evaluations of the runs of one method on one environment.
 
     Fields: ``timesteps`` [t] of the evaluations; ``mean_per_eval`` [t, n] mean over episodes, for each of n runs.
@@ -70,7 +70,7 @@ class Evaluations:
         }
 
 
-Results = dict[str, dict[str, Evaluations]]
+Results = dict[str, dict[str, MethodEvaluations]]
 """Environment -> method, such as ``"TQC-logs/"`` -> its evaluations."""
 
 
@@ -95,7 +95,7 @@ def results_table(results: Results, methods: Mapping[str, tuple[str, str]], medi
     return Table(["Environments", *first], [["", *second], *rows] if any(second) else rows)
 
 
-def _cell(found: Evaluations, median: bool) -> str:
+def _cell(found: MethodEvaluations, median: bool) -> str:
     digits = 2 if np.abs(found.last_evals).max() <= 1 else 0  # a success rate of 0.67 is not 1
     if median:
         return f"{np.median(found.last_evals):.{digits}f}"
@@ -166,14 +166,14 @@ def _parse(content: Any) -> Results:
     return results
 
 
-def _evaluations(record: Mapping[str, Any]) -> Evaluations:
+def _evaluations(record: Mapping[str, Any]) -> MethodEvaluations:
     timesteps = np.asarray(record["timesteps"])
     values = np.asarray(record["mean_per_eval"], dtype=float)
     if timesteps.ndim != 1 or not len(timesteps) or values.ndim != 2 or len(values) != len(timesteps):
         raise ValueError(f"timesteps have the shape {timesteps.shape}, mean_per_eval {values.shape}")
     if timesteps.dtype.kind not in "iuf" or not np.isfinite(timesteps).all() or not values.shape[1]:
         raise ValueError(f"timesteps are {timesteps.dtype}, not numbers, or there are no runs")
-    return Evaluations(timesteps, values)
+    return MethodEvaluations(timesteps, values)
 
 
 def merge(first: Results, second: Results, source: str) -> Results:

@@ -43,7 +43,7 @@ _LATEST = 1e12
 
 
 @dataclass
-class Episodes:
+class TrainingEpisodes:
     """Finished episodes of training, by time.
 
     Fields, [episodes] each: ``steps`` of the environments so far, ``seconds`` since the first of them began; ``values``
@@ -174,7 +174,7 @@ class Run:
             self._report(path, f"{tail.n_refused:,} of its rows are not numbers; the others are shown")
         return tail, columns
 
-    def _episodes(self) -> Episodes | None:
+    def _episodes(self) -> TrainingEpisodes | None:
         """The monitor files of all training environments as one history."""
         starts, env_id, tables = [], "", []
         for path in map(Path, get_monitor_files(self.path)):
@@ -193,7 +193,7 @@ class Run:
         order = np.argsort(joined["t"], kind="stable")
         joined = {name: column[order] for name, column in joined.items()}
         values = {measure: joined[name] for measure, name in _MONITOR.items() if name in names}
-        return Episodes(
+        return TrainingEpisodes(
             np.cumsum(np.clip(joined["l"], 0, _LONGEST)), joined["t"] - min(starts), values, min(starts), env_id
         )
 
@@ -294,7 +294,7 @@ def _monitor_header(tail: Tail) -> tuple[float, str]:
     return float(header["t_start"]), "" if named in (None, "None") else str(named)
 
 
-def _clock(episodes: Episodes | None, progress: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _clock(episodes: TrainingEpisodes | None, progress: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return steps and the seconds at which they were reached."""
     if episodes is not None and len(episodes.steps):
         return episodes.steps, episodes.seconds
@@ -304,7 +304,7 @@ def _clock(episodes: Episodes | None, progress: dict[str, np.ndarray]) -> tuple[
     return np.empty(0), np.empty(0)
 
 
-def _training_curve(episodes: Episodes | None, n_points: int) -> Json:
+def _training_curve(episodes: TrainingEpisodes | None, n_points: int) -> Json:
     if episodes is None or not len(episodes.steps):
         return {}
     return _curve(thin(episodes.steps, {**episodes.values, "seconds": episodes.seconds}, n_points))
@@ -347,7 +347,7 @@ def _curve(thinned: Thinned) -> Json:
     }
 
 
-def _summary(episodes: Episodes | None, progress: dict[str, np.ndarray]) -> Json:
+def _summary(episodes: TrainingEpisodes | None, progress: dict[str, np.ndarray]) -> Json:
     """The numbers of a run in the table of runs."""
     steps = seconds = 0.0
     summary: Json = {"episodes": 0, "last_return": None, "started": None}

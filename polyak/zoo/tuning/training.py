@@ -126,7 +126,7 @@ class Training:
     def learn(self, model: Any, evaluated_in: Any, turn: Paused[EvaluationResult]) -> None:
         """Train, with evaluations."""
         log = None if self.log_folder is None else EvaluationLog(self.log_folder)
-        evaluations = Evaluations(self, model, evaluated_in, turn, log)
+        evaluations = TrialEvaluations(self, model, evaluated_in, turn, log)
         callbacks: list[BaseCallback] = [spec() for spec in self.settings.callback]
         model.learn(self.problem.task.n_timesteps, callback=[*callbacks, evaluations], log_interval=None)
         evaluations.finish()
@@ -169,7 +169,7 @@ class Fold(Training):
         return EvaluationResult(np.array([score]), np.array([len(env)]))
 
 
-class Evaluations(BaseCallback):
+class TrialEvaluations(BaseCallback):
     """Evaluates an agent as it learns, hands over each result, and ends training when asked to or at its budget."""
 
     _reads_locals = False

@@ -9,7 +9,7 @@ import pytest
 
 from polyak.algorithms.tabular import double_q_learning, dyna_q, monte_carlo_control, temporal_difference, traces
 from polyak.algorithms.tabular.choosing import choose, expected, probability
-from polyak.algorithms.tabular.walking import COIN, WIDTH, Moment
+from polyak.algorithms.tabular.walking import COIN, WIDTH, TableTransition
 
 S, A, GAMMA, ALPHA, EPSILON = 5, 3, 0.9, 0.2, 0.3
 
@@ -23,14 +23,14 @@ class Episode:
         self.chances, self.rewards = rng.uniform(0.2, 1, length + 1), rng.normal(size=length)
         self.terminated, self.length = terminated, length
 
-    def moments(self, carries: bool = True, alpha: float = ALPHA) -> list[Moment]:
+    def moments(self, carries: bool = True, alpha: float = ALPHA) -> list[TableTransition]:
         found = []
         for t in range(self.length):
             last = t == self.length - 1
             terminated = last and self.terminated
             following = (int(self.actions[t + 1]), float(self.chances[t + 1]))
             found.append(
-                Moment(
+                TableTransition(
                     0,
                     int(self.states[t]),
                     int(self.actions[t]),
@@ -64,7 +64,7 @@ def window(q: np.ndarray, n: int, sigma: float, greedy: bool) -> temporal_differ
     return temporal_difference.Window(q, legal, visits, *ints, *floats, np.zeros(1, np.int64), GAMMA, sigma, greedy)
 
 
-def run(rule: Any, held: Any, moments: list[Moment], draws: Any = None) -> None:
+def run(rule: Any, held: Any, moments: list[TableTransition], draws: Any = None) -> None:
     for i, moment in enumerate(moments):
         rule(held, moment, np.zeros(WIDTH) if draws is None else draws[i])
 
@@ -168,7 +168,7 @@ def test_importance_sampling_finds_the_greedy_policys_values() -> None:
     actions = rng.choice(A, size=draws, p=behaviour)
     for action, count in zip(*np.unique(actions, return_counts=True), strict=True):
         ours = q.copy()
-        moment = Moment(0, 0, 0, 1.0, 1.0, 1, int(action), behaviour[action], False, True, 1.0, EPSILON)
+        moment = TableTransition(0, 0, 0, 1.0, 1.0, 1, int(action), behaviour[action], False, True, 1.0, EPSILON)
         temporal_difference.learn(window(ours, 1, 1.0, True), moment, np.zeros(WIDTH))
         mean += ours[0, 0, 0] * count / draws
     assert mean == pytest.approx(1.0 + GAMMA * q[0, 1].max(), abs=5 * GAMMA * abs(q[0, 1].max()) * 2 / draws**0.5)

@@ -12,7 +12,7 @@ import torch
 from polyak.compat.ray.callbacks import Hooks
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.environments import make_environments
-from polyak.compat.ray.evaluation import Order, Played, play
+from polyak.compat.ray.evaluation import EvaluationOrder, Played, play
 from polyak.compat.ray.filters import Moments, filter_around
 from polyak.compat.ray.plain import acting_part_of
 from polyak.compat.ray.processes.elsewhere import Spaces
@@ -41,7 +41,9 @@ class EvaluatorWorker:
         """Its process."""
         return os.getpid()
 
-    def play(self, weights: np.ndarray, randomness: float | None, statistics: Moments | None, order: Order) -> Played:
+    def play(
+        self, weights: np.ndarray, randomness: float | None, statistics: Moments | None, order: EvaluationOrder
+    ) -> Played:
         """Episodes of a policy with these weights.
 
         Args:

@@ -7,7 +7,7 @@ from typing import Any
 
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.environments import portable
-from polyak.compat.ray.evaluation import Order, Played
+from polyak.compat.ray.evaluation import EvaluationOrder, Played
 from polyak.compat.ray.filters import Moments, filter_around
 from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
 from polyak.distributed.ray_workers import Failure, Workers
@@ -18,7 +18,7 @@ SEEDS_APART = 10_007
 """Between the seeds of two evaluators: more than the episodes of one."""
 
 
-def parts_of(order: Order, number: int) -> list[Order | None]:
+def parts_of(order: EvaluationOrder, number: int) -> list[EvaluationOrder | None]:
     """What each of several evaluators plays, all together what was ordered; ``None``: nothing."""
     if order.in_steps:
         durations = [-(-order.duration // number)] * number
@@ -57,9 +57,9 @@ class RemoteEvaluators:
             resources=config.custom_resources_per_env_runner or None,
         )
         self._endless = config.evaluation_duration == "auto"
-        self._first: dict[int, Order] = {}
+        self._first: dict[int, EvaluationOrder] = {}
         """Evaluator -> what it was asked for at first."""
-        self._orders: dict[int, Order] = {}
+        self._orders: dict[int, EvaluationOrder] = {}
         """Evaluator -> what it is playing."""
         self._played: dict[int, list[Played]] = {}
         self._weights: Any = None
@@ -82,7 +82,7 @@ class RemoteEvaluators:
         """How many had to be replaced so far."""
         return self._workers.restarts
 
-    def begin(self, model: Any, order: Order) -> None:
+    def begin(self, model: Any, order: EvaluationOrder) -> None:
         """Let all of them play with the weights that a model has now."""
         self.result()  # of an evaluation that training has broken off
         self._weights = self._workers.put(flat_weights(model.policy))
@@ -96,7 +96,7 @@ class RemoteEvaluators:
         for worker, part in self._first.items():
             self._ask(worker, part)
 
-    def _ask(self, worker: int, order: Order, within: float | None = None) -> None:
+    def _ask(self, worker: int, order: EvaluationOrder, within: float | None = None) -> None:
         self._orders[worker] = order
         self._workers.ask(worker, "play", self._weights, self._randomness, self._moments, order, within=within)
 

@@ -12,7 +12,7 @@ import cloudpickle
 from polyak.algorithms.search.crew import Crew, Job, PlayerError, Seat, Weights, Worker, raised
 from polyak.distributed.ray_workers import Failure as Lost
 from polyak.distributed.ray_workers import Workers
-from polyak.envs.vec.env_worker import Failure
+from polyak.envs.vec.env_worker import WorkerError
 
 PATIENCE = 600.0
 """Seconds within which a process must have begun; how long it thinks about a move is its own affair."""
@@ -97,7 +97,7 @@ class _Actor:
 
 def _read(number: int, answer: Any) -> Any:
     """What a process has said, or the error for it."""
-    if isinstance(answer, Failure):
+    if isinstance(answer, WorkerError):
         return raised(number, answer)
     if not isinstance(answer, Lost):
         return deepcopy(answer)  # arrays are in Ray's store, and must outlive it
