@@ -53,7 +53,7 @@ class RLlibCallback:
         rl_module: Any = None,
         **kwargs: Any,
     ) -> None:
-        """For each :class:`~polyak.compat.ray.episodes.PlayedEpisode`, in training and evaluation, with its first step."""
+        """For each :class:`~polyak.compat.ray.episodes.PlayedEpisode`, also of evaluations, with its first step."""
 
     def on_episode_start(
         self,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from polyak.zoo.book.experiments import Hands, Line
+    from polyak.zoo.book.experiments import Hands, DrawnLine
 
 _CARDS = ("A", *map(str, range(2, 11)))
 
@@ -26,7 +26,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def curves(
-    found: Sequence[Line],
+    found: Sequence[DrawnLine],
     x_label: str,
     y_label: str,
     title: str,
@@ -59,7 +59,7 @@ def curves(
     return figure
 
 
-def _kinds(found: Sequence[Line]) -> list[str]:
+def _kinds(found: Sequence[DrawnLine]) -> list[str]:
     return list(dict.fromkeys(f"{curve.label.rpartition(', ')[0]}, " for curve in found))
 
 

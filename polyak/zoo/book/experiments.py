@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _NORMAL_95 = 1.96
 
 
-class Line(NamedTuple):
+class DrawnLine(NamedTuple):
     """One line of a figure."""
 
     x: np.ndarray  # [X]
@@ -25,11 +25,11 @@ class Line(NamedTuple):
     n_runs: int
 
 
-def mean_curve(x: Any, values: np.ndarray, label: str) -> Line:
+def mean_curve(x: Any, values: np.ndarray, label: str) -> DrawnLine:
     """The mean of R runs with its interval. values [R, X]"""
     runs = len(values)
     error = _NORMAL_95 * values.std(0, ddof=1) / np.sqrt(runs) if runs > 1 else None
-    return Line(np.asarray(x), values.mean(0), label, error, runs)
+    return DrawnLine(np.asarray(x), values.mean(0), label, error, runs)
 
 
 # -- chapter 5 ---------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def _controls() -> dict[str, Any]:
     return {"SARSA": SARSA, "Q-learning": QLearning, "expected SARSA": ExpectedSARSA}
 
 
-def cliff_by_step_size(runs: int, seed: int, long: int = 5_000) -> list[Line]:
+def cliff_by_step_size(runs: int, seed: int, long: int = 5_000) -> list[DrawnLine]:
     """Mean return of the first 100 episodes, and of ``long`` of them (in a tenth of the runs), by step size: figure
     6.3, where the long ones are 100,000."""
     alphas = np.round(np.arange(0.1, 1.01, 0.1), 2)
@@ -120,7 +120,7 @@ def cliff_by_step_size(runs: int, seed: int, long: int = 5_000) -> list[Line]:
     return curves
 
 
-def cliff_online(runs: int, seed: int, episodes: int = 500) -> list[Line]:
+def cliff_online(runs: int, seed: int, episodes: int = 500) -> list[DrawnLine]:
     """Returns while learning, with step size 0.5 and epsilon 0.1: example 6.6."""
     curves = []
     for name, control in _controls().items():
@@ -130,7 +130,7 @@ def cliff_online(runs: int, seed: int, episodes: int = 500) -> list[Line]:
     return curves
 
 
-def maximization_bias(runs: int, seed: int, episodes: int = 300) -> list[Line]:
+def maximization_bias(runs: int, seed: int, episodes: int = 300) -> list[DrawnLine]:
     """Share of episodes that go left, which is a mistake: figure 6.5."""
     from polyak.algorithms.tabular.double_q_learning import DoubleQLearning
     from polyak.algorithms.tabular.q_learning import QLearning
@@ -150,7 +150,7 @@ def maximization_bias(runs: int, seed: int, episodes: int = 300) -> list[Line]:
 
 def random_walk_errors(
     runs: int, seed: int, steps: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), episodes: int = 10
-) -> list[Line]:
+) -> list[DrawnLine]:
     """RMS error of the values of the random walk over the first episodes, by step size: figure 7.2."""
     from polyak.algorithms.tabular.sarsa import SARSA
     from polyak.envs.tabular.worlds import random_walk
@@ -177,7 +177,7 @@ def exact_walk(walk: TableEnv) -> np.ndarray:
     return PolicyIteration(walk.process, gamma=1.0).learn(2).values
 
 
-def dyna_maze(runs: int, seed: int, episodes: int = 50) -> list[Line]:
+def dyna_maze(runs: int, seed: int, episodes: int = 50) -> list[DrawnLine]:
     """Steps per episode with 0, 5 and 50 planning steps: figure 8.2, which leaves out the first episode."""
     from polyak.algorithms.tabular.dyna_q import DynaQ
     from polyak.envs.tabular.worlds import DYNA_MAZE, grid
