@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from polyak.zoo.book.experiments import Hands, DrawnLine
+    from polyak.zoo.book.experiments import DrawnLine, Hands
 
 _CARDS = ("A", *map(str, range(2, 11)))
 
