@@ -58,10 +58,10 @@ def pi(q: np.ndarray, state: int, epsilon: float) -> np.ndarray:
     return chances
 
 
-def window(q: np.ndarray, n: int, sigma: float, greedy: bool) -> temporal_difference.Window:
+def window(q: np.ndarray, n: int, sigma: float, greedy: bool) -> temporal_difference.TableWithSteps:
     ints, floats = (np.zeros((1, n), np.int64) for _ in range(2)), (np.zeros((1, n)) for _ in range(2))
     legal, visits = np.ones((S, A), bool), np.zeros((1, S, A), np.int64)
-    return temporal_difference.Window(q, legal, visits, *ints, *floats, np.zeros(1, np.int64), GAMMA, sigma, greedy)
+    return temporal_difference.TableWithSteps(q, legal, visits, *ints, *floats, np.zeros(1, np.int64), GAMMA, sigma, greedy)
 
 
 def run(rule: Any, held: Any, moments: list[TableTransition], draws: Any = None) -> None:
@@ -211,7 +211,7 @@ def test_traces_over_the_whole_table(watkins: bool, kind: str, terminated: bool)
 def test_double_q_learning_asks_the_other_table() -> None:
     episode, q = Episode(5), some_q(5, tables=2)
     ours, draws = q.copy(), np.random.default_rng(5).random((episode.length, WIDTH))
-    held = double_q_learning.Pair(ours, np.ones((S, A), bool), np.zeros((2, S, A), np.int64), GAMMA)
+    held = double_q_learning.TwoTables(ours, np.ones((S, A), bool), np.zeros((2, S, A), np.int64), GAMMA)
     run(double_q_learning.learn, held, episode.moments(carries=False), draws)
     tables = q.copy()
     for t in range(episode.length):
@@ -226,11 +226,11 @@ def test_double_q_learning_asks_the_other_table() -> None:
 # -- Monte Carlo -------------------------------------------------------------------------------------------------------
 
 
-def record(every: bool, off_policy: bool) -> monte_carlo_control.Record:
+def record(every: bool, off_policy: bool) -> monte_carlo_control.TableWithEpisodes:
     ints, floats = (np.zeros((1, 50), np.int64) for _ in range(2)), (np.zeros((1, 50)) for _ in range(2))
     q, visits, totals = np.zeros((1, S, A)), np.zeros((1, S, A), np.int64), np.zeros((S, A))
     arrays = (q, np.ones((S, A), bool), visits, totals, np.zeros((S, A), np.int64), *ints, *floats)
-    return monte_carlo_control.Record(*arrays, np.zeros(1, np.int64), GAMMA, every, off_policy)
+    return monte_carlo_control.TableWithEpisodes(*arrays, np.zeros(1, np.int64), GAMMA, every, off_policy)
 
 
 @pytest.mark.parametrize("every", [False, True])
@@ -290,10 +290,10 @@ def test_an_episode_that_is_cut_short_continues_from_the_table() -> None:
 # -- Dyna --------------------------------------------------------------------------------------------------------------
 
 
-def model(sweeps: bool, plans: int = 6) -> dyna_q.Model:
+def model(sweeps: bool, plans: int = 6) -> dyna_q.DynaTables:
     pairs = S * A
     none = [np.full(size, -1, np.int64) for size in (pairs, S, pairs, pairs)]
-    return dyna_q.Model(
+    return dyna_q.DynaTables(
         q=some_q(8),
         legal=np.ones((S, A), bool),
         visits=np.zeros((1, S, A), np.int64),
