@@ -8,6 +8,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -342,7 +343,8 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
 
     def _published(self, step: Step, names: Mapping[str, Any]) -> Published:
         """What callbacks find in ``self.locals`` about a step, besides these names."""
-        step = on_host(step)
+        if not isinstance(step.rewards, np.ndarray):
+            step = on_host(step)
         learner, watch = cast(RolloutLearner, self.learner), self._split.inference
         compute = partial(stepwise.locals_of, step, learner, self._acting_policy, watch)
         return Published({**names, **on_policy_locals(step)}, compute)
