@@ -16,7 +16,7 @@ from polyak.data.batch import ArrayObs, TensorObs
 from polyak.envs.spaces import get_action_dim, get_obs_shape
 from polyak.experience.arrays import shared
 from polyak.experience.randomness import Randomness
-from polyak.experience.records import record_dtype
+from polyak.experience.record import record_dtype
 from polyak.experience.schema import Schema
 from polyak.ops.transfer import to_device
 
