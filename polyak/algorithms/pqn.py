@@ -27,7 +27,7 @@ from polyak.kinds.held import Held
 from polyak.kinds.network_algorithm import Part
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
-from polyak.learning.states import States
+from polyak.learning.rollout_learner import States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 from polyak.schedules import LinearSchedule, Schedule

@@ -107,9 +107,13 @@ class LearnerHost:
         Raises:
             HyperparameterError: ``compile=True`` or ``precision`` would be without effect.
         """
-        if self.precision == "float32" and self.compile is not True:
-            return
-        name, value = ("compile", True) if self.precision == "float32" else ("precision", self.precision)
+        if self.precision != "float32":
+            self._require("precision", self.precision, learner, owner, updated)
+        elif self.compile is True:
+            self._require("compile", True, learner, owner, updated)
+
+    def _require(self, name: str, value: Any, learner: Learner | None, owner: str, updated: bool) -> None:
+        """Refuse a value of an argument that is without effect, as :meth:`check` says."""
         engine = self.engine
         require(
             engine is not None and engine.learner is learner,

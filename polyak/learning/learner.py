@@ -314,13 +314,12 @@ class Learner(nn.Module):
                 p.grad = None
         for p, grad in zip(free, _gradients(losses, free), strict=True):
             p.grad = grad
+        moved = [p for p in free if p.grad is not None]
         if self.group is not None:
-            moved = [p for p in free if p.grad is not None]
             for p, grad in zip(moved, self.averaged([p.grad for p in moved]), strict=True):
                 p.grad = grad
-        grads = [p.grad for p in free if p.grad is not None]
-        if max_grad_norm is not None and grads:
-            self.limit(grads, max_grad_norm)
+        if max_grad_norm is not None and moved:
+            self.limit([p.grad for p in moved], max_grad_norm)
         for group in optimizer.param_groups:
             for p in group["params"] if group.get("l1") else ():  # after clipping, as weight decay
                 if p.grad is not None:
