@@ -516,14 +516,18 @@ class ReplayBuffer(BaseBuffer):
     def _require_rows(self, batch_size: int) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+        if not self.can_sample():
+            raise self._why_not()
+
+    def _why_not(self) -> Exception:
+        """Why nothing can be drawn."""
         if self.size() == 0:
-            raise ValueError("The replay buffer is empty: add transitions before sampling.")
-        if self.relabel is not None and not self.can_sample():
-            raise RuntimeError(
-                "No episode has ended yet, and hindsight replay draws from finished episodes only. Set learning_starts "
-                "above the number of steps (times n_envs) that the longest episode takes, or give the environment a "
-                "time limit."
-            )
+            return ValueError("The replay buffer is empty: add transitions before sampling.")
+        return RuntimeError(
+            "No episode has ended yet, and hindsight replay draws from finished episodes only. Set learning_starts "
+            "above the number of steps (times n_envs) that the longest episode takes, or give the environment a time "
+            "limit."
+        )
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> ReplayBufferSamples:
         """The batch of some rows (slots) [B].

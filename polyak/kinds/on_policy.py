@@ -439,7 +439,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         """Called with their size, None for all rows in one: the minibatches of a pass over the rollout, for the
         learner's ``update``."""
         buffer = self.rollout_buffer
-        return buffer.minibatches if self.host.gathers_late and buffer.plain else buffer.get
+        return buffer.minibatches if self.learner.gathers_late and buffer.plain else buffer.get
 
     def _record(self, metrics: dict[str, list[Tensor]]) -> None:
         """Log the mean of each metric, and how much of the returns' variance the values explained."""

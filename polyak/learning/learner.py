@@ -193,6 +193,11 @@ class Learner(nn.Module):
         """How many rows of a batch after one another are one sequence."""
         return 1
 
+    @property
+    def gathers_late(self) -> bool:
+        """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
+        return self.engine is not None and self.engine.compiles
+
     def together(self, method: str) -> None:
         """Call a method without arguments, here and where fellows are."""
         if self.fellows is None:
