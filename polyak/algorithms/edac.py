@@ -137,7 +137,8 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
 
     def _sync_hyperparameters(self) -> None:
         super()._sync_hyperparameters()
-        set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
+        if self.learning_rates:
+            set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
-from polyak.learning.states import States
+from polyak.learning.rollout_learner import States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 from polyak.schedules import LinearSchedule, Schedule

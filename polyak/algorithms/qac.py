@@ -28,7 +28,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count
 from polyak.learning.learner import Learner, Tunable
-from polyak.learning.states import States
+from polyak.learning.rollout_learner import States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.plain import plain

@@ -209,7 +209,8 @@ class SAC(OffPolicyAlgorithm):
 
     def _sync_hyperparameters(self) -> None:
         super()._sync_hyperparameters()
-        set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
+        if self.learning_rates:
+            set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}

@@ -17,7 +17,7 @@ from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner, flat, unflat
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
-from polyak.learning.states import Evaluation, States
+from polyak.learning.rollout_learner import Evaluation, States
 from polyak.nn.policies.base import State
 
 

@@ -17,8 +17,7 @@ from polyak.collecting.rollout import RolloutWriter, Successors, columns_of
 from polyak.collecting.time_split import Stopwatch
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
-from polyak.learning.rollout_learner import RolloutLearner
-from polyak.learning.states import States
+from polyak.learning.rollout_learner import RolloutLearner, States
 from polyak.nn.policies.base import Policy
 
 

@@ -1147,7 +1147,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
         buffer = self.rollout_buffer
         if type(buffer).get is not RecurrentRolloutBuffer.get:
             return super()._minibatches
-        if self.host.gathers_late:
+        if self.learner.gathers_late:
             return buffer.minibatches
         return lambda size: (rows.gathered() for rows in buffer.minibatches(size))
 

@@ -12,13 +12,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data.batch import ArrayObs, TensorObs
+from polyak.data.batch import ArrayObs
 from polyak.envs.spaces import get_action_dim, get_obs_shape
-from polyak.experience.arrays import shared
+from polyak.experience.arrays import shared, to_device
 from polyak.experience.randomness import Randomness
-from polyak.experience.records import record_dtype
+from polyak.experience.record import record_dtype
 from polyak.experience.schema import Schema
-from polyak.ops.transfer import to_device
 
 
 class Normalizer(Protocol):
@@ -160,10 +159,6 @@ class BaseBuffer(Randomness, ABC):
         if type(self).to_torch is not BaseBuffer.to_torch:  # a subclass says how
             return self.to_torch(values, copy=False)
         return to_device(shared(values), self.device)
-
-    def _tensors(self, obs: ArrayObs | TensorObs) -> TensorObs:
-        """:meth:`_tensor` for observations."""
-        return {key: self._tensor(a) for key, a in obs.items()} if isinstance(obs, dict) else self._tensor(obs)
 
     def _batched(self, name: str, value: Any, shape: Any) -> Any:
         """Observations, actions ... of all environments, as arrays of exactly this shape; for Dict spaces per key.

@@ -255,9 +255,13 @@ class TransitionRows(NamedTuple):
         )
 
 
+Late = RolloutRows | TransitionRows
+"""Batches that are still to be gathered."""
+
+
 def gathered(batch: Any) -> Any:
     """A batch that is still to be gathered, gathered; any other as it is."""
-    return batch.gathered() if isinstance(batch, RolloutRows | TransitionRows) else batch
+    return batch.gathered() if isinstance(batch, Late) else batch
 
 
 def _gather(column: TensorObs, rows: Tensor) -> Any:

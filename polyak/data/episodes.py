@@ -38,7 +38,7 @@ class EpisodeBuffer(RolloutBuffer):
         """Start a new rollout, in which all environments begin an episode."""
         self.buffer_size = self._room
         super().reset()
-        self.counted, self._begun = self._zeros(dtype=bool), 0
+        self.counted, self._begun = self._zeros(bool), 0
 
     def record(
         self,

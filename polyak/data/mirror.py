@@ -15,11 +15,10 @@ from torch import Tensor
 
 from polyak.data.batch import TensorObs
 from polyak.experience import Ring
+from polyak.experience.arrays import to_device
 from polyak.experience.compact import CompactRing
 from polyak.experience.frames import FrameStack
-from polyak.experience.records import Records
-from polyak.experience.ring import pieces, shaped
-from polyak.ops.transfer import to_device
+from polyak.experience.ring import Records, pieces, shaped
 
 LARGEST_PINNED = 16 << 20  # bytes that are uploaded without waiting: page-locked memory is scarce, and is kept by torch
 

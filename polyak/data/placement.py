@@ -53,6 +53,8 @@ class Placement:
         ValueError: the device by that name does not exist or gets no batches, or there is an obstacle.
     """
 
+    declined: torch.device | None = None
+    """A device for which it is decided that there is no mirror."""
     _mirror: Mirror | None = None
     _made_for: tuple[torch.device, int] | None = None
 
@@ -92,6 +94,7 @@ class Placement:
             self._mirror = None  # gives its memory back before more is taken
             self._mirror = mirror_of(ring, device) if self._affordable(*needed) else None
             self._made_for = needed
+            self.declined = device if self._mirror is None else None
         return self._mirror
 
     def _affordable(self, device: torch.device, needed: int) -> bool:
@@ -106,7 +109,7 @@ class Placement:
         return True
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key not in ("_mirror", "_made_for")}
+        return {key: value for key, value in vars(self).items() if key not in ("declined", "_mirror", "_made_for")}
 
 
 def free_memory(device: torch.device) -> int:

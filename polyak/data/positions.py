@@ -12,7 +12,7 @@ from torch import Tensor
 from polyak.envs.games.game import Symmetry
 from polyak.experience import Experience, Ring
 from polyak.experience.randomness import Randomness
-from polyak.experience.records import record_dtype
+from polyak.experience.record import record_dtype
 
 _COLUMNS = "observations", "policies", "legal", "values"
 

@@ -31,7 +31,7 @@ from polyak.data.replay_state import check_columns, check_rows, load_relabel, lo
 from polyak.data.sampling.pipeline import Pipeline, each_batch, late_batches, uniform_batches
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
 from polyak.data.step import Step
-from polyak.envs.spaces import get_action_dtype
+from polyak.envs.spaces import get_action_dtype, subspaces_of
 from polyak.experience.arrays import mapped
 from polyak.experience.compact import CompactRing
 from polyak.experience.record import Experience
@@ -171,6 +171,7 @@ class ReplayBuffer(BaseBuffer):
         if not self._on_disk:
             check_size(self.layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
         self.storage = self._make_storage()
+        self._wide = any(part.dtype == np.float64 for part in subspaces_of(observation_space).values())
         if self._placement.asked:  # what cannot be had is an error now, not at the first batch
             self._placement.mirror(self.storage, self.device)
         self._drawn: _Draw | None = None
@@ -449,12 +450,11 @@ class ReplayBuffer(BaseBuffer):
 
     def can_sample(self) -> bool:
         """Whether :meth:`sample` has anything to draw from; with hindsight, whether an episode has ended."""
-        if self.size() == 0:
-            return False
-        if self.relabel is None:
-            return True
-        self._sync(self.relabel)
-        return self.relabel.can_sample()
+        return self.size() > 0 and (self.relabel is None or self._has_finished_episodes(self.relabel))
+
+    def _has_finished_episodes(self, relabel: Relabel) -> bool:
+        self._sync(relabel)
+        return relabel.can_sample()
 
     def sample(self, batch_size: int, env: Normalizer | None = None) -> ReplayBufferSamples:
         """Draw ``batch_size`` transitions; on a GPU from the rows that are kept there, as :meth:`transitions` does.
@@ -498,8 +498,8 @@ class ReplayBuffer(BaseBuffer):
                 yield Transition.from_samples(samples, gamma), getattr(samples, "indices", None)
             return
         self._require_rows(batch_size)
-        pipeline, sampler, filled = self._pipeline(env), self.sampler, self.size() * self.n_envs
-        untouched = late and env is None and pipeline.learner_can_gather and self.device.type == "cpu"
+        pipeline, sampler, filled = self._pipeline(env), self.sampler, self.storage.filled * self.n_envs
+        untouched = late and pipeline.normalize is None and pipeline.learner_can_gather and self.device.type == "cpu"
         columns = self.storage.tensors if untouched else None
         if columns is not None:
             yield from late_batches(pipeline, TransitionColumns(**columns), sampler, filled, batch_size, gamma, batches)
@@ -510,25 +510,24 @@ class ReplayBuffer(BaseBuffer):
 
     def _makes_own_batches(self) -> bool:
         """Whether a subclass, or a patch of this object, says how batches are made."""
-        kind, ours = type(self), ReplayBuffer
-        return (
-            kind.sample is not ours.sample
-            or kind._get_samples is not ours._get_samples
-            or kind.to_torch is not ours.to_torch
-            or not vars(self).keys().isdisjoint(("sample", "_get_samples", "to_torch"))
-        )
+        kind, own, names = type(self), vars(self), ("sample", "_get_samples", "to_torch")
+        return any(name in own or getattr(kind, name) is not getattr(ReplayBuffer, name) for name in names)
 
     def _require_rows(self, batch_size: int) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+        if not self.can_sample():
+            raise self._why_not()
+
+    def _why_not(self) -> Exception:
+        """Why nothing can be drawn."""
         if self.size() == 0:
-            raise ValueError("The replay buffer is empty: add transitions before sampling.")
-        if self.relabel is not None and not self.can_sample():
-            raise RuntimeError(
-                "No episode has ended yet, and hindsight replay draws from finished episodes only. Set learning_starts "
-                "above the number of steps (times n_envs) that the longest episode takes, or give the environment a "
-                "time limit."
-            )
+            return ValueError("The replay buffer is empty: add transitions before sampling.")
+        return RuntimeError(
+            "No episode has ended yet, and hindsight replay draws from finished episodes only. Set learning_starts "
+            "above the number of steps (times n_envs) that the longest episode takes, or give the environment a time "
+            "limit."
+        )
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> ReplayBufferSamples:
         """The batch of some rows (slots) [B].
@@ -552,29 +551,12 @@ class ReplayBuffer(BaseBuffer):
 
     def _pipeline(self, env: Normalizer | None) -> Pipeline:
         """What makes batches of drawn rows, normalised by ``env``."""
-        source, normalize_obs, normalize_reward = self._mirrored, self._normalize_obs, self._normalize_reward
-        if env is not None:
-            source = self._in_memory
-            normalize_obs, normalize_reward = partial(normalize_obs, env=env), partial(normalize_reward, env=env)
-        return Pipeline(
-            self.storage,
-            source,
-            self.relabel,
-            self.reduce,
-            normalize_obs,
-            normalize_reward,
-            self._tensor,
-            self.device,
-            self.rng,
-        )
-
-    def _mirrored(self, rows: int) -> Ring:
-        """What the next ``rows`` are gathered from: the ring, or its mirror on the device."""
-        return self._placement.source(self.storage, self.device, rows)
-
-    def _in_memory(self, rows: int) -> Ring:
-        """The same where they are to be normalised, which takes arrays."""
-        return self.storage
+        ring, placement = self.storage, self._placement
+        made = Pipeline(ring, placement, self.relabel, self.reduce, self._wide, self._tensor, self.device, self.rng)
+        if env is None and self._normalize_obs is BaseBuffer._normalize_obs:
+            return made
+        normalize = partial(self._normalize_obs, env=env), partial(self._normalize_reward, env=env)
+        return made._replace(placement=None, wide=True, normalize=normalize)  # normalising takes arrays
 
     def _needs_arrays(self) -> str | None:
         """Why all batches must be made in main memory, if they must."""

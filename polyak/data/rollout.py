@@ -11,9 +11,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data.base import BaseBuffer, Normalizer, observation_dtype
+from polyak.data.base import BaseBuffer, Normalizer
 from polyak.data.batch import (
-    ArrayObs,
     DictRolloutBufferSamples,
     ExtendedRolloutSamples,
     RolloutBufferSamples,
@@ -21,13 +20,13 @@ from polyak.data.batch import (
     RolloutSamples,
 )
 from polyak.data.step import Step
-from polyak.data.trajectory import Trajectory, gae_of_arrays
+from polyak.data.trajectory import Trajectory
 from polyak.envs.spaces import get_action_dtype
-from polyak.experience.arrays import assign, mapped
+from polyak.experience.arrays import assign, leaves, mapped, to_device
 from polyak.experience.memory import check_memory
 from polyak.experience.record import Experience
 from polyak.experience.schema import Column, Schema
-from polyak.ops.transfer import to_device
+from polyak.ops.returns import gae
 
 FLATTENED = (
     "observations", "actions", "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "extras"
@@ -37,6 +36,7 @@ COLLECTED = (
 )  # fmt: skip
 """What is written step by step."""
 _STEP = "obs", "action", "reward", "episode_start"
+LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats torch's logarithmic scan (measured)
 
 
 class RolloutBuffer(BaseBuffer):
@@ -64,6 +64,19 @@ class RolloutBuffer(BaseBuffer):
             many steps, one after another, and say in ``extras`` as ``starts`` where episodes begin.
     """
 
+    observations: Any
+    actions: np.ndarray
+    rewards: np.ndarray
+    episode_starts: np.ndarray
+    values: np.ndarray
+    log_probs: np.ndarray
+    advantages: np.ndarray
+    returns: np.ndarray
+    truncated: np.ndarray
+    final_values: np.ndarray
+    extras: dict[str, np.ndarray]
+    _seen: Any
+    """[buffer_size + 1, n_envs, ...] of a rollout that came with what was observed after its last step; else None."""
     warns_of_rest = True
     """Whether it is worth a warning that ``batch_size`` leaves a smaller minibatch at the end of each pass."""
 
@@ -91,12 +104,20 @@ class RolloutBuffer(BaseBuffer):
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, got {value}.")
         self.gae_lambda, self.gamma = gae_lambda, gamma
+        scalars = "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "final_values"
+        self._layouts: dict[str, Any] = {
+            "observations": _layouts(observation_space, self.obs_shape),
+            "actions": np.dtype((get_action_dtype(action_space), (self.action_dim,))),
+            **dict.fromkeys(scalars, np.dtype(np.float32)),
+            "truncated": np.dtype(bool),
+            "extras": self.schema.layouts(),
+        }
+        """Of each column, the numpy type of a row."""
         self._check_memory()
         self.reset()
 
     def _check_memory(self) -> None:
-        row = observation_dtype(self.observation_space, self.obs_shape).itemsize + 8 * self.action_dim + 7 * 4 + 1
-        row += sum(column.layout.itemsize for column in self.schema)
+        row = sum(layout.itemsize for layout in leaves(self._layouts))
         check_memory(
             row * self.buffer_size * self.n_envs,
             f"The rollout buffer ({self.buffer_size:,} steps of n_envs={self.n_envs}, {self.observation_space})",
@@ -105,17 +126,8 @@ class RolloutBuffer(BaseBuffer):
 
     def reset(self) -> None:
         """Start a new rollout, in new arrays: references to the old ones keep their contents."""
-        super().reset()
-        self.generator_ready = False
-        self.observations: Any = self._observations(self.observation_space, self.obs_shape)
-        self.actions = self._zeros((self.action_dim,), get_action_dtype(self.action_space))
-        self.rewards, self.episode_starts = self._zeros(), self._zeros()
-        self.values, self.log_probs = self._zeros(), self._zeros()
-        self.advantages, self.returns = self._zeros(), self._zeros()
-        self.truncated, self.final_values = self._zeros(dtype=bool), self._zeros()
-        self.extras = {column.name: self._zeros(column.shape, column.dtype) for column in self.schema.columns}
-        self._seen: Any = None
-        """[buffer_size + 1, n_envs, ...] observations of a rollout that came with those after the last step."""
+        self.pos, self.full, self.generator_ready, self._seen = 0, False, False, None
+        vars(self).update(mapped(self._zeros, self._layouts))
 
     def adopt(self, rows: Mapping[str, Any], seen: Any) -> None:
         """Take a whole rollout without values, uncopied where it has the types of the buffer.
@@ -133,13 +145,9 @@ class RolloutBuffer(BaseBuffer):
         self.extras = {name: _like(own, rows[name]) for name, own in self.extras.items()}
         self.pos, self.full = self.buffer_size, True
 
-    def _zeros(self, shape: tuple[int, ...] = (), dtype: Any = np.float32) -> np.ndarray:
-        return np.zeros((self.buffer_size, self.n_envs, *shape), dtype)
-
-    def _observations(self, space: spaces.Space, shape: Any) -> ArrayObs:
-        if isinstance(space, spaces.Dict):
-            return {key: self._zeros(shape[key], sub.dtype) for key, sub in space.spaces.items()}
-        return self._zeros(shape, space.dtype)
+    def _zeros(self, layout: Any) -> np.ndarray:
+        """[buffer_size, n_envs, ...] of a type that may have a shape."""
+        return np.zeros((self.buffer_size, self.n_envs), layout)
 
     def add(
         self,
@@ -331,7 +339,7 @@ class RolloutBuffer(BaseBuffer):
         if seen is None:
             seen = mapped(lambda rows, end: np.concatenate([rows, end[None]]), self.observations, last)
         return Trajectory(
-            self._tensors(seen),
+            mapped(self._tensor, seen),
             self._tensor(self.actions),
             self._tensor(self.rewards),
             self._tensor((self.gamma * alive).astype(np.float32)),
@@ -402,22 +410,44 @@ class RolloutBuffer(BaseBuffer):
 
     def _rollout(self) -> RolloutSamples:
         """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
-        obs, actions = self.observations, self.actions
         scalars = (self.values, self.log_probs, self.advantages, self.returns)
         values, log_probs, advantages, returns = (self._tensor(column.reshape(-1)) for column in scalars)
-        actions = actions.astype(np.float32, copy=False)  # one type for all spaces, as in SB3: policies cast back
-        columns = self._tensors(obs), self._tensor(actions), values, log_probs, advantages, returns
+        actions = self._tensor(self.actions.astype(np.float32, copy=False))  # for all spaces, as in SB3
+        columns = mapped(self._tensor, self.observations), actions, values, log_probs, advantages, returns
         if self.extras or self.sequence_length > 1:
-            extras = {name: self._tensor(column) for name, column in self.extras.items()}
-            if self.sequence_length > 1:
-                extras["starts"] = self._tensor(self.episode_starts.reshape(-1))
-            return ExtendedRolloutSamples(*columns, extras)
-        return (DictRolloutBufferSamples if isinstance(obs, dict) else RolloutBufferSamples)(*columns)
+            return ExtendedRolloutSamples(*columns, self._further_columns())
+        return (DictRolloutBufferSamples if isinstance(columns[0], dict) else RolloutBufferSamples)(*columns)
+
+    def _further_columns(self) -> dict[str, Tensor]:
+        extras = {name: self._tensor(column) for name, column in self.extras.items()}
+        if self.sequence_length > 1:
+            extras["starts"] = self._tensor(self.episode_starts.reshape(-1))
+        return extras
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutSamples:
         """Some rows [B] of the flattened rollout; :meth:`get` calls it where a subclass overrides it."""
         rows = to_device(torch.from_numpy(np.asarray(batch_inds, np.int64)), self.device)
         return RolloutRows(self._rollout(), rows).gathered()
+
+
+def gae_of_arrays(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    next_values: np.ndarray,
+    discounts: np.ndarray,
+    lam: float,
+    cuts: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`~polyak.ops.returns.gae` of arrays in main memory: numpy's operations cost a fraction of torch's there."""
+    if len(rewards) > LOOP_UP_TO:
+        r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
+        advantages, targets = gae(r, v, then, gammas, lam, ends)
+        return advantages.numpy(), targets.numpy()
+    y = rewards + discounts * next_values - values
+    traces = discounts * lam * (cuts == 0)
+    for t in range(len(y) - 2, -1, -1):
+        y[t] += traces[t] * y[t + 1]
+    return y, y + values
 
 
 class DictRolloutBuffer(RolloutBuffer):
@@ -426,6 +456,13 @@ class DictRolloutBuffer(RolloutBuffer):
     def __init__(self, buffer_size: int, observation_space: spaces.Space, *args: Any, **kwargs: Any):
         assert isinstance(observation_space, spaces.Dict), "DictRolloutBuffer must be used with Dict obs space only"
         super().__init__(buffer_size, observation_space, *args, **kwargs)
+
+
+def _layouts(space: spaces.Space, shape: Any) -> Any:
+    """The numpy type of an observation; of a Dict space a dict of them."""
+    if isinstance(space, spaces.Dict):
+        return {key: _layouts(sub, shape[key]) for key, sub in space.spaces.items()}
+    return np.dtype((space.dtype, shape))
 
 
 def _like(own: np.ndarray, part: np.ndarray, steps: int | None = None) -> np.ndarray:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from polyak.data.batch import TensorObs
 from polyak.data.step import NO_EXTRAS
-from polyak.ops.returns import gae
-
-LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats torch's logarithmic scan (measured)
 
 
 class Trajectory(NamedTuple):
@@ -36,23 +32,3 @@ class Trajectory(NamedTuple):
     def next_values(self, values: Tensor) -> Tensor:
         """Values [T, N] of the true successors, from those [T + 1, N] of the observations."""
         return torch.where(self.cuts, self.final_values, values[1:])
-
-
-def gae_of_arrays(
-    rewards: np.ndarray,
-    values: np.ndarray,
-    next_values: np.ndarray,
-    discounts: np.ndarray,
-    lam: float,
-    cuts: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`~polyak.ops.returns.gae` of arrays in main memory: numpy's operations cost a fraction of torch's there."""
-    if len(rewards) > LOOP_UP_TO:
-        r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
-        advantages, targets = gae(r, v, then, gammas, lam, ends)
-        return advantages.numpy(), targets.numpy()
-    y = rewards + discounts * next_values - values
-    traces = discounts * lam * (cuts == 0)
-    for t in range(len(y) - 2, -1, -1):
-        y[t] += traces[t] * y[t + 1]
-    return y, y + values

@@ -30,11 +30,10 @@ from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runners import Transport
 from polyak.distributed.shard_process import ShardProcess
 from polyak.envs.wrappers.layers import frozen
-from polyak.experience.arrays import joined, mapped, shared
+from polyak.experience.arrays import joined, mapped, shared, to_device
 from polyak.experience.record import Experience
 from polyak.experience.samplers import Prioritized, make_sampler
 from polyak.hyperparameters.declaration import require
-from polyak.ops.transfer import to_device
 from polyak.seeding import derived_seed
 
 WAITING_ROWS = 64

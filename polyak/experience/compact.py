@@ -16,9 +16,8 @@ import numpy as np
 from polyak.experience import arrays
 from polyak.experience.arrays import Column
 from polyak.experience.frames import FrameStack, find_stacks
-from polyak.experience.record import Experience
-from polyak.experience.records import record_dtype, unpack
-from polyak.experience.ring import Ring, shaped
+from polyak.experience.record import Experience, record_dtype
+from polyak.experience.ring import Ring, shaped, unpack
 
 
 class CompactRing(Ring):

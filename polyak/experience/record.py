@@ -21,7 +21,6 @@ from torch.utils import _pytree as pytree
 
 from polyak.experience import arrays
 from polyak.experience.arrays import Array, Column, Device
-from polyak.experience.records import record_dtype
 
 
 class Experience(Mapping[str, Column]):
@@ -108,6 +107,12 @@ class Experience(Mapping[str, Column]):
             return parts[0]
         columns = arrays.mapped(lambda *several: arrays.joined(several, axis), *(part.columns for part in parts))
         return Experience(columns)
+
+
+def record_dtype(fields: Mapping[str, np.dtype]) -> np.dtype:
+    """An aligned record; wide elements first, so that little is lost to padding."""
+    names = sorted(fields, key=lambda name: -fields[name].alignment)
+    return np.dtype({"names": names, "formats": [fields[name] for name in names]}, align=True)
 
 
 def _layout(column: Column, lead: int) -> np.dtype:

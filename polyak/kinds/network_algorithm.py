@@ -298,7 +298,8 @@ class NetworkAlgorithm(Algorithm):
 
     def _check_engine(self, updated: bool = False) -> None:
         """Refuse what the engine alone carries out where a subclass makes its gradient steps without it."""
-        self.host.check(getattr(self, "learner", None), type(self).__name__, updated)
+        if self.host.must_run:
+            self.host.check(getattr(self, "learner", None), type(self).__name__, updated)
 
     def _check_built(self) -> None:
         super()._check_built()
@@ -523,7 +524,8 @@ class NetworkAlgorithm(Algorithm):
         }
         for name, mean in means.items():
             self.logger.record(f"train/{name}", mean)
-        self.host.after_update(means)
+        if self.host.guard is not None:
+            self.host.guard.after_update(means)
 
     def predict(
         self,

@@ -601,7 +601,8 @@ class OffPolicyAlgorithm(LearnsFromData):
 
 def off_policy_locals(step: Step) -> dict[str, Any]:
     """A step under the names that callbacks written for Stable-Baselines3 read."""
-    step = on_host(step)
+    if not isinstance(step.rewards, np.ndarray):
+        step = on_host(step)
     return {
         "actions": step.env_actions,
         "buffer_actions": step.actions,

@@ -8,6 +8,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, ClassVar, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -342,7 +343,8 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
 
     def _published(self, step: Step, names: Mapping[str, Any]) -> LoopLocals:
         """What callbacks find in ``self.locals`` about a step, besides these names."""
-        step = on_host(step)
+        if not isinstance(step.rewards, np.ndarray):
+            step = on_host(step)
         learner, watch = cast(RolloutLearner, self.learner), self._split.inference
         compute = partial(stepwise.locals_of, step, learner, self._acting_policy, watch)
         return LoopLocals({**names, **on_policy_locals(step)}, compute)
@@ -437,7 +439,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         """Called with their size, None for all rows in one: the minibatches of a pass over the rollout, for the
         learner's ``update``."""
         buffer = self.rollout_buffer
-        return buffer.minibatches if self.host.gathers_late and buffer.plain else buffer.get
+        return buffer.minibatches if self.learner.gathers_late and buffer.plain else buffer.get
 
     def _record(self, metrics: dict[str, list[Tensor]]) -> None:
         """Log the mean of each metric, and how much of the returns' variance the values explained."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
 
 from polyak.hyperparameters.declaration import require
 from polyak.learning.engine.device import Choice, Work, choose
@@ -45,6 +44,8 @@ class LearnerHost:
         report: Callable[[str], None] | None = None,
     ) -> None:
         self.compile, self.precision, self._report = compile, precision, report
+        self.must_run = compile is True or precision != "float32"
+        """Whether gradient steps have to be made by the engine, so that arguments have effect: see :meth:`check`."""
         self.engine: Engine | None = None
         """Runs gradient steps; ``None`` before :meth:`take`, which algorithms of a user's own need not call."""
         self.guard: Guard | None = None
@@ -57,11 +58,6 @@ class LearnerHost:
         learner.precision = self.precision
         self.engine = Engine(learner, self.compile, self._report)
         return learner
-
-    @property
-    def gathers_late(self) -> bool:
-        """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
-        return self.engine is not None and self.engine.compiles
 
     def expect(self, load: Load) -> None:
         """Prepare for a run of so many gradient steps."""
@@ -87,17 +83,9 @@ class LearnerHost:
         finally:
             self.guard = None
 
-    def after_update(self, metrics: Mapping[str, Tensor]) -> None:
-        """Look at the metrics of gradient steps.
-
-        Raises:
-            NonFiniteError: a loss, or what was learned, is not finite.
-        """
-        if self.guard is not None:
-            self.guard.after_update(metrics)
-
     def check(self, learner: Learner | None, owner: str, updated: bool = False) -> None:
-        """Refuse what the engine alone carries out where gradient steps are made without it.
+        """Refuse what the engine alone carries out where gradient steps are made without it; asked if it
+        :attr:`must_run`.
 
         Args:
             learner: that learns.
@@ -107,8 +95,6 @@ class LearnerHost:
         Raises:
             HyperparameterError: ``compile=True`` or ``precision`` would be without effect.
         """
-        if self.precision == "float32" and self.compile is not True:
-            return
         name, value = ("compile", True) if self.precision == "float32" else ("precision", self.precision)
         engine = self.engine
         require(

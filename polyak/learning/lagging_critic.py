@@ -13,8 +13,7 @@ from torch import Tensor
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import LearnerRecipe, Metrics, Tunable, Update
-from polyak.learning.rollout_learner import OnPolicyLearner
-from polyak.learning.states import States
+from polyak.learning.rollout_learner import OnPolicyLearner, States
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.updates import polyak_update
 

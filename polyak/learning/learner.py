@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyak.data.batch import gathered
+from polyak.data.batch import Late
 from polyak.experience.arrays import leaves
 from polyak.learning.averaging import Average
 from polyak.learning.data_parallel import Fellows, Group, each, share_of
 from polyak.learning.engine.optimizer_rules import TracedOptimizer
 from polyak.nn.compiled import keep_plain_names, plain_name
 from polyak.nn.policies.base import Policy
-from polyak.nn.precision import products_in
+from polyak.nn.precision import PRODUCTS_IN
 from polyak.ops.updates import clip_gradients
 
 Metrics = Mapping[str, Tensor]
@@ -63,10 +63,10 @@ class Update(NamedTuple):
 class Executor(Protocol):
     """What calls a learner's methods some other way than line by line, as the engine does."""
 
-    @property
-    def compiles(self) -> bool:
-        """Whether methods run as programs where they can."""
-        ...
+    compiles: bool
+    """Whether methods run as programs where they can."""
+    learned: bool
+    """Whether a method has run where gradients are taken."""
 
     def run(self, method: Callable[..., Any], batch: Any, static: tuple[Any, ...]) -> Any:
         """As :meth:`Learner.run`."""
@@ -146,7 +146,7 @@ class Learner(nn.Module):
     steps: int
     """Calls of :meth:`update` so far."""
     precision: str = "float32"
-    """Of the layers' products in what :meth:`run` calls: see :func:`~polyak.nn.precision.products_in`."""
+    """Of the layers' products in what :meth:`run` calls: see :data:`~polyak.nn.precision.PRODUCTS_IN`."""
     steps_are_shared: ClassVar[bool] = True
     """Whether all that it learns goes through :meth:`learn`, so that several learners can share it."""
     counters: ClassVar[frozenset[str]] = frozenset({"steps"})
@@ -193,6 +193,11 @@ class Learner(nn.Module):
         """How many rows of a batch after one another are one sequence."""
         return 1
 
+    @property
+    def gathers_late(self) -> bool:
+        """Whether gradient steps run as programs, which gather the rows of a minibatch as they read them."""
+        return self.engine is not None and self.engine.compiles
+
     def together(self, method: str) -> None:
         """Call a method without arguments, here and where fellows are."""
         if self.fellows is None:
@@ -221,12 +226,17 @@ class Learner(nn.Module):
             batch: may be one that is still to be gathered.
             static: plain values; for each of them there is another program.
         """
-        return self.eagerly(method, batch, *static) if self.engine is None else self.engine.run(method, batch, static)
+        engine = self.engine
+        if engine is not None:
+            engine.learned |= torch.is_grad_enabled()
+            if engine.compiles:
+                return engine.run(method, batch, static)
+        return self.eagerly(method, batch, *static)
 
     def eagerly(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
         """As :meth:`run`, line by line."""
-        with products_in(self.precision):
-            batch = gathered(batch)
+        with PRODUCTS_IN[self.precision]():
+            batch = batch.gathered() if isinstance(batch, Late) else batch
             if self.rows_of is not None and getattr(batch, "valid", None) is not None:
                 batch = self.rows_of(batch)
             return method(batch, *static)
@@ -309,13 +319,12 @@ class Learner(nn.Module):
                 p.grad = None
         for p, grad in zip(free, _gradients(losses, free), strict=True):
             p.grad = grad
+        moved = [p for p in free if p.grad is not None]
         if self.group is not None:
-            moved = [p for p in free if p.grad is not None]
             for p, grad in zip(moved, self.averaged([p.grad for p in moved]), strict=True):
                 p.grad = grad
-        grads = [p.grad for p in free if p.grad is not None]
-        if max_grad_norm is not None and grads:
-            self.limit(grads, max_grad_norm)
+        if max_grad_norm is not None and moved:
+            self.limit([p.grad for p in moved], max_grad_norm)
         for group in optimizer.param_groups:
             for p in group["params"] if group.get("l1") else ():  # after clipping, as weight decay
                 if p.grad is not None:
@@ -397,23 +406,20 @@ class Learner(nn.Module):
         for name, value in values.items():
             if name == "learning_rate":
                 self._set_learning_rate(value)
-                continue
-            if self.tunables[name] == value:
-                continue
-            if (value is None) != (self.tunables[name] is None):
-                self._replace_tunable(name, value)
-            elif name in self._buffers:
-                self.get_buffer(name).fill_(value)
-            else:
-                setattr(self, name, value)
-            self.tunables[name] = value
+            elif self.tunables[name] != value:
+                self._set_tunable(name, value)
 
-    def _replace_tunable(self, name: str, value: Any) -> None:
-        """Set up one that becomes None, or was."""
-        delattr(self, name)
-        self.add_tunables(**{name: value})
-        if name in self._buffers and (parameter := next(self.parameters(), None)) is not None:
-            setattr(self, name, self.get_buffer(name).to(parameter.device))
+    def _set_tunable(self, name: str, value: Any) -> None:
+        if (value is None) != (self.tunables[name] is None):
+            delattr(self, name)
+            self.add_tunables(**{name: value})
+            if name in self._buffers and (parameter := next(self.parameters(), None)) is not None:
+                setattr(self, name, self.get_buffer(name).to(parameter.device))
+        elif name in self._buffers:
+            self.get_buffer(name).fill_(value)
+        else:
+            setattr(self, name, value)
+        self.tunables[name] = value
 
     def _set_learning_rate(self, value: float) -> None:
         """Also where an optimizer's rate was set since."""

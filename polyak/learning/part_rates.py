@@ -22,8 +22,8 @@ def check_part_rates(rates: PartRates | None, *parts: str) -> None:
         fitted(f"learning_rates[{name!r}]", rate, NonNegative | Schedule)
 
 
-def set_part_rates(learner: Learner, rates: Mapping[str, float | Schedule] | None, progress: float) -> None:
+def set_part_rates(learner: Learner, rates: Mapping[str, float | Schedule], progress: float) -> None:
     """Give the optimizers of those parts that the learner has their step sizes. progress remains, 1 to 0."""
-    for name, rate in (rates or {}).items():
+    for name, rate in rates.items():
         if name in learner.optimizers:
             set_rate(learner.optimizers[name], get_schedule_fn(rate)(progress))

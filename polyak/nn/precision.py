@@ -7,6 +7,7 @@ product runs under ``torch.autocast``, and its result is float32 again.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -17,15 +18,6 @@ from torch.overrides import TorchFunctionMode
 _PRODUCTS = frozenset(
     (F.linear, F.bilinear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
 )
-
-
-def products_in(precision: str) -> AbstractContextManager[Any]:
-    """Inside the block, layers multiply their float32 inputs and weights in this precision; gradients follow.
-
-    Args:
-        precision: ``"float32"`` or ``"bfloat16"``.
-    """
-    return nullcontext() if precision == "float32" else _BFloat16Products()
 
 
 class _BFloat16Products(TorchFunctionMode):
@@ -39,3 +31,10 @@ class _BFloat16Products(TorchFunctionMode):
         # Weights may change between two uses within one gradient step: no cast of them is cached.
         with torch.autocast(inputs.device.type, torch.bfloat16, cache_enabled=False):
             return func(*args, **kwargs).to(inputs.dtype)
+
+
+PRODUCTS_IN: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
+    "float32": nullcontext,
+    "bfloat16": _BFloat16Products,
+}
+"""By precision: a block inside which layers multiply their float32 inputs and weights in it; gradients follow."""

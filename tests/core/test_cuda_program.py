@@ -21,7 +21,6 @@ from polyak.learning.engine import cuda_program, engine, program
 from polyak.learning.engine.cuda_program import CudaProgram
 from polyak.learning.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
 from polyak.learning.engine.pytree import tensors_of
-from polyak.learning.host import LearnerHost
 from polyak.learning.learner import Learner
 from tests.tolerance import bound, drift
 
@@ -60,7 +59,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     if "slow" not in request.keywords:
         monkeypatch.setattr(cuda_program, "fused", missing)
     monkeypatch.setitem(engine.PROGRAMS, "cpu", CudaProgram)
-    monkeypatch.setattr(LearnerHost, "gathers_late", False)  # no rows of main memory on a GPU
+    monkeypatch.setattr(Learner, "gathers_late", False)  # no rows of main memory on a GPU
 
 
 def sac(**options: Any) -> SAC:

@@ -15,7 +15,7 @@ from polyak.envs import DummyVecEnv, VecCheckNan, VecNormalize
 from polyak.envs.finite import NonFiniteError, all_finite, is_finite
 from polyak.learning import nan_guard as finite
 from polyak.learning.engine.program import Program
-from polyak.learning.host import LearnerHost
+from polyak.learning.learner import Learner
 from polyak.learning.nan_guard import Guard
 
 ALGORITHMS = [PPO, A2C, DQN, SAC, TD3, DDPG]
@@ -216,7 +216,7 @@ def test_a_batch_that_ruins_the_networks(
         return torch.full_like(value, np.nan)
 
     ruined = model.learner.steps + 7
-    monkeypatch.setattr(LearnerHost, "gathers_late", False)
+    monkeypatch.setattr(Learner, "gathers_late", False)
     model.learner.update = spoiled
     with pytest.raises(NonFiniteError, match=r"loss is nan.*left NaN or infinity in .*put back .*step (\d+), and") as e:
         model.learn(200)

@@ -13,7 +13,7 @@ from polyak import PPO, SAC
 from polyak.data import Transition
 from polyak.envs.testing import IdentityEnv, IdentityEnvBox
 from polyak.learning.engine.program import Program
-from polyak.nn.precision import products_in
+from polyak.nn.precision import PRODUCTS_IN
 from tests.tolerance import bound, drift
 
 
@@ -52,7 +52,7 @@ def gradients(model: Any, batch: Any, precision: str) -> dict[str, Tensor]:
 def test_products_alone_are_rounded() -> None:
     torch.manual_seed(0)
     layer, x = nn.Linear(32, 8), torch.randn(16, 32)
-    with products_in("bfloat16"):
+    with PRODUCTS_IN["bfloat16"]():
         rounded = layer(x)
         assert not torch.equal(x @ layer.weight.T, F.linear(x, layer.weight))
         assert nn.Conv2d(1, 1, 1)(torch.ones(1, 1, 2, 2)).dtype is torch.float32
@@ -62,13 +62,13 @@ def test_products_alone_are_rounded() -> None:
     assert not torch.equal(rounded, exact)
     half = 2.0**-7  # the epsilon of bfloat16, to which inputs, weights and the result are rounded
     torch.testing.assert_close(rounded, exact, rtol=0, atol=2 * half * (x.abs() @ layer.weight.abs().T).max().item())
-    with products_in("float32"):
+    with PRODUCTS_IN["float32"]():
         assert torch.equal(layer(x), exact)
 
 
 def test_weights_that_moved_are_not_taken_from_memory() -> None:
     layer, x = nn.Linear(2, 1), torch.ones(1, 2)
-    with products_in("bfloat16"):
+    with PRODUCTS_IN["bfloat16"]():
         before = layer(x)
         with torch.no_grad():
             layer.bias.add_(1.0)

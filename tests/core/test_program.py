@@ -21,8 +21,7 @@ from polyak.learning.engine import shared_library as libraries
 from polyak.learning.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors
 from polyak.learning.engine.program import Program
 from polyak.learning.engine.pytree import rebuilt, tensors_of
-from polyak.learning.host import LearnerHost
-from polyak.learning.learner import Update
+from polyak.learning.learner import Learner, Update
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
 from polyak.nn.optim import RMSpropTFLike
 from tests.tolerance import bound, drift
@@ -345,7 +344,7 @@ def test_programs_gather_the_rows_of_the_replay_buffer(buffer: dict[str, Any], m
     shapes = {tuple(leaf.shape) for leaf in tensors_of(ours.replay_buffer.storage.tensors)}
     assert shapes == {(200, 3), (200, 1), (200,)}
     assert all(any(shape[:1] == (200,) for shape, *_ in key[0]) for key in ours.engine.programs["gradient_step"])
-    monkeypatch.setattr(LearnerHost, "gathers_late", False)
+    monkeypatch.setattr(Learner, "gathers_late", False)
     theirs = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
     assert all(all(shape[:1] == (16,) for shape, *_ in key[0]) for key in theirs.engine.programs["gradient_step"])
     assert_same(weights(ours), weights(theirs), near(ours, 3e-4, rows=16))

@@ -14,7 +14,7 @@ from polyak.collecting.rollout import Successors
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
 from polyak.envs import DummyVecEnv
-from polyak.learning.states import States
+from polyak.learning.rollout_learner import States
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from tests.tolerance import bound
 

@@ -16,7 +16,7 @@ from polyak.data import placement as module
 from polyak.data.mirror import CompactMirror, Mirror, mirror_of
 from polyak.data.placement import Placement
 from polyak.experience import Ring
-from polyak.experience.records import record_dtype
+from polyak.experience.record import record_dtype
 from polyak.experience.ring import pieces
 
 GAMMA = 0.9

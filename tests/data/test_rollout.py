@@ -6,7 +6,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.data import Column, DictRolloutBuffer, RolloutBuffer, RolloutBufferSamples, Step
-from polyak.data.trajectory import gae_of_arrays
+from polyak.data.rollout import gae_of_arrays
 from polyak.ops.returns import gae, vtrace
 from tests.tolerance import bound
 

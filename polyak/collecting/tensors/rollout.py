@@ -17,10 +17,10 @@ from polyak.collecting.tensors.rows import row_of, rows_layout
 from polyak.data.batch import ExtendedRolloutSamples, RolloutBufferSamples, RolloutRows, RolloutSamples
 from polyak.data.step import Step
 from polyak.experience import Experience, Ring, Schema
+from polyak.experience.arrays import to_device
 from polyak.experience.randomness import Randomness
-from polyak.learning.states import Evaluation, States
+from polyak.learning.rollout_learner import Evaluation, States
 from polyak.ops.returns import gae
-from polyak.ops.transfer import to_device
 
 
 class TensorRollout(Randomness):

@@ -38,9 +38,7 @@ def row_of(step: Step, schema: Schema) -> dict[str, Column]:
 
 
 def on_host(step: Step) -> Step:
-    """A step with arrays for columns, and the infos that Stable-Baselines3 gives callbacks."""
-    if isinstance(step.rewards, np.ndarray):
-        return step
+    """A step in tensors with arrays for columns, and the infos that Stable-Baselines3 gives callbacks."""
     columns = {name: mapped(lambda part: place(part, None), getattr(step, name)) for name in _COLUMNS}
     infos: list[dict[str, Any]] = [{} for _ in columns["dones"]]
     for i in columns["dones"].nonzero()[0]:

@@ -44,7 +44,7 @@ class RowsInOrder(RolloutBuffer):
 
     def reset(self) -> None:
         super().reset()
-        self.ends, self._passes = self._zeros(dtype=bool), 0
+        self.ends, self._passes = self._zeros(bool), 0
 
     @property
     def collected(self) -> Experience:

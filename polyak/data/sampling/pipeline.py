@@ -20,6 +20,7 @@ from polyak.data.batch import (
     single_precision,
 )
 from polyak.data.hindsight.relabel import Relabel
+from polyak.data.placement import Placement
 from polyak.data.sampling.reduce import NStep, Reduce
 from polyak.data.sampling.window import Window
 from polyak.data.step import AFTER, NO_EXTRAS
@@ -69,10 +70,10 @@ class Rows(NamedTuple):
         if self.valid is not None:
             discounts *= self.valid
         return Transition(
-            mapped(tensor, single_precision(self.observations)),
+            mapped(tensor, self.observations),
             tensor(self.actions),
             tensor(self.rewards),
-            mapped(tensor, single_precision(self.next_observations)),
+            mapped(tensor, self.next_observations),
             tensor(discounts),
             weights,
             mapped(tensor, self.extras),
@@ -84,18 +85,25 @@ class Pipeline(NamedTuple):
     """What becomes of cells drawn from a ring of transitions."""
 
     ring: Ring
-    source: Callable[[int], Ring]
-    """What so many whole rows are gathered from: the ring, or its mirror on a device."""
+    placement: Placement | None
+    """Where whole rows may be gathered besides; ``None``: nowhere."""
     relabel: Relabel | None
     reduce: Reduce
-    normalize_obs: Callable[[Any], Any]
-    normalize_reward: Callable[[Any], Any]
-    """Applied to the reward of each step, before they are summed."""
+    wide: bool
+    """Whether observations may have 64 bits, of which learners take 32."""
     tensor: Callable[[Any], Tensor]
     """Puts an array on the device, and leaves a tensor where it is."""
     device: torch.device
     rng: np.random.RandomState
     """Where the reduction draws from."""
+    normalize: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
+    """Applied to observations, and to the reward of each step before they are summed."""
+
+    def source(self, rows: int) -> Ring:
+        """What so many whole rows are gathered from: the ring, or its mirror on the device."""
+        if self.placement is None or self.placement.declined == self.device:
+            return self.ring
+        return self.placement.source(self.ring, self.device, rows)
 
     @property
     def whole_rows(self) -> bool:
@@ -127,16 +135,11 @@ class Pipeline(NamedTuple):
         if not self.whole_rows:
             return self._windows(source, cells)
         row = source.read(cells, shared)
-        return Rows(
-            self.normalize_obs(row["observations"]),
-            row["actions"],
-            self.normalize_obs(row["next_observations"]),
-            row["dones"] * (1 - row["timeouts"]),
-            self.normalize_reward(row["rewards"]),
-            None,
-            row.get("extras", NO_EXTRAS),
-            None,
-        )
+        now, then, extras = row["observations"], row["next_observations"], row.get("extras", NO_EXTRAS)
+        terminated, rewards = row["dones"] * (1 - row["timeouts"]), row["rewards"]
+        if self.normalize is not None:
+            (now, then), rewards = map(self.normalize[0], (now, then)), self.normalize[1](rewards)
+        return Rows(now, row["actions"], then, terminated, rewards, None, extras, None)
 
     def _windows(self, source: Ring, cells: np.ndarray) -> Rows:
         ring = self.ring
@@ -153,23 +156,21 @@ class Pipeline(NamedTuple):
         window = Window(cells, valid, rewards, row["observations"], then)
         if self.relabel is not None:
             self.relabel(ring, window)
-        rewards, discounts = self.reduce.returns(self.normalize_reward(window.rewards), valid)
-        return Rows(
-            self.normalize_obs(window.observations),
-            row["actions"],
-            self.normalize_obs(window.next_observations),
-            ring.take(last, "dones") * (1 - ring.take(last, "timeouts")),
-            rewards,
-            discounts,
-            extras,
-            exists,
-        )
+        now, then, each = window.observations, window.next_observations, window.rewards
+        if self.normalize is not None:
+            (now, then), each = map(self.normalize[0], (now, then)), self.normalize[1](each)
+        rewards, discounts = self.reduce.returns(each, valid)
+        terminated = ring.take(last, "dones") * (1 - ring.take(last, "timeouts"))
+        return Rows(now, row["actions"], then, terminated, rewards, discounts, extras, exists)
 
     def transition(
         self, cells: np.ndarray, weights: np.ndarray | None, gamma: float, shared: bool = False
     ) -> Transition:
         """:meth:`rows` in the form that learners eat; ``weights`` [B], None: all 1."""
         rows = self.rows(cells, shared)
+        if self.wide:
+            now, then = map(single_precision, (rows.observations, rows.next_observations))
+            rows = rows._replace(observations=now, next_observations=then)
         on_cpu = self.device.type == "cpu" and isinstance(rows.actions, np.ndarray)
         tensor: Callable[[Any], Tensor] = torch.from_numpy if on_cpu else self.tensor
         return rows.transition(tensor, _ones(len(cells), self.device) if weights is None else tensor(weights), gamma)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -81,7 +82,7 @@ class NStep:
         if not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma must be between 0 and 1, got {self.gamma}.")
 
-    @property
+    @cached_property
     def window(self) -> int:
         """Rows of a window."""
         return self.n_steps
@@ -91,7 +92,7 @@ class NStep:
         """None: a window begins with the drawn row."""
         return 0
 
-    @property
+    @cached_property
     def random(self) -> bool:
         """Whether n is drawn."""
         return self.least is not None

@@ -179,22 +179,23 @@ class EnvSlot:
                 info["TimeLimit.truncated"] = False
                 return reward, False, info, None
             info["TimeLimit.truncated"] = not terminated
-            check_success(env, info)
-            check_choices(env, obs)  # no policy acts on it, so no other check reads it
-            info["terminal_observation"] = self._read(obs)
-            if env.has_wrapper_attr(METHOD):
-                info[FINAL] = np.array(joined(get_env_attr(env, METHOD)()))
-            cut = CutEpisodes(env)
-            reset_info = self._accept_reset(env, env.reset())
-            cut.record(info)
-            return reward, True, info, reset_info
+            return reward, True, info, self._begin_another(env, obs, info)
         except Exception as error:
-            add_note(
-                error,
-                f"raised by step() of environment {self.index} ({env}), {self._last_seed()}, "
-                f"action {_shortened(repr(action))}",
-            )
+            where = f"raised by step() of environment {self.index} ({env}), {self._last_seed()}"
+            add_note(error, f"{where}, action {_shortened(repr(action))}")
             raise
+
+    def _begin_another(self, env: gym.Env, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
+        """Complete the last info of an episode, which ended with ``obs``, and reset; the info of the reset."""
+        check_success(env, info)
+        check_choices(env, obs)  # no policy acts on it, so no other check reads it
+        info["terminal_observation"] = self._read(obs)
+        if env.has_wrapper_attr(METHOD):
+            info[FINAL] = np.array(joined(get_env_attr(env, METHOD)()))
+        cut = CutEpisodes(env)
+        reset_info = self._accept_reset(env, env.reset())
+        cut.record(info)
+        return reset_info
 
     # --- observations ---
 

@@ -64,13 +64,14 @@ class Engine:
         """Programs that are up to date with the learner since it was last changed."""
         self._waited: dict[str, int] = {}
         """By method: how often it could not be compiled yet."""
-        self._compiles = mode is True
+        self.compiles = mode is True
+        """Whether methods run as programs where they can."""
         learner.engine = self
 
     def expect(self, updates: int, rows: int) -> None:
         """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never
         revoked."""
-        if self.mode != "auto" or self._compiles:
+        if self.mode != "auto" or self.compiles:
             return
         observed = rows * spaces.flatdim(self.learner.policy.observation_space)
         saved = updates * (TENSOR_SECONDS * len(list(self.learner.parameters())) + NUMBER_SECONDS * observed)
@@ -83,22 +84,15 @@ class Engine:
             if self.report is not None:
                 self.report(self.status)
         else:
-            self._compiles = True
+            self.compiles = True
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of a gradient step, roughly."""
         return flops(self.learner, batch_size)
 
-    @property
-    def compiles(self) -> bool:
-        """Whether methods run as programs where they can."""
-        return self._compiles
-
     def run(self, method: Callable[..., Any], batch: Any, static: tuple[Any, ...]) -> Any:
-        """Call one of the learner's methods: directly, or its program for the layout of the batch."""
-        self.learned |= torch.is_grad_enabled()
-        if not self._compiles:
-            return self.learner.eagerly(method, batch, *static)
+        """Call the program of one of the learner's methods for the layout of the batch, or, if there can be none, the
+        method itself."""
         given = tensors_of(batch)
         programs = self.programs.setdefault(method.__name__, {})
         key = (self._layouts(given), static)
@@ -165,7 +159,7 @@ class Engine:
         Raises:
             RuntimeError: the user asked for compilation.
         """
-        self._compiles = False
+        self.compiles = False
         self.status = f"uncompiled: {error}"
         if self.mode is True:
             raise RuntimeError(

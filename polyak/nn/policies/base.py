@@ -15,6 +15,7 @@ from polyak.envs.composed import as_named
 from polyak.envs.finite import NonFiniteError
 from polyak.envs.masks import mask_size, masks_for_rows
 from polyak.envs.spaces import is_vectorized_observation, maybe_transpose, outside_of, wide_bounds
+from polyak.experience.arrays import to_device
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
 from polyak.nn.distributions.base import Family
@@ -23,7 +24,6 @@ from polyak.nn.networks.encoders import ExtractorClass, Obs, default_extractor, 
 from polyak.nn.networks.recall import Recalled, Recurrence, RecurrentExtractor, Sequences, Successors
 from polyak.nn.options import keywords_of
 from polyak.nn.plain import is_plain, plain
-from polyak.ops.transfer import to_device
 
 NumpyObs = np.ndarray | dict[str, np.ndarray]
 State = dict[str, Tensor]
