@@ -108,8 +108,7 @@ class PPOLearner(OnPolicyLearner):
         for minibatches in passes:
             made += 1
             metrics["approx_kl"] = []  # of the last pass alone
-            for batch in minibatches:
-                update = self.learn(batch)
+            for update in self.learn_all(minibatches):
                 for name, value in update.metrics.items():
                     metrics.setdefault(name, []).append(value)
                 if update.skipped is not None and bool(update.skipped):

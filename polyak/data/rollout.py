@@ -107,6 +107,8 @@ class RolloutBuffer(BaseBuffer):
         """Start a new rollout, in new arrays: references to the old ones keep their contents."""
         super().reset()
         self.generator_ready = False
+        self._whole: RolloutSamples | None = None
+        """All rows, once they have been read."""
         self.observations: Any = self._observations(self.observation_space, self.obs_shape)
         self.actions = self._zeros((self.action_dim,), get_action_dtype(self.action_space))
         self.rewards, self.episode_starts = self._zeros(), self._zeros()
@@ -358,9 +360,10 @@ class RolloutBuffer(BaseBuffer):
     def minibatches(self, batch_size: int | None = None) -> Generator[RolloutRows, None, None]:
         """As :meth:`get`, but nothing is gathered yet."""
         order, size = self._order(batch_size)
-        rollout = self._rollout()  # converted once for all minibatches, as their rows are
+        if self._whole is None:
+            self._whole = self._rollout()  # converted once for all minibatches, as their rows are
         for rows in to_device(torch.from_numpy(order), self.device).split(size):
-            yield RolloutRows(rollout, rows)
+            yield RolloutRows(self._whole, rows)
 
     @property
     def plain(self) -> bool:

@@ -11,6 +11,10 @@ import torch
 
 import polyak
 from polyak import A2C, DQN, PPO, SAC, TRPO, RecurrentPPO
+from polyak.data import Transition
+from polyak.distributed.learner_process import said_of
+from polyak.distributed.learners import _joined
+from polyak.learning.learner import Learner, Update
 from tests.distributed.test_runners import REPLAY, ROLLOUT, SMALL, weights
 
 
@@ -108,6 +112,19 @@ def test_no_learners_are_refused() -> None:
         PPO("MlpPolicy", "CartPole-v1", n_learners=0)
     with pytest.raises(ValueError, match="n_learners=2.*TRPO"):
         TRPO("MlpPolicy", "CartPole-v1", n_learners=2)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(6, 2), (7, 2), (5, 3), (4, 1)])
+def test_shares_are_equal_and_errors_come_back_in_order(rows: int, size: int) -> None:
+    column = torch.arange(rows, dtype=torch.float32)
+    batch = Transition({"a": column[:, None]}, column[:, None], column, {"a": column[:, None]}, column, column)
+    dealt = [Learner().share(batch, rank, size) for rank in range(size)]
+    assert {len(share.rewards) for share in dealt} == {-(-rows // size)}
+    errors = [share.observations["a"][:, 0] for share in dealt]
+    for times in (1, 4):  # rows of sequences
+        said = [said_of([Update({}, error.repeat_interleave(times))]) for error in errors]
+        (whole,) = _joined(said, [batch])
+        torch.testing.assert_close(whole.td_error, column.repeat_interleave(times), rtol=0, atol=0)
 
 
 def test_every_part_learns_at_its_own_rate_in_all_learners() -> None:

@@ -1,4 +1,4 @@
-"""Rollouts on their way from one process to another: arrays, beside each other or in parts.
+"""Rollouts on their way from one process to another: arrays, or several beside each other.
 
 Shapes: T steps of N environments.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,26 +91,3 @@ def joined(fragments: Sequence[Fragment], whole: bool = False) -> Fragment:
     infos = [info for one in fragments for info in one.infos]
     dropped = sum(one.dropped for one in fragments)
     return Fragment(columns, last, min(one.version for one in fragments), infos, dropped=dropped)
-
-
-def split(fragment: Fragment, parts: int, whole: bool = False) -> list[Fragment]:
-    """As many fragments of equally many environments; of whole episodes, of equally many rows.
-
-    Where these cannot be dealt out evenly, some stand in two parts: learners that learn as one must all make the same
-    steps, or they wait for each other for ever.
-    """
-    count = fragment.columns.lead[0 if whole else 1]
-    width = -(-count // parts)
-    places = [np.arange(part * width, (part + 1) * width) % count for part in range(parts)]
-    return [(_of_steps if whole else of_envs)(fragment, these) for these in places]
-
-
-def of_envs(fragment: Fragment, envs: np.ndarray) -> Fragment:
-    """What some environments have brought."""
-    columns = fragment.columns.map(partial(np.take, indices=envs, axis=1))
-    last = arrays.mapped(partial(np.take, indices=envs, axis=0), fragment.last)
-    return Fragment(columns, last, fragment.version)
-
-
-def _of_steps(fragment: Fragment, steps: np.ndarray) -> Fragment:
-    return Fragment(fragment.columns.map(partial(np.take, indices=steps, axis=0)), fragment.last, fragment.version)
