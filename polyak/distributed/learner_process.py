@@ -23,6 +23,19 @@ from polyak.learning.learner import Learner, Update
 from polyak.seeding import rng_state, set_random_seed, set_rng_state
 
 
+class Asked(NamedTuple):
+    """What a learner is asked for: gradient steps on its shares of some minibatches."""
+
+    batches: list[Any]
+    """Rows of a rollout, or batches as :func:`arrays_in` makes them."""
+    rollout: int
+    """The number of this rollout; -1: there is none."""
+    values: Hyperparameters
+    """As they are now."""
+    streams: Any = None
+    """Random numbers to continue from; ``None``: its own."""
+
+
 class Said(NamedTuple):
     """What a learner says of U gradient steps on its shares, as arrays."""
 
@@ -85,30 +98,25 @@ class LearnerProcess:
         """
         self.learner.join(group if not isinstance(group, tuple) else SocketGroup(self.rank, *group))
 
-    def update(
-        self, rollout: Any, number: int, batches: Sequence[Any], values: Hyperparameters, streams: Any = None
-    ) -> tuple[Said, Any]:
+    def update(self, asked: Asked, rollout: Any = None) -> tuple[Said, Any]:
         """A gradient step on each of some minibatches, until one is skipped.
 
         Args:
-            rollout: of which they are rows, as arrays; ``None``: of none.
-            number: of this rollout: it is read if it is another one than last time.
-            batches: its share of each: rows of the rollout, or a batch as :func:`arrays_in` makes it.
-            values: hyper-parameters as they are now.
-            streams: random numbers to continue from; ``None``: its own.
+            asked: for what.
+            rollout: of which they are rows, as arrays: it is read if its number is another one than last time.
 
         Returns:
             what there is to say of the steps, and the random numbers to continue from where some were given.
         """
-        brought(self.learner, values)
-        if streams is not None:
-            set_rng_state(*streams)
-        if number != self._held[0]:
-            self._held = number, self._here(rollout)
-        given = (self._here(batch) for batch in batches)
+        brought(self.learner, asked.values)
+        if asked.streams is not None:
+            set_rng_state(*asked.streams)
+        if asked.rollout != self._held[0]:
+            self._held = asked.rollout, self._here(rollout)
+        given = (self._here(batch) for batch in asked.batches)
         shares = (RolloutRows(self._held[1], one) if isinstance(one, Tensor) else one for one in given)
         said = said_of(list(self.learner.updates(shares)))
-        return said, None if streams is None else rng_state()
+        return said, None if asked.streams is None else rng_state()
 
     def _here(self, batch: Any) -> Any:
         return each(tensors_in(batch), lambda column: column.to(self.device))

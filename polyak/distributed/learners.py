@@ -17,6 +17,7 @@ import torch
 from polyak.data.batch import RolloutRows, gathered
 from polyak.distributed.exchange import SocketGroup, Turns, listening, own_address
 from polyak.distributed.learner_process import (
+    Asked,
     Learned,
     LearnerProcess,
     Said,
@@ -56,8 +57,10 @@ class LearnerGroup:
     def __init__(self, n_learners: int, transport: Transport, seed: int | None) -> None:
         self.size, self.restarts, self.busy = n_learners, 0, False
         first = int(torch.initial_seed() % 2**31) if seed is None else seed
-        self._rollout: tuple[int, Any, Any] = (-1, None, None)
-        """What minibatches were rows of last: its number, itself, and as fellows are given it."""
+        self._rollouts = 0
+        """How many minibatches have been of."""
+        self._rollout: tuple[Any, tuple[Any, ...]] = None, ()
+        """The latest of them, and as fellows are given it."""
         self.fellows = self._made([(rank, first + SEEDS_APART * rank) for rank in range(n_learners)], transport)
         self.fellows.ask_all("seed_streams")
         self.processes: list[int] = self.fellows.ask_all("describe")
@@ -106,21 +109,27 @@ class LearnerGroup:
         """Minibatches: rows of one rollout, which fellows are to be given, or gathered."""
         given = list(batches)
         rollout = getattr(given[0], "rollout", None) if given else None
-        number, last, _ = self._rollout
-        if rollout is not last:
-            self._rollout = number + 1, rollout, None if rollout is None else self.fellows.put(arrays_in(rollout))
+        if rollout is not self._rollout[0]:
+            self._rollouts += 1
+            self._rollout = rollout, () if rollout is None else (self.fellows.put(arrays_in(rollout)),)
         return [one if rollout is not None and one.rollout is rollout else gathered(one) for one in given]
 
     def _shares(self, whole: Sequence[Any]) -> list[list[Any]]:
         """Of each learner, its share of each minibatch."""
+        if self.size == 1:
+            return [list(whole)]
         return [[self.learner.share(one, rank, self.size) for one in whole] for rank in range(self.size)]
 
-    def _sent(self, shares: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """What learners are asked about their shares."""
-        number, _, rollout = self._rollout
+    def _sent(self, shares: Iterable[Sequence[Any]], streams: Any = None) -> list[tuple[Any, ...]]:
+        """What learners are asked about their shares; the first of them continues from these random numbers."""
         values = hyperparameters(self.learner, self._texts)
-        rows = ([one.rows if isinstance(one, RolloutRows) else one for one in share] for share in shares)
-        return [(rollout, number, [arrays_in(one) for one in share], values) for share in rows]
+        number = self._rollouts if self._rollout[1] else -1
+        found = []
+        for share in shares:
+            sent = [arrays_in(one.rows if isinstance(one, RolloutRows) else one) for one in share]
+            found.append((Asked(sent, number, values, streams), *self._rollout[1]))
+            streams = None
+        return found
 
     def call(self, method: str) -> None:
         """Let all call a method without arguments."""
@@ -201,10 +210,8 @@ class LearnersElsewhere(LearnerGroup):
 
     def update(self, batches: Iterable[Any]) -> list[Update]:
         whole, learner = self._read(batches), self.learner
-        first, *others = self._sent(self._shares(whole))
-        if self._shares_streams:
-            first = *first, rng_state()
-        answers = self._asked("update", [first, *others])
+        streams = rng_state() if self._shares_streams else None
+        answers = self._asked("update", self._sent(self._shares(whole), streams))
         if self._shares_streams:
             set_rng_state(*answers[0][1])
         updates = _joined([said for said, _ in answers], whole)
