@@ -121,7 +121,7 @@ class PPOLearner(OnPolicyLearner):
                 too_far = update.skipped is not None and bool(update.skipped)
             if too_far:
                 break
-        metrics["approx_kl"] = metrics["approx_kl"][sum(sizes[:-1]) :]
+        metrics["approx_kl"] = metrics.get("approx_kl", [])[sum(sizes[:-1]) :]
         return Lesson(metrics, len(sizes), too_far)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:

@@ -35,12 +35,18 @@ class SocketGroup:
         size: int,
         timeout: float,
         device: str = "cpu",
-        store: dist.TCPStore | None = None,
+        store: dist.Store | None = None,
     ) -> None:
         self.size, patience = size, timedelta(seconds=timeout)
         store = store or dist.TCPStore(address, port, size, False, patience)
-        kind: Any = dist.ProcessGroupNCCL if device.startswith("cuda") else dist.ProcessGroupGloo
-        self._group = kind(dist.PrefixStore("learners", store), rank, size, patience)
+        self._group: Any
+        store = dist.PrefixStore("learners", store)
+        if device.startswith("cuda"):
+            options = dist.ProcessGroupNCCL.Options()
+            options._timeout = patience
+            self._group = dist.ProcessGroupNCCL(store, rank, size, options)
+        else:
+            self._group = dist.ProcessGroupGloo(store, rank, size, patience)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """See :meth:`polyak.learning.data_parallel.Group.sum`.

@@ -1,7 +1,8 @@
-"""Learners elsewhere that make the gradient steps of one here with it, each on its share of the rows.
+"""Learners elsewhere that make the gradient steps of one here, each on its share of the rows.
 
-The learner here is one of them, and has at all times what was learned: it acts, is saved and is resumed as if it were
-alone. The others begin with a copy of it; since gradients are averaged before each step, all stay equal.
+In a :class:`LearnerGroup` the learner here is one of them, and has at all times what was learned: it acts, is saved and
+is resumed as if it were alone. :class:`LearnersElsewhere` make its steps without it, and bring it to where they are.
+All begin with a copy of it; since gradients are averaged before each step, they stay equal.
 """
 
 from __future__ import annotations
