@@ -55,29 +55,19 @@ def taken_from(buffer: RolloutBuffer, version: int, rollout: Rollout | None = No
     return Fragment(columns, last, version)
 
 
-def given_to(model: Any, fragments: Sequence[Fragment]) -> None:
-    """Let a model's next ``train()`` learn from fragments; all but asynchronous algorithms learn from one."""
-    if not isinstance(model, AsynchronousAlgorithm):
-        (fragment,) = fragments
-        _fill(model.rollout_buffer, fragment)
-        return
-    rollouts = []
-    for fragment in fragments:
-        buffer = model._make_rollout_buffer()
-        _fill(buffer, fragment)
-        last = fragment.last
-        memory = {name: torch.as_tensor(value, device=model.device) for name, value in last["memory"].items()}
-        rollouts.append(Rollout(buffer, last["observations"], last["starts"], memory, fragment.version, []))
-    model.rollout_buffer = rollouts[-1].buffer
-    model.take(rollouts)
-
-
-def _fill(buffer: RolloutBuffer, fragment: Fragment) -> None:
+def given_to(model: Any, fragment: Fragment) -> None:
+    """Let a model's next ``train()`` learn from a fragment."""
+    ahead = isinstance(model, AsynchronousAlgorithm)
+    buffer, last = model._make_rollout_buffer() if ahead else model.rollout_buffer, fragment.last
     buffer.buffer_size = fragment.columns.lead[0]
     buffer.reset()
     for name, column in fragment.columns.map(np.array).items():
         setattr(buffer, name, column)
     buffer.pos, buffer.full = buffer.buffer_size, True
+    if ahead:
+        memory = {name: torch.as_tensor(value, device=model.device) for name, value in last["memory"].items()}
+        model.rollout_buffer = buffer
+        model.take([Rollout(buffer, last["observations"], last["starts"], memory, fragment.version, [])])
 
 
 def joined(fragments: Sequence[Fragment], whole: bool = False) -> Fragment:
