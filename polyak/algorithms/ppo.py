@@ -5,9 +5,9 @@ Schulman et al. 2017, "Proximal Policy Optimization Algorithms", arXiv:1707.0634
 Shapes: B minibatch rows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -104,17 +104,25 @@ class PPOLearner(OnPolicyLearner):
             passes: each an iterable of minibatches; of a pass that is not reached, none is asked for.
         """
         metrics: dict[str, list[Tensor]] = {}
-        made = 0
-        for minibatches in passes:
-            made += 1
-            metrics["approx_kl"] = []  # of the last pass alone
-            for batch in minibatches:
-                update = self.learn(batch)
+        sizes: list[int] = []
+
+        def of(some: Iterable[Iterable[Any]]) -> Iterator[Any]:
+            for minibatches in some:
+                sizes.append(0)
+                for batch in minibatches:
+                    sizes[-1] += 1
+                    yield batch
+
+        too_far = False
+        for some in [passes] if self.target_kl is None else ([one] for one in passes):  # no step is skipped without
+            for update in self.learn_all(of(some)):
                 for name, value in update.metrics.items():
                     metrics.setdefault(name, []).append(value)
-                if update.skipped is not None and bool(update.skipped):
-                    return Lesson(metrics, made, too_far=True)
-        return Lesson(metrics, made, too_far=False)
+                too_far = update.skipped is not None and bool(update.skipped)
+            if too_far:
+                break
+        metrics["approx_kl"] = metrics.get("approx_kl", [])[sum(sizes[:-1]) :]
+        return Lesson(metrics, len(sizes), too_far)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective, unless the policy has moved more than 1.5 ``target_kl``."""

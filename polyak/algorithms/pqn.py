@@ -138,8 +138,8 @@ class PQN(OnPolicyAlgorithm):
         sampling, minibatches = self._split.sample, self._minibatches
         metrics: dict[str, list[Tensor]] = {}
         for _ in range(self.n_epochs):
-            for batch in sampling.timing(minibatches(self.batch_size)):
-                for name, value in self.learner.learn(batch).metrics.items():
+            for update in self.learner.learn_all(sampling.timing(minibatches(self.batch_size))):
+                for name, value in update.metrics.items():
                     metrics.setdefault(name, []).append(value)
         self._n_updates += self.n_epochs
         self._record(metrics)

@@ -127,6 +127,8 @@ class RolloutBuffer(BaseBuffer):
     def reset(self) -> None:
         """Start a new rollout, in new arrays: references to the old ones keep their contents."""
         self.pos, self.full, self.generator_ready, self._seen = 0, False, False, None
+        self._whole: RolloutSamples | None = None
+        """All rows, once they have been read."""
         vars(self).update(mapped(self._zeros, self._layouts))
 
     def adopt(self, rows: Mapping[str, Any], seen: Any) -> None:
@@ -366,9 +368,10 @@ class RolloutBuffer(BaseBuffer):
     def minibatches(self, batch_size: int | None = None) -> Generator[RolloutRows, None, None]:
         """As :meth:`get`, but nothing is gathered yet."""
         order, size = self._order(batch_size)
-        rollout = self._rollout()  # converted once for all minibatches, as their rows are
+        if self._whole is None:
+            self._whole = self._rollout()  # converted once for all minibatches, as their rows are
         for rows in to_device(torch.from_numpy(order), self.device).split(size):
-            yield RolloutRows(rollout, rows)
+            yield RolloutRows(self._whole, rows)
 
     @property
     def plain(self) -> bool:

@@ -18,20 +18,35 @@ class SocketGroup:
     """One learner's place in a group whose members are in processes of their own.
 
     Args:
-        address: of the machine of rank 0.
-        port: where it listens.
         rank: of this learner.
+        address: of the machine where they meet.
+        port: where it listens.
         size: how many there are.
         timeout: seconds to wait for the others.
-        store: that of rank 0, which is asked; ``None`` reaches it.
+        device: of what they add up: GPUs speak NCCL, all else gloo.
+        store: where they meet; ``None`` reaches it.
     """
 
     def __init__(
-        self, address: str, port: int, rank: int, size: int, timeout: float, store: dist.TCPStore | None = None
+        self,
+        rank: int,
+        address: str,
+        port: int,
+        size: int,
+        timeout: float,
+        device: str = "cpu",
+        store: dist.Store | None = None,
     ) -> None:
         self.size, patience = size, timedelta(seconds=timeout)
         store = store or dist.TCPStore(address, port, size, False, patience)
-        self._group: Any = dist.ProcessGroupGloo(dist.PrefixStore("learners", store), rank, size, patience)
+        self._group: Any
+        store = dist.PrefixStore("learners", store)
+        if device.startswith("cuda"):
+            options = dist.ProcessGroupNCCL.Options()
+            options._timeout = patience
+            self._group = dist.ProcessGroupNCCL(store, rank, size, options)
+        else:
+            self._group = dist.ProcessGroupGloo(store, rank, size, patience)
 
     def sum(self, tensor: Tensor) -> Tensor:
         """See :meth:`polyak.learning.data_parallel.Group.sum`.
@@ -44,7 +59,7 @@ class SocketGroup:
 
 
 def listening(size: int, timeout: float) -> dist.TCPStore:
-    """Where learners meet: made by rank 0, at a port that is free."""
+    """Where learners meet, at a port that is free."""
     return dist.TCPStore("0.0.0.0", 0, size, True, timedelta(seconds=timeout), wait_for_workers=False)
 
 

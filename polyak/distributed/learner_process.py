@@ -1,12 +1,14 @@
 """A learner that learns as one with others, as another process holds it. It does not know how it is reached.
 
-Shapes: B rows.
+Shapes: B rows, U gradient steps.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -14,74 +16,138 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.data.batch import RolloutRows
 from polyak.distributed.exchange import SocketGroup
 from polyak.learning.data_parallel import Group, each
-from polyak.learning.engine.engine import Engine
-from polyak.learning.learner import Learner
-from polyak.seeding import set_random_seed
+from polyak.learning.learner import Learner, Update
+from polyak.seeding import rng_state, set_random_seed, set_rng_state
+
+
+class Asked(NamedTuple):
+    """What a learner is asked for: gradient steps on its shares of some minibatches."""
+
+    batches: list[Any]
+    """Rows of a rollout, or batches as :func:`arrays_in` makes them."""
+    rollout: int
+    """The number of this rollout; -1: there is none."""
+    values: Hyperparameters
+    """As they are now."""
+    streams: Any = None
+    """Random numbers to continue from; ``None``: its own."""
 
 
 class Said(NamedTuple):
-    """What a learner returns of a gradient step on its share."""
+    """What a learner says of U gradient steps on its shares, as arrays."""
 
-    metrics: dict[str, Tensor]
-    td_error: Tensor | None
+    names: list[list[str]]
+    """Of the metrics of each step."""
+    metrics: np.ndarray
+    """Of all steps, one after another."""
+    td_errors: list[np.ndarray | None]
+    """Of each step, [B] or ``None``."""
+    skipped: bool | None
+    """Whether the last step was; ``None``: such is not asked."""
+
+
+class Learned(NamedTuple):
+    """What a learner has learned."""
+
+    networks: dict[str, Any]
+    optimizers: dict[str, dict[str, Any]]
+    """Their state dicts."""
 
 
 class LearnerProcess:
     """Makes the gradient steps that others make, on its own share of the rows.
 
     Args:
-        rank: which of the learners; 0 is the one that they learn for.
+        rank: which of the learners.
         seed: of its random numbers.
-        alone: it has the process for itself, and one thread.
+        threads: of the process, which it has for itself; 0: it has none for itself.
     """
 
     learner: Learner
 
-    def __init__(self, rank: int, seed: int, alone: bool) -> None:
-        self.rank, self.seed, self.alone = rank, seed, alone
-        if alone:
-            torch.set_num_threads(1)
+    def __init__(self, rank: int, seed: int, threads: int) -> None:
+        self.rank, self.seed = rank, seed
+        self._held: tuple[int, Any] = (-1, None)
+        """The rollout of which rows were learned from last, and its number."""
+        if threads:
+            torch.set_num_threads(threads)
 
     def describe(self) -> int:
         """Its process."""
         return os.getpid()
 
-    def take(self, pickled: bytes, device: str, compiles: bool) -> None:
+    def take(self, pickled: bytes, device: str) -> None:
         """Be a copy of this learner from now on."""
         self.learner = cloudpickle.loads(pickled).to(device)
         self.device = device
-        Engine(self.learner, compiles)
+        with suppress(ImportError):  # torch compiles a class by names of its module, which need not have come with it
+            import_module(type(self.learner).__module__)
 
     def seed_streams(self) -> None:
         """Draw from streams of its own."""
         set_random_seed(self.seed, using_cuda=torch.cuda.is_available())
 
-    def join(self, group: Group | tuple[str, int, int, float]) -> None:
+    def join(self, group: Group | tuple[str, int, int, float, str]) -> None:
         """Learn as one with all that join at the same time.
 
         Args:
-            group: its place among them; or address, port, number of learners and seconds of patience.
+            group: its place among them; or address, port, number of learners, seconds of patience and device.
         """
-        self.learner.join(group if not isinstance(group, tuple) else SocketGroup(*group[:2], self.rank, *group[2:]))
+        self.learner.join(group if not isinstance(group, tuple) else SocketGroup(self.rank, *group))
 
-    def update(self, batch: Any, values: Hyperparameters) -> Said:
-        """One gradient step.
+    def update(self, asked: Asked, rollout: Any = None) -> tuple[Said, Any]:
+        """A gradient step on each of some minibatches, until one is skipped.
 
         Args:
-            batch: its share, as :func:`arrays_in` makes it.
-            values: hyper-parameters as they are now.
+            asked: for what.
+            rollout: of which they are rows, as arrays: it is read if its number is another one than last time.
+
+        Returns:
+            what there is to say of the steps, and the random numbers to continue from where some were given.
         """
-        brought(self.learner, values)
-        update = self.learner.update(each(tensors_in(batch), lambda column: column.to(self.device)))
-        said: Said = arrays_in(Said(dict(update.metrics), update.td_error))
-        return said
+        brought(self.learner, asked.values)
+        if asked.streams is not None:
+            set_rng_state(*asked.streams)
+        if asked.rollout != self._held[0]:
+            self._held = asked.rollout, self._here(rollout)
+        given = (self._here(batch) for batch in asked.batches)
+        shares = (RolloutRows(self._held[1], one) if isinstance(one, Tensor) else one for one in given)
+        said = said_of(list(self.learner.updates(shares)))
+        return said, None if asked.streams is None else rng_state()
+
+    def _here(self, batch: Any) -> Any:
+        return each(tensors_in(batch), lambda column: column.to(self.device))
 
     def call(self, method: str, values: Hyperparameters) -> None:
         """What all learners do besides gradient steps, by these hyper-parameters."""
         brought(self.learner, values)
         getattr(self.learner, method)()
+
+    def state(self, wanted: bool) -> Learned | None:
+        """All that it has learned, as arrays, where it is wanted of this one."""
+        if not wanted:
+            return None
+        optimizers = {name: one.state_dict() for name, one in self.learner.optimizers.items()}
+        found: Learned = arrays_in(Learned(self.learner.networks(), optimizers))
+        return found
+
+    def apply(self, function: Callable[[Learner], Any]) -> Any:
+        """What a function returns of the learner."""
+        return function(self.learner)
+
+
+def said_of(updates: Sequence[Update]) -> Said:
+    """What a learner returned of its steps, of which there is at least one."""
+    values = [value.detach().reshape(()).float() for update in updates for value in update.metrics.values()]
+    return Said(
+        [list(update.metrics) for update in updates],
+        torch.stack(values).numpy(force=True) if values else np.empty(0, np.float32),
+        [arrays_in(update.td_error) for update in updates],
+        None if updates[-1].skipped is None else bool(updates[-1].skipped),
+    )
 
 
 def texts_of(learner: Learner) -> list[str]:

@@ -1,31 +1,46 @@
-"""Learners elsewhere that make the gradient steps of one here with it, each on its share of the rows.
+"""Learners elsewhere that make the gradient steps of one here, each on its share of the rows.
 
-The learner here is one of them, and has at all times what was learned: it acts, is saved and is resumed as if it were
-alone. The others begin with a copy of it; since gradients are averaged before each step, all stay equal.
+In a :class:`LearnerGroup` the learner here is one of them, and has at all times what was learned: it acts, is saved and
+is resumed as if it were alone. :class:`LearnersElsewhere` make its steps without it, and bring it to where they are.
+All begin with a copy of it; since gradients are averaged before each step, they stay equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import cloudpickle
+import numpy as np
 import torch
 
-from polyak.data.batch import gathered
+from polyak.data.batch import RolloutRows, gathered
 from polyak.distributed.exchange import SocketGroup, Turns, listening, own_address
-from polyak.distributed.learner_process import LearnerProcess, Said, arrays_in, hyperparameters, tensors_in, texts_of
+from polyak.distributed.learner_process import (
+    Asked,
+    Learned,
+    LearnerProcess,
+    Said,
+    arrays_in,
+    hyperparameters,
+    said_of,
+    tensors_in,
+    texts_of,
+)
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
 from polyak.distributed.runners import Transport
 from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Update
+from polyak.seeding import rng_state, set_rng_state
 from polyak.warning import warn_user
 
 Result = TypeVar("Result")
 MOST_ATTEMPTS = 3
 """How often one step is tried with learners that die."""
+BROUGHT_EVERY = 16
+"""Times that learners elsewhere are asked for something, after which they bring here what they have learned."""
 
 
 class LearnerGroup:
@@ -43,53 +58,108 @@ class LearnerGroup:
     def __init__(self, n_learners: int, transport: Transport, seed: int | None) -> None:
         self.size, self.restarts, self.busy = n_learners, 0, False
         first = int(torch.initial_seed() % 2**31) if seed is None else seed
-        arguments = [(rank, first + SEEDS_APART * rank, transport == "ray") for rank in range(1, n_learners)]
-        kind = OnRay if transport == "ray" else InTurns
-        self.fellows: OnRay | InTurns = kind(arguments)
+        self._rollouts = 0
+        """How many minibatches have been of."""
+        self._rollout: tuple[Any, tuple[Any, ...]] = None, ()
+        """The latest of them, and as fellows are given it."""
+        self.fellows = self._made([(rank, first + SEEDS_APART * rank) for rank in range(n_learners)], transport)
         self.fellows.ask_all("seed_streams")
         self.processes: list[int] = self.fellows.ask_all("describe")
         """Of the fellows."""
+
+    def _made(self, arguments: list[tuple[int, int]], transport: Transport) -> OnRay | InTurns:
+        """Fellows of these ranks and seeds."""
+        return OnRay(arguments[1:]) if transport == "ray" else InTurns(arguments[1:])
 
     def begin(self, learner: Learner) -> None:
         """Let all be what a learner here is now."""
         self.learner, self._texts = learner, texts_of(learner)
         learner.fellows = learner.group = None
         device = self.fellows.device or str(next(learner.policy.parameters()).device)
-        compiles = learner.engine is not None and learner.engine.compiles
-        self.fellows.ask_all("take", cloudpickle.dumps(learner), device, compiles)
+        self.fellows.ask_all("take", cloudpickle.dumps(learner), device)
         self.busy = True
         self.fellows.join(learner, self)
         learner.fellows, self.busy = self, False
 
-    def update(self, batch: Any) -> Update:
-        """One gradient step of all, each on its share. -> metrics are means, errors those of all rows in their order"""
-        learner, size = self.learner, self.size
-        whole = gathered(batch)
-        shares = [learner.share(whole, rank, size) for rank in range(size)]
-        values = hyperparameters(learner, self._texts)
-        others = [(arrays_in(part), values) for part in shares[1:]]
-        update, found = self._tried(lambda: learner.update(shares[0]), "update", others)
-        return _joined(update, [tensors_in(one) for one in found], whole)
+    def update(self, batches: Iterable[Any]) -> list[Update]:
+        """A gradient step of all on each minibatch, each learner on its share, until one is skipped.
+
+        Fellows are sent all of them at once, and a rollout of which they are rows once for all passes over it.
+
+        Returns:
+            of each step: metrics are means, errors those of all rows in their order. Where a fellow died meanwhile,
+            the steps before are those of the learner here.
+        """
+        whole, made = self._read(batches), list[Update]()
+        own, *others = self._shares(whole)
+
+        def rest(share: list[Any]) -> list[Any]:
+            ended = made and made[-1].skipped is not None and bool(made[-1].skipped)
+            return [] if ended else share[len(made) :]
+
+        def here() -> None:
+            for update in self.learner.updates(rest(own)):
+                made.append(update)
+
+        answers = self._tried(here, "update", lambda: self._sent(map(rest, others)), made)
+        said = [one for one, _ in answers]
+        first = len(made) - len(said[0].names)
+        return [*made[:first], *_joined([said_of(made[first:]), *said], whole[first:])]
+
+    def _read(self, batches: Iterable[Any]) -> list[Any]:
+        """Minibatches: rows of one rollout, which fellows are to be given, or gathered."""
+        given = list(batches)
+        rollout = getattr(given[0], "rollout", None) if given else None
+        if rollout is not self._rollout[0]:
+            self._rollouts += 1
+            self._rollout = rollout, () if rollout is None else (self.fellows.put(arrays_in(rollout)),)
+        return [one if rollout is not None and one.rollout is rollout else gathered(one) for one in given]
+
+    def _shares(self, whole: Sequence[Any]) -> list[list[Any]]:
+        """Of each learner, its share of each minibatch."""
+        if self.size == 1:
+            return [list(whole)]
+        return [[self.learner.share(one, rank, self.size) for one in whole] for rank in range(self.size)]
+
+    def _sent(self, shares: Iterable[Sequence[Any]], streams: Any = None) -> list[tuple[Any, ...]]:
+        """What learners are asked about their shares; the first of them continues from these random numbers."""
+        values = hyperparameters(self.learner, self._texts)
+        number = self._rollouts if self._rollout[1] else -1
+        found = []
+        for share in shares:
+            sent = [arrays_in(one.rows if isinstance(one, RolloutRows) else one) for one in share]
+            found.append((Asked(sent, number, values, streams), *self._rollout[1]))
+            streams = None
+        return found
 
     def call(self, method: str) -> None:
         """Let all call a method without arguments."""
         values = hyperparameters(self.learner, self._texts)
-        self._tried(getattr(self.learner, method), "call", [(method, values)] * (self.size - 1))
+        self._tried(getattr(self.learner, method), "call", lambda: [(method, values)] * (self.size - 1))
 
     def _tried(
-        self, here: Callable[[], Result], method: str, others: list[tuple[Any, ...]]
-    ) -> tuple[Result, list[Any]]:
-        """Do something everywhere; where a fellow dies of it, once more with another one in its place."""
+        self, here: Callable[[], Any], method: str, others: Callable[[], list[tuple[Any, ...]]], made: Sized = ()
+    ) -> list[Any]:
+        """What fellows answer. Where one dies of it, another one takes its place, and all do the rest.
+
+        Args:
+            here: what the learner here does meanwhile.
+            method: of the fellows.
+            others: its arguments, of each.
+            made: the steps that the learner here has made of it.
+        """
         steps = self.learner.steps
-        for _ in range(MOST_ATTEMPTS):
+        for attempt in range(MOST_ATTEMPTS):
             self.busy = True
             try:
-                return self.fellows.together(here, method, others)
+                if attempt:
+                    self._repeat()
+                return self.fellows.together(here, method, others())[1]
             except LostLearnerError as lost:
                 warn_user(f"{lost} All learners continue from the one here.", RuntimeWarning)
             finally:
                 self.busy = False
-            self.learner.steps = steps
+            self.learner.steps = steps + len(made)
             self.restarts += 1
             self.fellows.renew()
             self.fellows.ask_all("seed_streams")
@@ -97,12 +167,85 @@ class LearnerGroup:
             self.begin(self.learner)
         raise RuntimeError(f"learners died {MOST_ATTEMPTS} times in a row of one gradient step.")
 
+    def _repeat(self) -> None:
+        """Let learners that have begun at what the one here is make the steps that it has not."""
+
     def close(self) -> None:
         """End the fellows."""
         self.fellows.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()  # a copy of a model has none until it learns
+
+
+class LearnersElsewhere(LearnerGroup):
+    """Learners in processes on Ray that make all steps of one here, which is brought to where they are by
+    :meth:`settle`, and after :data:`BROUGHT_EVERY` requests.
+
+    If one dies, all begin at what the one here is, and do again what they have done since.
+
+    Args:
+        n_learners: how many.
+        seed: of the model; learner k draws from the streams of ``seed + 1000 * k``.
+        shares_streams: the first draws from the random streams of this process instead, so that one alone makes the
+            numbers of a learner here.
+        device: of all of them.
+        threads: of each.
+        **options: what each reserves, in Ray's words.
+
+    Raises:
+        ImportError: ``polyak[scale]`` is missing.
+    """
+
+    def __init__(
+        self, n_learners: int, seed: int | None, shares_streams: bool, device: str, threads: int, **options: Any
+    ) -> None:
+        self._shares_streams = shares_streams
+        self._device, self._threads, self._options = device, threads, options
+        self._since: list[tuple[str, list[tuple[Any, ...]]]] = []
+        """What they were asked since the one here was brought to where they are."""
+        super().__init__(n_learners, "ray", seed)
+
+    def _made(self, arguments: list[tuple[int, int]], transport: Transport) -> OnRay | InTurns:
+        return OnRay(arguments, self._device, self._threads, **self._options)
+
+    def update(self, batches: Iterable[Any]) -> list[Update]:
+        whole, learner = self._read(batches), self.learner
+        streams = rng_state() if self._shares_streams else None
+        answers = self._asked("update", self._sent(self._shares(whole), streams))
+        if self._shares_streams:
+            set_rng_state(*answers[0][1])
+        updates = _joined([said for said, _ in answers], whole)
+        learner.steps += len(updates)
+        if learner.engine is not None:
+            learner.engine.learned = True  # there
+        if len(self._since) >= BROUGHT_EVERY:
+            self.settle()
+        return updates
+
+    def call(self, method: str) -> None:
+        self._asked("call", [(method, hyperparameters(self.learner, self._texts))] * self.size)
+
+    def settle(self) -> None:
+        """Bring the learner here to where the others are."""
+        if self._since:
+            learned: Learned = tensors_in(self._asked("state", [(rank == 0,) for rank in range(self.size)])[0])
+            self.learner.load_networks(learned.networks)
+            for name, state in learned.optimizers.items():
+                self.learner.load_optimizer(name, state)
+            self._since = []
+
+    def forget(self) -> None:
+        """Leave what was not brought here: they are to begin again from what the one here is."""
+        self._since = []
+
+    def _asked(self, method: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
+        self._since.append((method, arguments))
+        return self._tried(lambda: None, method, lambda: arguments)
+
+    def _repeat(self) -> None:
+        for method, arguments in self._since[:-1]:
+            self.fellows.together(lambda: None, method, arguments)
 
 
 class _Here:
@@ -129,24 +272,34 @@ class LostLearnerError(RuntimeError):
 
 
 class OnRay:
-    """Fellows in processes on Ray."""
+    """Fellows in processes on Ray.
 
-    device = "cpu"
+    Args:
+        arguments: rank and seed of each.
+        device: of all of them.
+        threads: of each.
+        **options: what each reserves, in Ray's words.
+    """
 
-    def __init__(self, arguments: list[tuple[Any, ...]]) -> None:
-        self.workers = Workers(LearnerProcess, arguments, PATIENCE)
+    def __init__(self, arguments: list[tuple[int, int]], device: str = "cpu", threads: int = 1, **options: Any) -> None:
+        self.device = device
+        self.workers = Workers(LearnerProcess, [(*one, threads) for one in arguments], PATIENCE, **options)
+        self.put = self.workers.put
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
         """What each answers to the same question."""
         return _checked(self.workers.ask_all(method, *([each_one] * len(self.workers) for each_one in arguments)))
 
     def join(self, learner: Learner, group: LearnerGroup) -> None:
-        """Learn as one."""
-        size = len(self.workers) + 1
-        store, address = listening(size, PATIENCE), own_address()
+        """Learn as one: also with the one here where it is of the group."""
+        if group.size == 1:
+            return
+        self._store, address = listening(group.size, PATIENCE), own_address()
+        known = address, self._store.port, group.size, PATIENCE, self.device
         for worker in range(len(self.workers)):
-            self.workers.ask(worker, "join", (address, store.port, size, PATIENCE))
-        learner.join(_Here(group, SocketGroup(address, store.port, 0, size, PATIENCE, store)))
+            self.workers.ask(worker, "join", known)
+        if len(self.workers) < group.size:
+            learner.join(_Here(group, SocketGroup(0, *known, self._store)))
         self._answers()
 
     def together(
@@ -190,10 +343,14 @@ class InTurns:
 
     device = None
 
-    def __init__(self, arguments: list[tuple[Any, ...]]) -> None:
-        self._fellows = [LearnerProcess(*each_one) for each_one in arguments]
+    def __init__(self, arguments: list[tuple[int, int]]) -> None:
+        self._fellows = [LearnerProcess(*each_one, 0) for each_one in arguments]
         self._threads = ThreadPoolExecutor(len(arguments), "polyak-learner")
         self._turns = Turns(len(arguments) + 1)
+
+    def put(self, value: Any) -> Any:
+        """Something to hand to all."""
+        return value
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
         """What each answers to the same question."""
@@ -239,17 +396,20 @@ class InTurns:
         self._threads.shutdown()
 
 
-def _joined(here: Update, others: list[Said], whole: Any) -> Update:
-    """What one learner would have returned of the whole batch."""
-    size = len(others) + 1
-    metrics = {
-        name: (value + sum(one.metrics[name].to(value.device) for one in others)) / size
-        for name, value in here.metrics.items()
-    }
-    errors = here.td_error
-    if errors is not None:
-        rows = len(whole.rewards)
-        parts = [errors, *(one.td_error.to(errors.device) for one in others if one.td_error is not None)]
-        width = -(-rows // size)
-        errors = torch.cat([part.reshape(width, -1) for part in parts])[:rows].reshape(-1)
-    return Update(metrics, errors, here.skipped)
+def _joined(said: Sequence[Said], whole: Sequence[Any]) -> list[Update]:
+    """What one learner would have returned of its steps on the whole minibatches."""
+    first, updates = said[0], list[Update]()
+    means = iter(torch.from_numpy(np.mean([one.metrics for one in said], 0)).unbind())
+    for step, names in enumerate(first.names):
+        metrics = {name: next(means) for name in names}
+        errors = [one.td_errors[step] for one in said]
+        updates.append(Update(metrics, None if errors[0] is None else _in_order(errors, len(whole[step].rewards))))
+    if first.skipped is not None:
+        updates[-1] = updates[-1]._replace(skipped=torch.tensor(first.skipped))
+    return updates
+
+
+def _in_order(errors: Sequence[Any], rows: int) -> torch.Tensor:
+    """Errors of all rows in their order, from those of equal shares; of sequences several to each."""
+    width = -(-rows // len(errors))
+    return torch.from_numpy(np.concatenate([part.reshape(width, -1) for part in errors])[:rows].reshape(-1))

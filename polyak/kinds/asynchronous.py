@@ -353,8 +353,8 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         self.policy.set_training_mode(True)
         self._sync_hyperparameters()
         self.metrics = metrics = cast("dict[str, list[Tensor]]", {})
-        for unroll in self._lessons(self._unrolls):
-            for name, value in self.learner.learn(unroll).metrics.items():
+        for update in self.learner.learn_all(self._lessons(self._unrolls)):
+            for name, value in update.metrics.items():
                 metrics.setdefault(name, []).append(value)
             self._n_updates += 1
             self._since_broadcast += 1

@@ -13,7 +13,7 @@ Statistics of batch normalisation, and metrics, are each learner's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Barrier
 from typing import Any, Protocol
 
@@ -45,8 +45,8 @@ def share_of(rows: int, rank: int, size: int, length: int = 1) -> Tensor:
 class Fellows(Protocol):
     """Learners elsewhere that make the steps which one makes here."""
 
-    def update(self, batch: Any) -> Any:
-        """One gradient step of all, each on its share of the rows."""
+    def update(self, batches: Iterable[Any]) -> list[Any]:
+        """A gradient step of all on each minibatch, each on its share of the rows, until one is skipped."""
         ...
 
     def call(self, method: str) -> None:

@@ -6,7 +6,7 @@ eagerly in this process, as a compiled program, or in another process.
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, get_args, get_origin
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyak.data.batch import Late
+from polyak.data.batch import Late, RolloutRows
 from polyak.experience.arrays import leaves
 from polyak.learning.averaging import Average
 from polyak.learning.data_parallel import Fellows, Group, each, share_of
@@ -179,8 +179,20 @@ class Learner(nn.Module):
         """:meth:`update` on a batch, of which fellows take their shares: what loops call."""
         if self.fellows is None:
             return self.update(batch)
-        shared: Update = self.fellows.update(batch)
+        (shared,) = self.fellows.update([batch])
         return shared
+
+    def learn_all(self, batches: Iterable[Any]) -> Iterable[Update]:
+        """:meth:`learn` from one batch after another, until one is skipped. Fellows are asked once for all of them."""
+        return self.updates(batches) if self.fellows is None else self.fellows.update(batches)
+
+    def updates(self, batches: Iterable[Any]) -> Iterator[Update]:
+        """:meth:`update` on one batch after another, until one is skipped."""
+        for batch in batches:
+            update = self.update(batch)
+            yield update
+            if update.skipped is not None and bool(update.skipped):
+                return
 
     def update(self, batch: Any) -> Update:
         """Learn from one minibatch: here one gradient step. Learners of a group call it at the same time."""
@@ -209,10 +221,13 @@ class Learner(nn.Module):
         """The rows of a batch that one of several learners makes its step on: here along the first axis.
 
         Args:
-            batch: gathered.
+            batch: gathered, or rows of a rollout.
             rank: which of the learners, from 0.
             size: how many there are.
         """
+        if isinstance(batch, RolloutRows):
+            own = share_of(len(batch.rows), rank, size, self.rows_together)
+            return batch._replace(rows=batch.rows[own.to(batch.rows.device)])
         first = next(column for column in batch if column is not None)
         rows = share_of(len(next(leaves(first))), rank, size, self.rows_together)
         return each(batch, lambda column: column.index_select(0, rows.to(column.device)))

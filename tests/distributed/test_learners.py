@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,10 @@ import torch
 
 import polyak
 from polyak import A2C, DQN, PPO, SAC, TRPO, RecurrentPPO
+from polyak.data import Transition
+from polyak.distributed.learner_process import said_of
+from polyak.distributed.learners import LostLearnerError, _joined
+from polyak.learning.learner import Learner, Update
 from tests.distributed.test_runners import REPLAY, ROLLOUT, SMALL, weights
 
 
@@ -20,6 +25,7 @@ def two() -> Any:
 
 CASES: dict[str, Any] = {
     "ppo": lambda **o: PPO("MlpPolicy", "CartPole-v1", **ROLLOUT, **o),
+    "minibatches": lambda **o: PPO("MlpPolicy", "CartPole-v1", **{**ROLLOUT, "batch_size": 4, **o}),
     "a2c": lambda **o: A2C("MlpPolicy", "CartPole-v1", use_rms_prop=False, **{**SMALL, "n_steps": 16}, **o),
     "dqn": lambda **o: DQN("MlpPolicy", "CartPole-v1", prioritized=True, target_update_interval=20, **REPLAY, **o),
     "recurrent": lambda **o: RecurrentPPO("MlpLstmPolicy", "CartPole-v1", **ROLLOUT, **o),
@@ -27,6 +33,7 @@ CASES: dict[str, Any] = {
         "MlpPolicy", two, n_runners=1, n_steps=16, asynchronous=False, **{**SMALL, "transport": "local", **o}
     ),
 }  # fmt: skip
+CASES["stopping"] = partial(CASES["minibatches"], target_kl=1e-4, learning_rate=3e-3)
 DRAWING: dict[str, Any] = {
     "sac": lambda **o: SAC("MlpPolicy", "Pendulum-v1", **REPLAY, **o),
     "td3": lambda **o: polyak.TD3("MlpPolicy", "Pendulum-v1", **REPLAY, **o),
@@ -34,7 +41,7 @@ DRAWING: dict[str, Any] = {
 STEPS = 64
 
 
-@pytest.mark.parametrize("case", ["ppo", "a2c", "dqn", "impala"])
+@pytest.mark.parametrize("case", ["ppo", "stopping", "a2c", "dqn", "impala"])
 def test_two_learners_learn_what_one_learns(case: str) -> None:
     """To rounding: gradients of means over half the rows each, and their mean. Optimizers divide by the gradient's
     size, so an entry near 0 may move by the learning rate; the first steps are compared, in their mean."""
@@ -97,6 +104,60 @@ def test_a_failure_in_one_learner_ends_the_step_of_all() -> None:
         model.train()
 
 
+def asked_of(model: Any, steps: int) -> list[str]:
+    """What its fellows are asked for in a training, with the rollouts that are put where they read them."""
+    fellows, asked = model._learners.fellows, list[str]()
+    put, together = fellows.put, fellows.together
+    fellows.put = lambda value: (asked.append("a rollout"), put(value))[1]
+    fellows.together = lambda here, method, others: (asked.append(method), together(here, method, others))[1]
+    model.learn(steps)
+    return asked
+
+
+def test_a_rollout_and_all_passes_over_it_are_one_request() -> None:
+    asked = asked_of(CASES["ppo"](n_learners=2, transport="local").learn(STEPS), STEPS)
+    assert asked == ["take", "join", *["a rollout", "update"] * (STEPS // ROLLOUT["n_steps"])]
+
+
+def test_passes_that_may_be_left_out_are_asked_for_one_by_one() -> None:
+    model = CASES["stopping"](n_learners=2, transport="local").learn(STEPS)
+    before = model._n_updates, model.learner.steps
+    asked = asked_of(model, STEPS)
+    assert asked.count("a rollout") == STEPS // ROLLOUT["n_steps"]
+    assert asked.count("update") == model._n_updates - before[0]
+    assert model.learner.steps - before[1] < 4 * asked.count("update")
+
+
+def test_what_a_lost_learner_has_not_made_is_made_once() -> None:
+    """The third step of a rollout is the first that it does not make."""
+    whole = CASES["minibatches"](n_learners=2, transport="local").learn(STEPS)
+    model = CASES["minibatches"](n_learners=2, transport="local")
+    model._prepare_to_learn(True)
+    fellows = model._learners.fellows
+    together, learner = fellows.together, fellows._fellows[0].learner
+    step, made = learner.gradient_step, list[Any]()
+
+    def broken(batch: Any) -> Any:
+        made.append(batch)
+        if len(made) == 3:
+            raise ZeroDivisionError("in a fellow")
+        return step(batch)
+
+    def dying(*asked: Any) -> Any:
+        try:
+            return together(*asked)
+        except RuntimeError as error:
+            raise LostLearnerError("a learner is gone.") from error
+
+    learner.gradient_step, fellows.together = broken, dying
+    model._prepare_to_learn = lambda reset: None
+    with pytest.warns(RuntimeWarning, match="a learner is gone"):
+        model.learn(STEPS)
+    assert model._learners.restarts == 1
+    assert model.learner.steps == whole.learner.steps
+    np.testing.assert_array_equal(weights(model), weights(whole))
+
+
 def test_update_here_alone_is_refused() -> None:
     model = CASES["ppo"](n_learners=2, transport="local").learn(STEPS)
     with pytest.raises(RuntimeError, match=r"learner\.learn"):
@@ -108,6 +169,19 @@ def test_no_learners_are_refused() -> None:
         PPO("MlpPolicy", "CartPole-v1", n_learners=0)
     with pytest.raises(ValueError, match="n_learners=2.*TRPO"):
         TRPO("MlpPolicy", "CartPole-v1", n_learners=2)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(6, 2), (7, 2), (5, 3), (4, 1)])
+def test_shares_are_equal_and_errors_come_back_in_order(rows: int, size: int) -> None:
+    column = torch.arange(rows, dtype=torch.float32)
+    batch = Transition({"a": column[:, None]}, column[:, None], column, {"a": column[:, None]}, column, column)
+    dealt = [Learner().share(batch, rank, size) for rank in range(size)]
+    assert {len(share.rewards) for share in dealt} == {-(-rows // size)}
+    errors = [share.observations["a"][:, 0] for share in dealt]
+    for times in (1, 4):  # rows of sequences
+        said = [said_of([Update({}, error.repeat_interleave(times))]) for error in errors]
+        (whole,) = _joined(said, [batch])
+        torch.testing.assert_close(whole.td_error, column.repeat_interleave(times), rtol=0, atol=0)
 
 
 def test_every_part_learns_at_its_own_rate_in_all_learners() -> None:

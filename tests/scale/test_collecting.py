@@ -11,11 +11,9 @@ import pytest
 
 from polyak.compat.ray import APPOConfig, DQNConfig, IMPALAConfig, PPOConfig, SACConfig
 from polyak.compat.ray.environments import portable
-from polyak.compat.ray.processes.fragments import Fragment, split
 from polyak.compat.ray.processes.runner_worker import RunnerWorker
 from polyak.distributed import ray_workers
 from polyak.distributed.weights import flat_weights
-from polyak.experience import Experience
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.scale.fake_ray import FakeRay
 
@@ -338,11 +336,6 @@ def test_runners_play_rounds_until_together_they_have_enough(fake: None, cls: An
         else:
             assert algo.model.rollout_buffer.observations.reshape(-1, 2)[:, 0].tolist() == [row[0] for row in rows]
         assert algo.model.learner.steps > 0
-
-
-def test_learners_get_equal_parts_of_the_rows_of_whole_episodes() -> None:
-    parts = split(Fragment(Experience({"rewards": np.arange(7.0)[:, None]}), {}, 0), 2, whole=True)
-    assert [part.columns["rewards"][:, 0].tolist() for part in parts] == [[0, 1, 2, 3], [4, 5, 6, 0]]
 
 
 @pytest.mark.parametrize(

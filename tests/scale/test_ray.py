@@ -66,6 +66,12 @@ def test_learners_that_cannot_share_evenly_do_not_wait_for_ever() -> None:
         assert not all(np.array_equal(a, b) for a, b in zip(before, weights(algo), strict=True))
 
 
+def test_gradient_steps_of_learners_elsewhere_are_compiled_where_that_is_asked_for() -> None:
+    with config(learners=1).framework(torch_compile_learner=True).build() as algo:
+        algo.train()
+        assert algo.learner_group.foreach_learner(lambda learner: learner.engine.status) == ["compiled"]
+
+
 def _parameters(learner: Any) -> list[np.ndarray]:
     return [p.detach().numpy() for p in learner.policy.parameters()]
 

@@ -1,4 +1,4 @@
-"""What replay on Ray is made of, without Ray: fragments side by side, equal shares, draws from several shards."""
+"""What replay on Ray is made of, without Ray: fragments side by side, draws from several shards."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from gymnasium import spaces
 
 from polyak.compat.ray import DQNConfig
 from polyak.compat.ray.evaluation import EvaluationOrder
-from polyak.compat.ray.processes.batches import batch_of, columns_of, errors_of, shares
 from polyak.compat.ray.processes.evaluators import parts_of
 from polyak.compat.ray.processes.experience import Lanes, Outbox, steps_in
 from polyak.compat.ray.processes.fragments import Fragment, joined
-from polyak.data import ReplayBuffer, Transition
+from polyak.data import ReplayBuffer
 from polyak.experience import Experience
 from polyak.hyperparameters.declaration import HyperparameterError
 
@@ -81,24 +80,6 @@ def test_no_sum_of_rewards_reaches_across_a_cut() -> None:
     assert set(sums[(starts == 2) & (sums != own)].tolist()) == {2.0}
     assert torch.equal(sums[whole & (sums == own)], own[whole & (sums == own)])
     assert (sums[whole] < 100).all()
-
-
-# -- equal shares ------------------------------------------------------------------------------------------------------
-
-
-def batch(rows: int) -> Transition:
-    column = torch.arange(rows, dtype=torch.float32)
-    return Transition({"a": column[:, None]}, column[:, None], column, {"a": column[:, None]}, column, column)
-
-
-@pytest.mark.parametrize(("rows", "parts"), [(6, 2), (7, 2), (5, 3), (4, 1)])
-def test_shares_are_equal_and_errors_come_back_in_order(rows: int, parts: int) -> None:
-    dealt_out = shares(columns_of(batch(rows)), parts)
-    assert {len(part["rewards"]) for part in dealt_out} == {-(-rows // parts)}
-    errors = [batch_of(part, "cpu").observations["a"][:, 0].numpy() for part in dealt_out]
-    np.testing.assert_array_equal(errors_of(errors, rows), np.arange(rows))
-    several = [np.repeat(each, 4) for each in errors]  # rows of sequences
-    np.testing.assert_array_equal(errors_of(several, rows), np.repeat(np.arange(rows), 4))
 
 
 # -- several shards ----------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ class Algorithm:
             shown = kind(self._hooks.shown(self, evaluating=False))
         if self._learners is not None:
             self._learners.stop()
-        self._learners = self.learner_group = make_learners(self.config, model, self.get_module(), self._seen)
+        self._learners = self.learner_group = make_learners(self.config, model, self.get_module())
         self.env_runner_group = make_runners(self._remote, model, shown, restart, self.env_runner)
 
     def _show_pieces(self, model: Any) -> None:

@@ -16,12 +16,10 @@ from polyak.compat.ray.filters import filtered
 from polyak.compat.ray.groups import LocalLearner, LocalRunner
 from polyak.compat.ray.processes.elsewhere import Elsewhere, Spaces
 from polyak.compat.ray.processes.evaluators import RemoteEvaluators
-from polyak.compat.ray.processes.replay_learners import ReplayLearners
-from polyak.compat.ray.processes.rollout_learners import RolloutLearners
+from polyak.compat.ray.processes.learners import RemoteLearners
 from polyak.compat.ray.processes.runners import RemoteRunners
 from polyak.envs import VecEnv
 from polyak.experience.memory import InsufficientMemoryError
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.warning import advise
 
 
@@ -76,6 +74,9 @@ def of_others(config: AlgorithmConfig, kwargs: Mapping[str, Any]) -> dict[str, A
     found: dict[str, Any] = {}
     if config.num_learners > 0:
         found["device"] = "cpu"  # theirs may be the only GPUs
+        if "n_epochs" in kwargs:  # a minibatch has as many rows for each of them
+            rows = kwargs["n_steps"] * config.num_envs_per_env_runner * max(1, config.num_env_runners)
+            found["batch_size"] = min(kwargs["batch_size"] * config.num_learners, rows)
     if config.num_env_runners > 0:
         if "asynchronous" in kwargs:
             found["asynchronous"] = False  # others act meanwhile, and not a thread of this process
@@ -120,12 +121,10 @@ def make_runners(
     return LocalRunner(model, callback, restart, own) if remote is None else remote.serve(model, callback, restart)
 
 
-def make_learners(config: AlgorithmConfig, model: Any, module: Any, spaces: Spaces) -> LocalLearner:
+def make_learners(config: AlgorithmConfig, model: Any, module: Any) -> LocalLearner:
     """What learns from it: with no ``num_learners`` this process."""
-    if config.num_learners == 0 or not config.collects:
-        return LocalLearner(model, module)
-    replays = isinstance(model, OffPolicyAlgorithm)
-    return (ReplayLearners if replays else RolloutLearners)(config, model, module, spaces)
+    elsewhere = config.num_learners > 0 and config.collects
+    return RemoteLearners(config, model, module) if elsewhere else LocalLearner(model, module)
 
 
 def make_evaluators(config: AlgorithmConfig, created: Callable[..., None] | None) -> LocalEvaluators | RemoteEvaluators:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -22,20 +22,19 @@ from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.schedules import LinearSchedule
 
 
-def part_of(
-    config: AlgorithmConfig, env: VecEnv, turned: bool, policy_kwargs: Mapping[str, Any] | None = None, **changes: Any
-) -> Any:
-    """A model that does a part of the work, in a process of its own: collects, or learns.
+def acting_part_of(config: AlgorithmConfig, env: VecEnv, turned: bool, seed: int | None) -> Any:
+    """A model that acts in a process of its own, with weights from elsewhere, and never learns.
 
     Args:
         config: what to make.
-        env: some of the environments, or what stands for them.
+        env: the environments.
         turned: whether there are images with the channels last.
-        policy_kwargs: added to the config's.
-        **changes: of the constructor's keyword arguments.
+        seed: of what it draws; ``None``: any.
     """
     plain = config.plain(turned)
-    kwargs = {**plain.kwargs, **changes, "policy_kwargs": {**plain.kwargs["policy_kwargs"], **(policy_kwargs or {})}}
+    idle = {"optimizer_class": Idle, "optimizer_kwargs": {}}
+    kwargs = {**plain.kwargs, "policy_kwargs": {**plain.kwargs["policy_kwargs"], **idle}}
+    kwargs |= {"seed": seed, "compile": False, "device": "cpu"}
     kwargs |= {"n_learners": 1} if "n_learners" in kwargs else {}
     if issubclass(plain.algorithm, OffPolicyAlgorithm):
         kwargs |= {"replay_buffer_class": Outbox, "replay_buffer_kwargs": None, "n_replay_shards": 0}
@@ -48,19 +47,6 @@ def part_of(
     model.set_logger(Means())
     take_exploration(config, model)
     return model
-
-
-def acting_part_of(config: AlgorithmConfig, env: VecEnv, turned: bool, seed: int | None) -> Any:
-    """A model that acts, with weights from elsewhere, and never learns.
-
-    Args:
-        config: what to make.
-        env: the environments.
-        turned: whether there are images with the channels last.
-        seed: of what it draws; ``None``: any.
-    """
-    idle = {"optimizer_class": Idle, "optimizer_kwargs": {}}
-    return part_of(config, env, turned, idle, seed=seed, compile=False, device="cpu")
 
 
 def one_step(env: VecEnv) -> Dataset:

@@ -24,9 +24,10 @@ from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.connectors.learning import load_state_of_all, state_of_all
 from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.groups import beside
-from polyak.compat.ray.processes.state import values_of
 from polyak.hyperparameters.declaration import require
 
+MOVING = ("kl_coef", "_n_updates", "_since_broadcast")
+"""What learning moves of a model besides its learner."""
 State = dict[str, Any]
 Names = str | Collection[str] | None
 MODULES = "learner_group/learner/rl_module"
@@ -114,7 +115,7 @@ def learner_state(algorithm: Any, choice: ComponentChoice) -> State:
             "states": {name: copy.deepcopy(one.state_dict()) for name, one in learner.optimizers.items()},
             "networks": {name: tensor.numpy(force=True).copy() for name, tensor in others.items()},
             "steps": learner.steps,
-            "values": values_of(model),
+            "values": {name: getattr(model, name) for name in MOVING if hasattr(model, name)},
         }
     return found
 

@@ -1,4 +1,4 @@
-"""Rollouts on their way from one process to another: arrays, beside each other or in parts.
+"""Rollouts on their way from one process to another: arrays, or several beside each other.
 
 Shapes: T steps of N environments.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,29 +55,19 @@ def taken_from(buffer: RolloutBuffer, version: int, rollout: Rollout | None = No
     return Fragment(columns, last, version)
 
 
-def given_to(model: Any, fragments: Sequence[Fragment]) -> None:
-    """Let a model's next ``train()`` learn from fragments; all but asynchronous algorithms learn from one."""
-    if not isinstance(model, AsynchronousAlgorithm):
-        (fragment,) = fragments
-        _fill(model.rollout_buffer, fragment)
-        return
-    rollouts = []
-    for fragment in fragments:
-        buffer = model._make_rollout_buffer()
-        _fill(buffer, fragment)
-        last = fragment.last
-        memory = {name: torch.as_tensor(value, device=model.device) for name, value in last["memory"].items()}
-        rollouts.append(Rollout(buffer, last["observations"], last["starts"], memory, fragment.version, []))
-    model.rollout_buffer = rollouts[-1].buffer
-    model.take(rollouts)
-
-
-def _fill(buffer: RolloutBuffer, fragment: Fragment) -> None:
+def given_to(model: Any, fragment: Fragment) -> None:
+    """Let a model's next ``train()`` learn from a fragment."""
+    ahead = isinstance(model, AsynchronousAlgorithm)
+    buffer, last = model._make_rollout_buffer() if ahead else model.rollout_buffer, fragment.last
     buffer.buffer_size = fragment.columns.lead[0]
     buffer.reset()
     for name, column in fragment.columns.map(np.array).items():
         setattr(buffer, name, column)
     buffer.pos, buffer.full = buffer.buffer_size, True
+    if ahead:
+        memory = {name: torch.as_tensor(value, device=model.device) for name, value in last["memory"].items()}
+        model.rollout_buffer = buffer
+        model.take([Rollout(buffer, last["observations"], last["starts"], memory, fragment.version, [])])
 
 
 def joined(fragments: Sequence[Fragment], whole: bool = False) -> Fragment:
@@ -92,26 +81,3 @@ def joined(fragments: Sequence[Fragment], whole: bool = False) -> Fragment:
     infos = [info for one in fragments for info in one.infos]
     dropped = sum(one.dropped for one in fragments)
     return Fragment(columns, last, min(one.version for one in fragments), infos, dropped=dropped)
-
-
-def split(fragment: Fragment, parts: int, whole: bool = False) -> list[Fragment]:
-    """As many fragments of equally many environments; of whole episodes, of equally many rows.
-
-    Where these cannot be dealt out evenly, some stand in two parts: learners that learn as one must all make the same
-    steps, or they wait for each other for ever.
-    """
-    count = fragment.columns.lead[0 if whole else 1]
-    width = -(-count // parts)
-    places = [np.arange(part * width, (part + 1) * width) % count for part in range(parts)]
-    return [(_of_steps if whole else of_envs)(fragment, these) for these in places]
-
-
-def of_envs(fragment: Fragment, envs: np.ndarray) -> Fragment:
-    """What some environments have brought."""
-    columns = fragment.columns.map(partial(np.take, indices=envs, axis=1))
-    last = arrays.mapped(partial(np.take, indices=envs, axis=0), fragment.last)
-    return Fragment(columns, last, fragment.version)
-
-
-def _of_steps(fragment: Fragment, steps: np.ndarray) -> Fragment:
-    return Fragment(fragment.columns.map(partial(np.take, indices=steps, axis=0)), fragment.last, fragment.version)

@@ -48,7 +48,7 @@ class FromRollouts:
         model.num_timesteps += sum(fragment.made for fragment in fragments)
         model._update_current_progress_remaining(model.num_timesteps, model._total_timesteps)
         with model._split.update:
-            given_to(model, [joined(fragments, isinstance(model, WholeRollouts))])
+            given_to(model, joined(fragments, isinstance(model, WholeRollouts)))
             model.train()
         if not self.ahead:
             return True
