@@ -13,9 +13,10 @@ from polyak.compat.ray.callbacks import Hooks
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.environments import make_environments
 from polyak.compat.ray.evaluation import Order, Played, play
-from polyak.compat.ray.filters import Moments, filter_around
+from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.plain import acting_part_of
 from polyak.compat.ray.processes.elsewhere import Spaces
+from polyak.distributed.statistics import Moments, take_moments
 from polyak.distributed.weights import put_back
 
 
@@ -53,7 +54,7 @@ class EvaluatorWorker:
         put_back(self.model.policy, weights)
         own = filter_around(self.env)
         if own is not None and statistics is not None:
-            own.load_moments(statistics)
+            take_moments(own, statistics)
         if randomness is not None:
             self.model.exploration_rate = randomness
         return play(self.model, self.env, order)

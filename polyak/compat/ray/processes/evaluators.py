@@ -8,9 +8,10 @@ from typing import Any
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.environments import portable
 from polyak.compat.ray.evaluation import Order, Played
-from polyak.compat.ray.filters import Moments, filter_around
+from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
 from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.statistics import Moments, moments_in
 from polyak.distributed.weights import flat_weights
 from polyak.warning import warn_user
 
@@ -88,7 +89,7 @@ class RemoteEvaluators:
         self._weights = self._workers.put(flat_weights(model.policy))
         self._randomness = getattr(model, "exploration_rate", None)
         known = filter_around(model.get_env())
-        self._moments = None if known is None else known.moments()
+        self._moments = None if known is None else moments_in(known)
         self._played, self._failures = {}, 0
         number = len(self._workers)
         whole = order._replace(duration=number) if self._endless else order

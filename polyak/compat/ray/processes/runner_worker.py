@@ -13,11 +13,12 @@ import torch
 from polyak.compat.ray.callbacks import Hooks
 from polyak.compat.ray.config.base import HORIZON, AlgorithmConfig
 from polyak.compat.ray.environments import make_environments
-from polyak.compat.ray.filters import Moments, filter_around
+from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.plain import acting_part_of
 from polyak.compat.ray.processes.elsewhere import Spaces
 from polyak.compat.ray.processes.fragments import Fragment, taken_from
 from polyak.compat.ray.rollouts import WholeEpisodes
+from polyak.distributed.statistics import Moments, count_fresh, take_moments, told_by
 from polyak.distributed.weights import put_back
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.lessons import Lessons
@@ -44,6 +45,8 @@ class RunnerWorker:
         if hooks.wants("on_environment_created"):
             created = lambda **known: hooks("on_environment_created", env_runner=self, **known)  # noqa: E731
         env = make_environments(config, True, created, worker_index=index)
+        if (normalizer := filter_around(env)) is not None:
+            count_fresh(normalizer)
         self.spaces = Spaces.of(env)
         seed = None if config.seed is None else (config.seed + SEEDS_APART * (index - 1)) % 2**32
         self.model = acting_part_of(config, env, self.spaces.turned, seed)
@@ -87,7 +90,7 @@ class RunnerWorker:
         put_back(model.policy, weights)
         known = filter_around(model.get_env())
         if known is not None and statistics is not None:
-            known.load_moments(statistics)
+            take_moments(known, statistics)
         if self._lessons is None:  # which resets environments, and the filter sees what they show
             self._lessons = Lessons(model, HORIZON)
         if streams is not None:
@@ -96,7 +99,7 @@ class RunnerWorker:
             fragment = self._collected(version, self._lessons, steps)
         fragment.dropped = model.dropped if isinstance(model, WholeEpisodes) else 0
         fragment.infos, fragment.source = self._ends, (self._name, self._made)
-        fragment.statistics = None if known is None else (known.moments(), known.news())
+        fragment.told = None if known is None else told_by(known)
         fragment.streams = None if streams is None else rng_state()
         self._made += 1
         return fragment

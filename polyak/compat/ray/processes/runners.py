@@ -16,9 +16,9 @@ from polyak.compat.ray.processes.elsewhere import Spaces
 from polyak.compat.ray.processes.fragments import Fragment
 from polyak.compat.ray.processes.learning import Learning, learning_of
 from polyak.compat.ray.processes.runner_worker import RunnerWorker
-from polyak.compat.ray.processes.statistics import SharedStatistics
 from polyak.compat.ray.rollouts import WholeRollouts
 from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.statistics import SharedStatistics
 from polyak.distributed.weights import flat_weights
 from polyak.kinds.lessons import Lessons
 from polyak.warning import warn_user
@@ -93,7 +93,9 @@ class RemoteRunners:
         self._learning = learning_of(model, len(self._workers))
         own = filter_around(model.get_env())
         alone = len(self._workers) == 1 and not self._learning.ahead
-        self._statistics = None if own is None else SharedStatistics(self.config, own, alone)
+        merges = self.config.merge_env_runner_states is not False and not alone
+        reports = alone or (self.config.broadcast_env_runner_states and merges)
+        self._statistics = None if own is None else SharedStatistics(own, merges, reports)
         self._lessons = Lessons(model, HORIZON, restart=restart)
         self._weights = None
         return self
@@ -143,7 +145,7 @@ class RemoteRunners:
         for fragment in fragments:
             self._report(fragment)
         if self._statistics is not None:
-            self._statistics.take(fragments)
+            self._statistics.take([fragment.told for fragment in fragments if fragment.told is not None])
         due = learning.learn(fragments)
         model._check_iteration()
         if due and learning.ahead:
