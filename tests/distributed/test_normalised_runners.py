@@ -16,6 +16,7 @@ from polyak.callbacks import BaseCallback, EvalCallback
 from polyak.distributed.runner_process import RunnerProcess
 from polyak.distributed.runners import RemoteEnvs
 from polyak.envs import DummyVecEnv, VecFrameStack, VecMonitor, VecNormalize, make_vec_env
+from polyak.envs.wrappers.running import RunningMeanStd
 from polyak.seeding import set_random_seed
 from tests.distributed.test_runners import REPLAY, ROLLOUT, TURNS, weights
 
@@ -130,7 +131,7 @@ def test_with_frozen_statistics_two_runners_learn_what_one_process_learns(frozen
 
 
 def test_one_runner_learns_to_the_bit_what_one_process_learns_from_moving_statistics() -> None:
-    make: Any = lambda: VecNormalize(Noted(0, 1, 2, 3), gamma=0.9)  # noqa: E731
+    make: Any = lambda: VecNormalize(Noted(0, 1, 2), gamma=0.9)  # noqa: E731
     here, elsewhere = greedy(make(), 0), greedy(make, 1)
     assert elsewhere.get_vec_normalize_env().same_statistics(here.get_vec_normalize_env())
     np.testing.assert_array_equal(weights(elsewhere), weights(here))
@@ -201,6 +202,25 @@ def test_training_resumes_exactly_in_the_middle(case: str, tmp_path: Path) -> No
     half.learn(180 - half.num_timesteps, reset_num_timesteps=False)
     np.testing.assert_array_equal(weights(whole), weights(half))
     assert half.get_vec_normalize_env().same_statistics(whole.get_vec_normalize_env())
+
+
+def test_first_observations_that_were_not_sent_yet_are_in_the_file(tmp_path: Path) -> None:
+    whole = ppo().learn(64)
+    whole.runner.reset()
+    whole.save(tmp_path / "reset.zip")
+    half = PPO.load(tmp_path / "reset.zip", env=fresh, resume=True, device="cpu")
+    for model in (whole, half):
+        model.learn(64, reset_num_timesteps=False)
+    assert half.get_vec_normalize_env().same_statistics(whole.get_vec_normalize_env())
+    assert whole.get_vec_normalize_env().obs_rms.count == pytest.approx(128 + 4 + 4, abs=0.01)
+
+
+def test_statistics_stay_as_they_are_to_the_bit_where_nothing_was_seen() -> None:
+    for count in (0.1, 3.0, 7.0, 49.0):
+        statistics = RunningMeanStd(count, (3,))
+        statistics.var = np.array([0.1, 1 / 3, 0.7])
+        statistics.combine(RunningMeanStd(0.0, (3,)))
+        np.testing.assert_array_equal(statistics.var, [0.1, 1 / 3, 0.7])
 
 
 def test_statistics_of_a_file_are_used_where_runners_bring_none(tmp_path: Path) -> None:
