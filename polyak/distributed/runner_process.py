@@ -180,7 +180,7 @@ class RunnerProcess:
             self._seed(seed)
 
     def _seed(self, seed: int) -> None:
-        own = (seed + SEEDS_APART * self.index) % 2**32
+        own = seed_of_runner(seed, self.index)
         set_random_seed(own)
         self.env.seed(own)
         self._seed_random_actions(own)
@@ -304,6 +304,11 @@ class RunnerProcess:
     def close(self) -> None:
         """Free the environments."""
         self.env.close()
+
+
+def seed_of_runner(seed: int, index: int) -> int:
+    """The seed of one of the runners, from 0, of a model that has this one."""
+    return (seed + SEEDS_APART * index) % 2**32
 
 
 def _made(recipe: Any, index: int) -> Any:

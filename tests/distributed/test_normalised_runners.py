@@ -131,7 +131,7 @@ def test_with_frozen_statistics_two_runners_learn_what_one_process_learns(frozen
 
 
 def test_one_runner_learns_to_the_bit_what_one_process_learns_from_moving_statistics() -> None:
-    make: Any = lambda: VecNormalize(Noted(0, 1, 2), gamma=0.9)  # noqa: E731
+    make: Any = lambda: VecNormalize(Noted(*range(7)), gamma=0.9)  # noqa: E731
     here, elsewhere = greedy(make(), 0), greedy(make, 1)
     assert elsewhere.get_vec_normalize_env().same_statistics(here.get_vec_normalize_env())
     np.testing.assert_array_equal(weights(elsewhere), weights(here))
