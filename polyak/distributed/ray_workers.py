@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from polyak.warning import warn_user
 PATIENCE = 600.0
 """Seconds after which a process that has not answered is replaced."""
 MOST_RESTARTS = 100
-"""Replaced processes of a kind after which training ends with an error."""
+"""Replaced processes of a kind after which training ends with an error, unless something else is said."""
 
 
 def ray() -> Any:
@@ -72,6 +73,26 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Tolerance:
+    """Which failures training survives."""
+
+    restarts: float = MOST_RESTARTS
+    """How many processes are replaced."""
+    in_a_row: float = math.inf
+    """How many may fail while :attr:`Workers.failures` is not set back to 0."""
+    delay: float = 0.0
+    """Seconds from one replacement of a process to the next."""
+    shrinks: bool = False
+    """None is replaced: the others continue."""
+    errors: bool = False
+    """Those that have raised something are replaced, too."""
+    unmade: bool = False
+    """Those whose constructor has raised something are replaced, too."""
+    said: str = ""
+    """Where the user has set these."""
+
+
+@dataclass(frozen=True)
 class _Asked:
     worker: int
     method: str
@@ -86,11 +107,23 @@ class Workers:
         cls: of a module that can be imported there; it knows nothing of Ray.
         arguments: for the constructor of each.
         timeout: seconds after which a process that has not answered is ended.
+        tolerance: which failures :meth:`replace` puts up with.
         options: what each reserves, in Ray's words.
     """
 
-    def __init__(self, cls: type, arguments: Sequence[tuple[Any, ...]], timeout: float, **options: Any) -> None:
-        self.timeout, self.restarts = timeout, 0
+    def __init__(
+        self,
+        cls: type,
+        arguments: Sequence[tuple[Any, ...]],
+        timeout: float,
+        tolerance: Tolerance = Tolerance(),
+        **options: Any,
+    ) -> None:
+        self.timeout, self.tolerance, self.restarts, self.failures = timeout, tolerance, 0, 0
+        self._first: tuple[str, float] | None = None
+        self._lost: set[int] = set()
+        self._renewed_at: dict[int, float] = {}
+        self._due: dict[int, float] = {}
         self._arguments = list(arguments)
         self._asked: dict[Any, _Asked] = {}
         _SESSION.enter(len(arguments) * float(options.get("num_cpus", 1)))
@@ -107,6 +140,27 @@ class Workers:
     def put(self, value: Any) -> Any:
         """Something to hand to many at once."""
         return ray().put(value)
+
+    def begin(self, method: str, within: float) -> list[Any]:
+        """What all of them answer first, in order. One that takes the place of another is asked the same.
+
+        Args:
+            method: of their objects.
+            within: seconds.
+
+        Raises:
+            Exception: one of them could not be made, or has raised something.
+        """
+        self._first = method, within
+        for worker in range(len(self)):
+            self.ask(worker, method, within=within)
+        results: dict[int, Any] = {}
+        while len(results) < len(self):
+            for worker, _, answer in self.answers():
+                if isinstance(answer, Failure):
+                    raise answer.error
+                results[worker] = answer
+        return [results[worker] for worker in range(len(self))]
 
     def ask(self, worker: int, method: str, *arguments: Any, within: float | None = None) -> None:
         """Let one of them do something; :meth:`answers` has what comes of it.
@@ -210,24 +264,53 @@ class Workers:
         self.end(worker)
         self.restarts += 1
         self._actors[worker] = self._class.remote(*self._arguments[worker])
+        self._renewed_at[worker] = time.monotonic()
+        if self._first is not None:
+            self.ask(worker, self._first[0], within=self._first[1])
 
     def replace(self, worker: int, failure: Failure, name: str, loss: str) -> None:
-        """Put a new one in the place of one that is gone, and warn of its loss, which is a sentence.
+        """Put a new one in the place of one that has failed, at once or when :meth:`renew_due` is called, and warn of
+        its loss, which is a sentence; as far as :class:`Tolerance` says.
 
         Raises:
             Exception: what one has raised that is not gone.
-            RuntimeError: it could not be made at all, or :data:`MOST_RESTARTS` have been replaced.
+            RuntimeError: it is not replaced.
         """
-        if not failure.gone:
+        limits, self.failures = self.tolerance, self.failures + 1
+        if not (failure.gone or limits.errors):
             raise failure.error
         this, why = f"{name} {worker + 1} of {len(self)}", str(failure.error).strip()
-        if getattr(failure.error, "actor_init_failed", False):  # another one would fail alike
+        if getattr(failure.error, "actor_init_failed", False) and not limits.unmade:  # another one would fail alike
             raise RuntimeError(f"{this} could not be made: {why.rpartition(chr(10))[2]}") from failure.error
-        known = f"{this} is gone: {why.partition(chr(10))[0]}"
-        if self.restarts >= MOST_RESTARTS:
-            raise RuntimeError(f"{known} It was not replaced: {MOST_RESTARTS} have been.") from failure.error
+        self.end(worker)
+        known = f"{this} is gone: {why.partition(chr(10))[0] if failure.gone else why}"  # the rest is Ray's advice
+        if limits.shrinks:
+            self._lost.add(worker)
+            if len(self._lost) == len(self):
+                raise RuntimeError(f"{known} It was the last one.") from failure.error
+            warn_user(f"{known} The others continue.", RuntimeWarning)
+            return
+        if self.restarts >= limits.restarts or self.failures > limits.in_a_row:
+            most = f"{limits.restarts:g} are in all, and {limits.in_a_row:g} in a row{limits.said}"
+            raise RuntimeError(f"{known} It is not replaced: at most {most}.") from failure.error
         warn_user(f"{known} {loss}", RuntimeWarning)
-        self.renew(worker)
+        self._due[worker] = self._renewed_at.get(worker, -math.inf) + limits.delay
+        self.renew_due(wait=False)
+
+    def renew_due(self, wait: bool = True) -> None:
+        """Put new ones in the places of those that :meth:`replace` was called for, where the delay is over.
+
+        Args:
+            wait: for the first, if there are no others.
+        """
+        while self._due:
+            now = time.monotonic()
+            for worker in [one for one, when in self._due.items() if when <= now]:
+                del self._due[worker]
+                self.renew(worker)
+            if not wait or len(self._due) < len(self):
+                return
+            time.sleep(min(0.1, max(min(self._due.values()) - now, 0.0)))
 
     def stop(self) -> None:
         """End all, and Ray if it was started here and is not used elsewhere."""

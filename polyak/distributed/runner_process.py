@@ -19,12 +19,13 @@ from gymnasium import spaces
 from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
 from polyak.data.step import Step
+from polyak.distributed.statistics import Moments, Told, count_fresh, fresh_in, take_moments, told_by
 from polyak.distributed.weights import put_back
-from polyak.envs import as_vec_env, unwrap_vec_normalize
+from polyak.envs import VecEnv, as_vec_env, unwrap_vec_normalize
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.composed import is_composed
 from polyak.envs.masks import find_masks
-from polyak.envs.wrappers.layers import turned_images
+from polyak.envs.wrappers.layers import above_normalisation, check_one_normaliser, turned_images
 from polyak.experience.arrays import aligned, assign, mapped
 from polyak.experience.record import Experience
 from polyak.seeding import rng_state, set_random_seed, set_rng_state
@@ -44,6 +45,15 @@ class Described(NamedTuple):
     """Keys of the images whose channels were last; ``None`` of an observation that is one."""
 
 
+class Normalising(NamedTuple):
+    """How environments are to be normalised, as the model's ``VecNormalize`` does it."""
+
+    settings: dict[str, Any]
+    """Its arguments by name."""
+    moments: Moments
+    """Its statistics."""
+
+
 class Order(NamedTuple):
     """What a runner is to collect."""
 
@@ -57,6 +67,8 @@ class Order(NamedTuple):
     """Environment steps that all runners make while this one steps its environments once."""
     begins: bool
     """Whether a new collection begins, for which exploration draws its noise."""
+    normalising: Normalising | None
+    """``None``: environments are not normalised."""
 
 
 class Ends(NamedTuple):
@@ -91,10 +103,12 @@ class Chunk(NamedTuple):
     """[N, M] which choices are allowed then; ``None``: all."""
     memory: dict[str, np.ndarray]
     """Name -> [N, ...] the recurrent state then."""
+    told: Told | None = None
+    """What the runner says of the statistics by which it normalises, if it does."""
 
     @property
     def observations(self) -> Any:
-        """[N, ...] to act on next."""
+        """[N, ...] to act on next, as experience keeps them."""
         return mapped(lambda part: part[-1], self.seen)
 
 
@@ -112,19 +126,16 @@ class RunnerProcess:
         alone: it has the process for itself, and one thread.
 
     Raises:
-        ValueError: the environments are normalised by a ``VecNormalize``.
+        ValueError: there is more than one ``VecNormalize`` in what was made, or a wrapper around it that changes what
+            it has normalised.
     """
 
     def __init__(self, make_env: bytes, index: int, seed: int | None, alone: bool) -> None:
         if alone:
             torch.set_num_threads(1)
-        self.env = as_vec_env(_made(cloudpickle.loads(make_env), index))
-        if unwrap_vec_normalize(self.env) is not None:
-            raise ValueError(
-                "each runner would normalise by statistics of its own: with n_runners, leave VecNormalize out of what "
-                "env makes."
-            )
-        self.rows = FromVecEnv(self.env)
+        self.made = as_vec_env(_made(cloudpickle.loads(make_env), index))
+        _check_normalised_last(self.made)
+        self._use(self.made, False)
         self.index = index
         self.runner: Runner | None = None
         self._streams: Any = None
@@ -133,6 +144,13 @@ class RunnerProcess:
                 set_random_seed(int(np.random.SeedSequence().generate_state(1)[0]))
             else:
                 self._seed(seed)
+
+    def _use(self, env: VecEnv, raw: bool) -> None:
+        """Step these: what was made, perhaps under the model's normaliser. ``raw``: see ``FromVecEnv``."""
+        self.env, self.normalizer = env, unwrap_vec_normalize(env)
+        self.rows, self._kind = FromVecEnv(env, raw), (raw, type(self.normalizer))
+        if self.normalizer is not None:
+            count_fresh(self.normalizer)
 
     @contextmanager
     def _own_streams(self) -> Iterator[None]:
@@ -151,13 +169,18 @@ class RunnerProcess:
         env = self.env
         return os.getpid(), Described(env.num_envs, env.observation_space, env.action_space, turned_images(env))
 
+    def normalizer_made(self) -> bytes | None:
+        """The ``VecNormalize`` in what was made, pickled without its environments."""
+        found = unwrap_vec_normalize(self.made)
+        return None if found is None else cloudpickle.dumps(found)
+
     def seed(self, seed: int) -> None:
         """Seed environments and random streams by a model's seed."""
         with self._own_streams():
             self._seed(seed)
 
     def _seed(self, seed: int) -> None:
-        own = (seed + SEEDS_APART * self.index) % 2**32
+        own = seed_of_runner(seed, self.index)
         set_random_seed(own)
         self.env.seed(own)
         self._seed_random_actions(own)
@@ -177,11 +200,19 @@ class RunnerProcess:
         """Act with this policy, explore in this way.
 
         Args:
-            pickled: policy, exploration by name, and the numbers that it goes by.
+            pickled: policy, exploration by name, the numbers that it goes by, the model's ``VecNormalize`` (``None``:
+                none), and whether experience is stored as it was before that.
             uses_masks: whether the policy is to know which choices are allowed.
         """
-        policy, exploration, self.progress = cloudpickle.loads(pickled)
+        policy, exploration, self.progress, normalizer, raw = cloudpickle.loads(pickled)
         self.uses_masks = uses_masks
+        if (raw, type(normalizer)) != self._kind:
+            self.runner = None
+            if normalizer is not None and unwrap_vec_normalize(self.made) is None:
+                normalizer.set_venv(self.made)
+                self._use(normalizer, raw)
+            else:
+                self._use(self.made, raw)
         with self._own_streams():
             if self.runner is None:
                 self.runner = Runner(self.rows, Actor(policy, exploration))
@@ -195,15 +226,23 @@ class RunnerProcess:
             for space, state in zip(self._sampled(), drawn, strict=False):
                 space.np_random.bit_generator.state = state
 
-    def reset(self) -> tuple[Any, np.ndarray | None]:
-        """Begin new episodes. -> observations [N, ...] and which choices are allowed [N, M], if anything says so"""
+    def _normalise(self, how: Normalising | None) -> None:
+        if self.normalizer is not None and how is not None:
+            for name, value in how.settings.items():
+                setattr(self.normalizer, name, value)
+            take_moments(self.normalizer, how.moments)
+
+    def reset(self, normalising: Normalising | None) -> tuple[Any, np.ndarray | None]:
+        """Begin new episodes. -> observations [N, ...] as experience keeps them, and which choices are allowed [N, M],
+        if anything says so"""
         assert self.runner is not None
+        self._normalise(normalising)
         with self._own_streams():
             self.runner.reset()
             if self.uses_masks and self.rows.masks is None and (masks := find_masks(self.env)) is not None:
                 self.rows.masks = masks
                 self.runner.allowed = masks.after_reset(self.runner.stored_obs)
-        return self.runner.obs, self.runner.allowed
+        return self.runner.stored_obs, self.runner.allowed
 
     def collect(self, weights: np.ndarray, order: Order) -> Chunk:
         """Make steps with these weights of the policy."""
@@ -211,6 +250,7 @@ class RunnerProcess:
         assert runner is not None
         actor: Any = runner.actor
         put_back(actor.policy, weights)
+        self._normalise(order.normalising)
         with self._own_streams():
             self.progress.epsilon = order.epsilon
             actor.begin(self.rows.num_envs, order.begins)
@@ -218,7 +258,8 @@ class RunnerProcess:
             for number in range(order.steps):
                 self.progress.steps = order.made + number * order.stride
                 chunk.add(runner.step(), actor.memory)
-        return chunk.done(runner, actor.memory)
+        told = None if self.normalizer is None else told_by(self.normalizer)
+        return chunk.done(runner, actor.memory)._replace(told=told)
 
     # -- what a model asks of its environments -------------------------------------------------------------------------
 
@@ -239,6 +280,7 @@ class RunnerProcess:
             "actor": self.runner.actor.state(),
             "streams": {"values": values, "arrays": arrays},
             "random_actions": [space.np_random.bit_generator.state for space in self._sampled()],
+            "not_told": {} if self.normalizer is None else fresh_in(self.normalizer),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -254,12 +296,19 @@ class RunnerProcess:
             self.runner.actor.load_state(state["actor"])
             for space, drawn in zip(self._sampled(), state["random_actions"], strict=False):
                 space.np_random.bit_generator.state = drawn
+        if self.normalizer is not None:
+            count_fresh(self.normalizer, state["not_told"])
         self._streams = state["streams"]["values"], state["streams"]["arrays"]
         self.env.unwrapped._reset_seeds()
 
     def close(self) -> None:
         """Free the environments."""
         self.env.close()
+
+
+def seed_of_runner(seed: int, index: int) -> int:
+    """The seed of one of the runners, from 0, of a model that has this one."""
+    return (seed + SEEDS_APART * index) % 2**32
 
 
 def _made(recipe: Any, index: int) -> Any:
@@ -269,6 +318,20 @@ def _made(recipe: Any, index: int) -> Any:
     parameters = inspect.signature(recipe).parameters.values()
     wants = [one for one in parameters if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
     return recipe(index) if wants else recipe()
+
+
+def _check_normalised_last(env: VecEnv) -> None:
+    """Refuse wrappers that change what ``VecNormalize`` has normalised: a model whose environments are elsewhere knows
+    its statistics alone."""
+    check_one_normaliser(env)
+    normalizer, above = unwrap_vec_normalize(env), above_normalisation(env)
+    if normalizer is None:
+        return
+    if changing := above.observations * normalizer.norm_obs + above.rewards * normalizer.norm_reward:
+        raise ValueError(
+            f"{changing[0]} stands around VecNormalize in what env makes. With n_runners, VecNormalize comes last: put "
+            f"it around {changing[0]}."
+        )
 
 
 class _Chunk:
@@ -324,6 +387,6 @@ class _Chunk:
     def done(self, runner: Runner, memory: Mapping[str, torch.Tensor] | None) -> Chunk:
         """With what there is after the last step."""
         after = {name: part.numpy(force=True).copy() for name, part in (memory or {}).items()}
-        assign(self.seen, self.made, runner.obs)
+        assign(self.seen, self.made, runner.stored_obs)
         columns = Experience(self.columns)
         return Chunk(columns, self.env_actions, self.ends, self.infos, self.seen, runner.allowed, after)

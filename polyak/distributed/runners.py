@@ -23,9 +23,10 @@ from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import NO_EXTRAS, Observations, Step
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
-from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Order, RunnerProcess
+from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
+from polyak.distributed.statistics import SharedStatistics, Told, moments_in, settings_of
 from polyak.distributed.weights import flat_weights
-from polyak.envs import VecEnv
+from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.adapters.infos import SUCCEEDED
 from polyak.envs.composed import is_composed
 from polyak.experience.arrays import assign, joined, mapped
@@ -56,7 +57,8 @@ class RemoteEnvs(VecEnv):
         if not (isinstance(env, str) or callable(env)):
             raise ValueError(
                 f"env={env!r:.200} is in this process, and n_runners={n_runners} runners make environments of their "
-                "own. Pass a registered name, or a function such as lambda: make_vec_env('CartPole-v1', n_envs=4)."
+                "own. Pass a registered name, or a function such as lambda: make_vec_env('CartPole-v1', n_envs=4), or "
+                "lambda: VecNormalize(make_vec_env('CartPole-v1', n_envs=4))."
             )
         self.recipe = env
         made = cloudpickle.dumps(env)
@@ -68,6 +70,7 @@ class RemoteEnvs(VecEnv):
         )
         self.n_runners, self.masked, self.resets = n_runners, False, 0
         self._early: list[tuple[int, str, Any]] = []
+        self._normalized: VecEnv | None = None
         self.processes = [0] * n_runners
         """Of the runners."""
         self.on_loss: Callable[[int], None] = lambda worker: None
@@ -87,6 +90,19 @@ class RemoteEnvs(VecEnv):
                 )
         self.per_runner, self.turned = first.num_envs, first.turned
         super().__init__(n_runners * first.num_envs, first.observation_space, first.action_space)
+
+    def normalized(self) -> VecEnv:
+        """These environments under the ``VecNormalize`` that ``env`` has put around those of each runner, with the
+        statistics of all; without one, these environments themselves."""
+        if self._normalized is None:
+            made = self.ask_all("normalizer_made")[0]
+            self._normalized = self
+            if made is not None:
+                normalizer: VecNormalize = cloudpickle.loads(made)
+                normalizer.observation_space = self.observation_space
+                normalizer.set_venv(self)
+                self._normalized = normalizer
+        return self._normalized
 
     # -- asking runners ------------------------------------------------------------------------------------------------
 
@@ -206,6 +222,12 @@ class RemoteEnvs(VecEnv):
         self.workers.stop()
 
 
+def envs_of_runners(env: VecEnv | None) -> RemoteEnvs | None:
+    """The environments of runners in ``env``, perhaps under a ``VecNormalize``; ``None``: it is stepped here."""
+    inner = env.venv if isinstance(env, VecNormalize) else env
+    return inner if isinstance(inner, RemoteEnvs) else None
+
+
 class RemoteActor(Actor):
     """The policy and the exploration that runners act with, as copies of their own.
 
@@ -239,19 +261,45 @@ class RemoteActor(Actor):
 class RunnerGroup:
     """Runners elsewhere, as a :class:`~polyak.collecting.runner.Runner` of all their environments.
 
+    Where a ``VecNormalize`` stands around their environments, each runner normalises by the statistics that came with
+    its last order, and by what it has seen since. With the steps it sends the statistics of what it has seen since it
+    did so last. These are merged here, in the order of runners, and sent with the next order, as the settings are.
+
     Args:
-        env: their environments.
+        env: their environments, perhaps under a ``VecNormalize``.
         actor: what they act with.
         numbers: that exploration goes by.
         split: where to add up how long collecting takes.
         uses_masks: whether the policy is to know which choices are allowed.
+        raw: hand out observations and rewards as they were before ``VecNormalize``, but for ``new_obs``.
+
+    Raises:
+        ValueError: ``env`` does not normalise as what the runners have made does.
     """
 
     def __init__(
-        self, env: RemoteEnvs, actor: RemoteActor, numbers: ActingProgress, split: TimeSplit, uses_masks: bool = False
+        self,
+        env: VecEnv,
+        actor: RemoteActor,
+        numbers: ActingProgress,
+        split: TimeSplit,
+        uses_masks: bool = False,
+        raw: bool = False,
     ) -> None:
-        self.env, self.actor, self.numbers, self.split = env, actor, numbers, split
-        self.uses_masks, self.steps, self.original_obs = uses_masks, 0, None
+        remote = envs_of_runners(env)
+        assert remote is not None
+        if remote.normalized() not in (remote, env):
+            raise ValueError(
+                "the runners' environments have a VecNormalize of their own, and env is not what knows its statistics: "
+                "pass env=....normalized()."
+            )
+        self.env, self.actor, self.numbers, self.split = remote, actor, numbers, split
+        self._normalizer = env if isinstance(env, VecNormalize) else None
+        self._shared = self._normalizer and SharedStatistics(self._normalizer, merges=not self._is_exact)
+        self._raw = raw and self._normalizer is not None
+        self.uses_masks, self.steps = uses_masks, 0
+        self.original_obs: Observations | None = None
+        """[N, ...] the same as experience keeps it, where that differs, as before normalisation."""
         self.obs: Observations | None = None
         """[N, ...] what is acted on next; ``None`` before the first reset."""
         self.allowed: np.ndarray | None = None
@@ -261,7 +309,7 @@ class RunnerGroup:
         self._asked: list[tuple[Any, ...]] | None = None
         self._chunk: Chunk | None = None
         self._row = 0
-        env.on_loss = self._replaced
+        remote.on_loss = self._replaced
         self.on_loss: Callable[[], None] = lambda: None
         """Called when some episodes were lost with the process of their runner."""
         self._send_actor()
@@ -271,8 +319,22 @@ class RunnerGroup:
         workers = self.env.workers
         workers.ask(worker, "seed", derived_seed(self.steps, worker, workers.restarts))
         workers.ask(worker, "take_actor", self._sent, self.uses_masks)
-        workers.ask(worker, "reset")
+        workers.ask(worker, "reset", self._normalising())
         self.on_loss()
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether one runner has always been sent all that is known here."""
+        return self.env.n_runners == 1
+
+    def _normalising(self) -> Normalising | None:
+        normalizer = self._normalizer
+        return None if normalizer is None else Normalising(settings_of(normalizer), moments_in(normalizer))
+
+    def _merge(self, chunks: Sequence[Chunk]) -> None:
+        """Take in what runners have said of their statistics."""
+        if self._shared is not None:
+            self._shared.take([chunk.told for chunk in chunks if chunk.told is not None])
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
@@ -285,8 +347,8 @@ class RunnerGroup:
         self._drop()
         with self.split.env:
             self._send_actor()
-            found = self.env.ask_all("reset")
-        self.obs = _side_by_side([observations for observations, _ in found])
+            found = self.env.ask_all("reset", self._normalising())
+        self._look_at(_side_by_side([observations for observations, _ in found]))
         allowed = [masks for _, masks in found]
         self.env.masked = allowed[0] is not None
         self.allowed = np.concatenate(allowed) if self.env.masked else None
@@ -297,13 +359,21 @@ class RunnerGroup:
         """Forget steps that were made and are not handed out."""
         asked, self._asked = self._asked, None
         if asked is not None:
-            self.env.gather("collect", asked)
+            self._merge(self.env.gather("collect", asked))
         self._chunk, self._row = None, 0
+
+    def _look_at(self, observations: Observations) -> Observations:
+        """Keep what is acted on next, of which this is what experience keeps. -> as the policy sees it"""
+        if self._raw:
+            assert self._normalizer is not None
+            self.original_obs, observations = observations, self._normalizer.normalize_obs(observations)
+        self.obs = observations
+        return observations
 
     def _send_actor(self) -> None:
         if self.actor.is_new:
             policy = copy_of(self.actor.policy).to("cpu")
-            pickled = cloudpickle.dumps((policy, self.actor.exploration, self.numbers))
+            pickled = cloudpickle.dumps((policy, self.actor.exploration, self.numbers, self._normalizer, self._raw))
             self._sent = self.env.workers.put(pickled)
             self.env.ask_all("take_actor", self._sent, self.uses_masks)
             self.actor.is_new = False
@@ -316,11 +386,15 @@ class RunnerGroup:
         """Ask all runners for the steps that are planned. -> what each was asked"""
         self._send_actor()
         weights = self.env.workers.put(flat_weights(self.actor.policy))
-        order = Order(self._planned, self.numbers.steps, self.numbers.epsilon, self.env.num_envs, self.actor.begins)
+        order = self._order(self.actor.begins)
         self.actor.begins = False
         for worker in range(self.env.n_runners):
             self.env.workers.ask(worker, "collect", weights, order)
         return [(weights, order)] * self.env.n_runners
+
+    def _order(self, begins: bool) -> Order:
+        numbers = self.numbers
+        return Order(self._planned, numbers.steps, numbers.epsilon, self.env.num_envs, begins, self._normalising())
 
     def step(self) -> Step:
         """The next step of all environments."""
@@ -330,6 +404,7 @@ class RunnerGroup:
             with self.split.env:
                 asked, self._asked = self._asked or self._request(), None
                 chunks: list[Chunk] = self.env.gather("collect", asked)
+            self._merge(chunks)
             self._chunk, self._row = _joined(chunks), 0
         return self._handed_out()
 
@@ -337,17 +412,17 @@ class RunnerGroup:
         assert self._chunk is not None
         step, memory, self.allowed = row_of(self._chunk, self._row, self.actor.codec)
         self.actor.memory = memory
-        self.obs, self.episode_starts = step.new_obs, step.dones
+        seen, self.episode_starts = self._look_at(step.new_obs), step.dones
         self.steps += 1
         self._row += 1
-        return step
+        return step if seen is step.new_obs else step._replace(new_obs=seen)
 
     # -- the rest of a runner's interface ------------------------------------------------------------------------------
 
     @property
     def stored_obs(self) -> Observations | None:
         """[N, ...] the observations to act on next, as experience keeps them."""
-        return self.obs
+        return self.obs if self.original_obs is None else self.original_obs
 
     @property
     def interrupted(self) -> bool:
@@ -386,6 +461,7 @@ class RunnerGroup:
             "episode_starts": self.episode_starts,
             **flat("allowed", self.allowed),
             **flat("obs", self.obs),
+            **flat("original_obs", self.original_obs),
         }
         if self._chunk is None or self._is_used_up:
             return columns
@@ -396,7 +472,8 @@ class RunnerGroup:
         if not state:
             return
         self._drop()
-        self.obs, self.allowed = unflat("obs", state), unflat("allowed", state)
+        self.obs, self.original_obs = unflat("obs", state), unflat("original_obs", state)
+        self.allowed = unflat("allowed", state)
         self.env.masked = self.allowed is not None
         self.episode_starts = state["episode_starts"] > 0
         if rest := under("rest", state):
@@ -465,6 +542,9 @@ def chunk_state(chunk: Chunk, first: int = 0) -> dict[str, np.ndarray]:
         columns |= flat(f"ends/{number}/successors", ends.successors)
         columns |= {f"ends/{number}/memory/{name}": part for name, part in ends.memory.items()}
         columns |= {f"ends/{number}/episodes/{name}": part for name, part in ends.episodes.items()}
+    for which, moments in (chunk.told or Told({}, {}))._asdict().items():
+        for name, of_one in moments.items():
+            columns |= {f"told/{which}/{name}/{part}": np.array(value) for part, value in of_one.items()}
     return columns
 
 
@@ -486,7 +566,12 @@ def chunk_from(state: dict[str, np.ndarray], codec: Any, composed: bool) -> Chun
     steps, envs = columns.lead
     infos: list[Any] = [[{} for _ in range(envs)] for _ in range(steps)]
     sent = [codec.to_env(row) for row in columns["actions"]] if composed else None
-    return Chunk(columns, sent, ends, infos, unflat("seen", state), unflat("allowed", state), under("memory", state))
+    told = Told({}, {}) if (said := under("told", state)) else None
+    for name, value in said.items():
+        which, of_one, part = name.partition("/")[0], *name.partition("/")[2].rpartition("/")[::2]
+        getattr(told, which).setdefault(of_one, {})[part] = value
+    seen, allowed = unflat("seen", state), unflat("allowed", state)
+    return Chunk(columns, sent, ends, infos, seen, allowed, under("memory", state), told)
 
 
 def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -16,8 +16,9 @@ from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import Observations, Step
 from polyak.distributed.ray_workers import Failure
 from polyak.distributed.runner_process import Chunk, Order
-from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, chunk_from, chunk_state, row_of, under
+from polyak.distributed.runners import RemoteActor, RunnerGroup, chunk_from, chunk_state, row_of, under
 from polyak.distributed.weights import flat_weights
+from polyak.envs import VecEnv
 from polyak.envs.composed import is_composed
 
 
@@ -53,7 +54,7 @@ class SeparateRunners(RunnerGroup):
     """Runners of which each is asked again without waiting for the others.
 
     Args:
-        env: their environments.
+        env: their environments, perhaps under a ``VecNormalize``.
         actor: what they act with.
         numbers: that exploration goes by.
         split: where to add up how long waiting for them takes.
@@ -66,7 +67,7 @@ class SeparateRunners(RunnerGroup):
 
     def __init__(
         self,
-        env: RemoteEnvs,
+        env: VecEnv,
         actor: RemoteActor,
         numbers: ActingProgress,
         split: TimeSplit,
@@ -80,11 +81,16 @@ class SeparateRunners(RunnerGroup):
         self.row, self.shown = 0, False
         """The row of it that callbacks are asked about next, and whether they have been asked already."""
         self._turn = 0
-        self._idle: deque[int] = deque(range(env.n_runners))
+        self._idle: deque[int] = deque()
         self._waiting: deque[Finished] = deque()
         self._under_way: dict[int, tuple[Published, Order]] = {}
         self._published: Published | None = None
         super().__init__(env, actor, numbers, split, uses_masks)
+        self._idle.extend(range(self.env.n_runners))
+
+    @property
+    def _is_exact(self) -> bool:
+        return self.in_turn and super()._is_exact
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
@@ -142,6 +148,7 @@ class SeparateRunners(RunnerGroup):
         for place, finished in enumerate(self._waiting):
             if not self.in_turn or finished.worker == self._turn:
                 del self._waiting[place]
+                self._merge([finished.chunk])
                 return finished
         return None
 
@@ -149,8 +156,7 @@ class SeparateRunners(RunnerGroup):
         self._send_actor()
         while self._idle and (self.in_turn or len(self._waiting) < self.most_waiting):
             assert self._published is not None
-            order = Order(self._planned, self.numbers.steps, self.numbers.epsilon, self.env.num_envs, True)
-            self._ask(self._idle.popleft(), self._published, order)
+            self._ask(self._idle.popleft(), self._published, self._order(True))
 
     def _ask(self, worker: int, weights: Published, order: Order) -> None:
         self._under_way[worker] = weights, order
@@ -182,6 +188,7 @@ class SeparateRunners(RunnerGroup):
 
     def _drop(self) -> None:
         self._settle()
+        self._merge([finished.chunk for finished in self._waiting])
         self._waiting.clear()
         self.in_hand, self._turn = None, 0
         self._idle = deque(range(self.env.n_runners))

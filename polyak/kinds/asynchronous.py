@@ -31,7 +31,7 @@ from polyak.data.batch import TensorObs
 from polyak.data.step import Observations, Step
 from polyak.data.trajectory import Trajectory
 from polyak.distributed.runner_process import EXTRA
-from polyak.distributed.runners import RemoteEnvs, RunnerGroup
+from polyak.distributed.runners import RunnerGroup
 from polyak.distributed.separate_runners import Finished, SeparateRunners
 from polyak.distributed.weights import put_back
 from polyak.experience import arrays
@@ -277,10 +277,11 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         rows = self.n_steps * self._envs_of_a_rollout
         return -(-timesteps // rows) * self._updates_per_rollout(rows), rows
 
-    def _make_group(self, env: RemoteEnvs, actor: Any) -> RunnerGroup:
+    def _make_group(self, actor: Any) -> RunnerGroup:
+        assert self.env is not None
         self._given = None
         in_turn = not self.asynchronous
-        return SeparateRunners(env, actor, self._progress, self._split, self._uses_masks, in_turn, self.queue_size)
+        return SeparateRunners(self.env, actor, self._progress, self._split, self._uses_masks, in_turn, self.queue_size)
 
     @property
     def _envs_of_a_rollout(self) -> int:

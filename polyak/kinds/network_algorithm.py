@@ -28,7 +28,7 @@ from polyak.collecting.tensors.actor import TensorActor
 from polyak.collecting.tensors.exploration import exploring_in_tensors
 from polyak.data.step import Step
 from polyak.distributed.learners import LearnerGroup
-from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup
+from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, envs_of_runners
 from polyak.envs import VecEnv
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.batched import BatchedVecEnv
@@ -336,24 +336,26 @@ class NetworkAlgorithm(Algorithm):
     # -- environments elsewhere ----------------------------------------------------------------------------------------
 
     def _vectorised(self, env: Any) -> VecEnv:
-        if self.n_runners == 0 or isinstance(env, RemoteEnvs):
-            return super()._vectorised(env)
-        return RemoteEnvs(env, self.n_runners, self.transport, self.seed)
+        if envs_of_runners(env) is None:
+            if self.n_runners == 0:
+                return super()._vectorised(env)
+            env = RemoteEnvs(env, self.n_runners, self.transport, self.seed)
+        return env.normalized() if isinstance(env, RemoteEnvs) else env
 
     def _masks(self) -> Masks | None:
-        return None if isinstance(self.env, RemoteEnvs) else super()._masks()  # runners find them
+        return super()._masks() if envs_of_runners(self.env) is None else None  # runners find them
 
     def _take_masks(self, allowed: np.ndarray) -> None:
-        if not isinstance(self.env, RemoteEnvs):
+        if (remote := envs_of_runners(self.env)) is None:
             super()._take_masks(allowed)
             return
-        self.env.masked = True
+        remote.masked = True
         self._masks_found()
 
     @property
     def _envs_of_an_actor(self) -> int:
         """Environments that one actor acts in: all, or those of one runner."""
-        return self.env.per_runner if isinstance(self.env, RemoteEnvs) else self.n_envs
+        return self.n_envs if (remote := envs_of_runners(self.env)) is None else remote.per_runner
 
     def _plan(self, steps: int) -> None:
         """So many steps will be asked of the runner, one after another."""
@@ -388,9 +390,9 @@ class NetworkAlgorithm(Algorithm):
         return None
 
     def _make_runner(self) -> None:
-        if isinstance(self.env, RemoteEnvs):
+        if envs_of_runners(self.env) is not None:
             actor: Any = self.make_actor()
-            group: Any = self._make_group(self.env, actor)
+            group: Any = self._make_group(actor)
             self.runner, group.on_loss = group, self._episodes_lost
             return
         if not self.in_tensors:
@@ -400,9 +402,10 @@ class NetworkAlgorithm(Algorithm):
         batch = Counted(self.env.batch, self.stats_window_size, masks=self._uses_masks)
         self.runner = Runner(batch, self.make_actor(), self._split)
 
-    def _make_group(self, env: RemoteEnvs, actor: Any) -> RunnerGroup:
+    def _make_group(self, actor: Any) -> RunnerGroup:
         """What collects with runners elsewhere."""
-        return RunnerGroup(env, actor, self._progress, self._split, self._uses_masks)
+        assert self.env is not None
+        return RunnerGroup(self.env, actor, self._progress, self._split, self._uses_masks, self.raw_experience)
 
     def _read_episodes(self) -> None:
         """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
@@ -428,7 +431,7 @@ class NetworkAlgorithm(Algorithm):
 
     def make_actor(self) -> Acting:
         """Acts with the present policy, and explores as the algorithm does."""
-        elsewhere = isinstance(self.env, RemoteEnvs)
+        elsewhere = envs_of_runners(self.env) is not None
         kind = RemoteActor if elsewhere else TensorActor if self.in_tensors else Actor
         actor = kind(self._acting_policy, self._exploration())
         self._explored = self._exploration_options()

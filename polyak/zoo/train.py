@@ -298,11 +298,6 @@ def _check_runners(options: TrainOptions, algorithm: type[Any], settings: Settin
         return
     if "n_runners" not in parameter_names(algorithm) or options.dataset:
         raise ZooError(f"--n-runners {runners}: this training does not act with networks. Leave the option out.")
-    if settings.normalize is not None:
-        raise ZooError(
-            f"--n-runners {runners}: each would normalise by statistics of its own, and {settings.source} says "
-            "normalize. Give -params normalize:False."
-        )
     if settings.n_envs % runners:
         most = runners * -(-settings.n_envs // runners)
         raise ZooError(
@@ -355,12 +350,12 @@ class _Run:
             normalize = self._normalize_beneath()
             self._is_beneath = normalize is not None
             if self.options.n_runners:
-                return self._elsewhere()
+                return self._elsewhere(normalize)
             return self._make_envs(
                 self.settings.n_envs, self.options.seed, monitor_dir=self.folder.path, normalize=normalize
             )
 
-    def _elsewhere(self) -> VecEnv:
+    def _elsewhere(self, normalize: Callable[[VecEnv], VecEnv] | None) -> VecEnv:
         """The environments of runners, which count their monitor files on."""
         from polyak.distributed.runners import RemoteEnvs
 
@@ -369,12 +364,13 @@ class _Run:
             "env_kwargs": self.env_kwargs,
             "vec_env": self.options.vec_env,
             "monitor_dir": self.folder.path,
+            "normalize": normalize,
         }
         make = partial(make_envs, self.environment, self.settings, share, seed=None, **kwargs)
         transport: Any = self.options.transport
         envs = RemoteEnvs(lambda index: make(start_index=share * index), runners, transport, self.options.seed)
         self.envs.append(envs)
-        return envs
+        return envs.normalized()
 
     @property
     def _elsewhere_options(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from gymnasium import spaces
 import polyak
 from polyak import A2C, DQN, PPO, SAC, TD3, HerReplayBuffer, MaskablePPO, RecurrentPPO
 from polyak.callbacks import BaseCallback
-from polyak.envs import VecNormalize, make_vec_env
+from polyak.envs import make_vec_env
 from polyak.noise import NormalActionNoise
 from polyak.seeding import rng_state
 from tests.scale.test_ray_masks import Strict
@@ -212,11 +212,6 @@ def test_training_resumes_in_the_middle_of_a_rollout(case: str, tmp_path: Path) 
 def test_environments_of_this_process_are_refused(env: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PPO("MlpPolicy", env(), n_runners=2, transport="local")
-
-
-def test_statistics_of_each_runner_are_refused() -> None:
-    with pytest.raises(ValueError, match="VecNormalize"):
-        PPO("MlpPolicy", lambda: VecNormalize(carts()), n_runners=2, transport="local")
 
 
 def test_other_values_are_refused() -> None:

@@ -31,7 +31,10 @@ from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.logging import configure
 
-CELLS = ("one", "vector", "workers", "normalised", "memory", "hindsight", "prioritised", "mixture", "runners")
+CELLS = (
+    *("one", "vector", "workers", "normalised", "memory", "hindsight", "prioritised", "mixture", "runners"),
+    "normalised-runners",
+)
 MODEL_BASED = ("pets", "mbpo")
 """Have no goals and no priorities."""
 TOTAL = 120
@@ -55,13 +58,13 @@ def cells(name: str) -> tuple[str, ...]:
         return ("one",)
     if "policy" not in cls.__dataclass_fields__ or name == "ars":
         return ("one", "vector", "workers")
-    found = ["one", "vector", "workers", "normalised", "runners"]
+    found = ["one", "vector", "workers", "normalised", "runners", "normalised-runners"]
     if supported(name, **extra(name, "memory")):
         found.append("memory")
     if replays:
         found += ["mixture"] if name in MODEL_BASED else ["hindsight", "prioritised", "mixture"]
     if name == "maskable_ppo":
-        found.remove("normalised")  # whose observations are numbers of states
+        found = [cell for cell in found if "normalised" not in cell]  # whose observations are numbers of states
         found.remove("workers")  # whose environment draws from a stream of its process
     return tuple(cell for cell in CELLS if cell in found)
 
@@ -93,6 +96,8 @@ def environment(name: str, cell: str) -> Any:
         return make_vec_env(env, n_envs=2, vec_env_cls=SubprocVecEnv, vec_env_kwargs={"start_method": "fork"})
     if cell == "hindsight":
         return make_vec_env(partial(goal_env, env == "CartPole-v1"), n_envs=2)
+    if cell == "normalised-runners":
+        return lambda: VecNormalize(make_vec_env(env, n_envs=1))
     return env if cell == "runners" else make_vec_env(env, n_envs=2)
 
 
@@ -105,7 +110,7 @@ def extra(name: str, cell: str) -> dict[str, Any]:
         "prioritised": {"prioritized": True},
         "mixture": {} if name in MODEL_BASED else {"prioritized": False},
         "runners": {"n_runners": 2, "transport": "local"},
-    }.get(cell, {})
+    }.get(cell.removeprefix("normalised-"), {})
 
 
 def shown(env: Any) -> Dataset:

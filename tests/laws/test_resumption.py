@@ -17,7 +17,7 @@ from polyak.checkpoint.saved import Saved, read
 from tests.laws.resumption import CELLS, cells
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("ppo normalised", "sac prioritised", "sarsa vector", "dqn runners")
+QUICK = ("ppo normalised", "sac prioritised", "sarsa vector", "dqn runners", "sac normalised-runners")
 """The others are slow tests."""
 OF_THE_CALL = ("_total_timesteps", "_num_timesteps_at_start")
 """Counters that say when ``learn`` was called."""

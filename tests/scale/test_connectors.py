@@ -30,6 +30,7 @@ from polyak.compat.ray import (
 from polyak.compat.ray.connectors.environments import ConnectedEnv, layers_of
 from polyak.compat.ray.connectors.episodes import LOOKBACK
 from polyak.compat.ray.filters import filter_around
+from polyak.distributed.statistics import moments_in
 from polyak.envs import DummyVecEnv
 from polyak.hyperparameters.declaration import HyperparameterError
 
@@ -190,7 +191,7 @@ def test_a_filter_stands_among_the_pieces() -> None:
         known = filter_around(algo.model.get_env())
         assert known is not None
         assert len(layers_of(algo.model.get_env())) == 2
-        mean = known.moments()["obs_rms"]["mean"]
+        mean = moments_in(known)["obs_rms"]["mean"]
         steps = [0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 0, 1]  # the first observations of the episodes, 16 steps
         assert mean == pytest.approx(np.mean(2.0 * np.array(steps)), abs=1e-3)  # one of weight 1e-4 before them
         assert np.abs(seen).max() <= 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -13,7 +12,7 @@ import pytest
 import polyak
 from polyak.compat.ray import DQNConfig, MeanStdFilter, PPOConfig
 from polyak.compat.ray.filters import FilteredEnv, filter_around, filter_of, filtered
-from polyak.compat.ray.processes.statistics import SharedStatistics
+from polyak.distributed.statistics import SharedStatistics, count_fresh, fresh_in, moments_in, take_moments, told_by
 from polyak.envs import DummyVecEnv, VecNormalize, make_env
 from polyak.hyperparameters.declaration import HyperparameterError
 
@@ -23,6 +22,7 @@ def pendulums(number: int, seed: int, rewards: bool = True) -> FilteredEnv:
     env = filtered(inner, MeanStdFilter(rewards=rewards), 0.9, training=True)
     env.seed(seed)
     assert isinstance(env, FilteredEnv)
+    count_fresh(env)
     return env
 
 
@@ -38,29 +38,28 @@ def test_what_several_have_seen_is_one_pass_over_all_of_it(broadcast: bool) -> N
     """Three runners of different sizes bring nine fragments; each begins with what the others knew, or does not."""
     runners = [pendulums(number, 7 * number) for number in (1, 2, 3)]
     own = FilteredEnv(DummyVecEnv([lambda: gym.make("Pendulum-v1")]), MeanStdFilter(), 0.9, training=False)
-    config = PPOConfig().env_runners(broadcast_env_runner_states=broadcast)
-    shared = SharedStatistics(config, own, alone=False)
+    shared = SharedStatistics(own, reports=broadcast)
     seen: list[np.ndarray] = []
     returns: list[np.ndarray] = []
     for env in runners:
         env.reset()
         seen.append(env.old_obs)
     for part in range(3):
-        fragments = []
+        answers = []
         for env in runners:
             told = shared.request()
             assert (told is None) is not broadcast
             if told is not None:
-                env.load_moments(told)
+                take_moments(env, told)
             walked(env, 4 + part, seen, returns)
-            fragments.append(SimpleNamespace(statistics=(env.moments(), env.news())))
-        shared.take(fragments)  # type: ignore[arg-type]
+            answers.append(told_by(env))
+        shared.take(answers)
     rows = np.concatenate(seen)
     guess = 1e-4  # the weight of mean 0 and variance 1, before anything was seen
     total = len(rows) + guess
     mean = rows.sum(0, dtype=np.float64) / total
     variance = ((rows - mean) ** 2).sum(0) / total + guess / total * (1 + mean**2)
-    moments = own.moments()
+    moments = moments_in(own)
     bound = 16 * np.finfo(np.float64).eps * len(rows)
     assert moments["obs_rms"]["count"] == pytest.approx(total, abs=1e-9)
     np.testing.assert_allclose(moments["obs_rms"]["mean"], mean, rtol=bound, atol=bound)
@@ -69,19 +68,17 @@ def test_what_several_have_seen_is_one_pass_over_all_of_it(broadcast: bool) -> N
     total = len(rows) + guess
     assert moments["ret_rms"]["count"] == pytest.approx(total, abs=1e-9)
     np.testing.assert_allclose(moments["ret_rms"]["mean"], rows.sum() / total, rtol=1e-9)
-    assert all(count["count"] == 0 for env in runners for count in env.news().values()), "told once"
+    assert all(count["count"] == 0 for env in runners for count in fresh_in(env).values()), "told once"
 
 
 def test_one_alone_is_believed_to_the_bit_and_unmerged_ones_too() -> None:
     env = pendulums(2, 1)
     env.reset()
     walked(env, 5, [], [])
-    for alone, merges in ((True, "training_only"), (False, False)):
-        own = FilteredEnv(DummyVecEnv([lambda: gym.make("Pendulum-v1")]), MeanStdFilter(), 0.9, training=False)
-        shared = SharedStatistics(PPOConfig().env_runners(merge_env_runner_states=merges), own, alone)
-        shared.take([SimpleNamespace(statistics=(env.moments(), None))])  # type: ignore[list-item]
-        np.testing.assert_array_equal(own.moments()["obs_rms"]["var"], env.moments()["obs_rms"]["var"])
-        assert (shared.request() is None) is not alone
+    own = FilteredEnv(DummyVecEnv([lambda: gym.make("Pendulum-v1")]), MeanStdFilter(), 0.9, training=False)
+    SharedStatistics(own, merges=False).take([told_by(env)])
+    np.testing.assert_array_equal(moments_in(own)["obs_rms"]["var"], moments_in(env)["obs_rms"]["var"])
+    assert SharedStatistics(own, reports=False).request() is None
 
 
 def test_the_class_itself_stands_for_a_filter_with_its_defaults() -> None:
@@ -124,14 +121,14 @@ def test_all_that_act_see_what_was_learned_from(cls: Any, tmp_path: Path) -> Non
         algo.evaluate()
         played = filter_around(algo._evaluators.env)
         assert played is not None
-        assert played.moments()["obs_rms"]["count"] == known.moments()["obs_rms"]["count"], "and it learns nothing"
-        before = known.moments()["obs_rms"]
+        assert moments_in(played)["obs_rms"]["count"] == moments_in(known)["obs_rms"]["count"], "and it learns nothing"
+        before = moments_in(known)["obs_rms"]
         algo.save_to_path(tmp_path)
         algo.train()
         algo.restore_from_path(tmp_path)
         again = filter_around(algo.model.get_env())
         assert again is not None
-        np.testing.assert_array_equal(again.moments()["obs_rms"]["var"], before["var"])
+        np.testing.assert_array_equal(moments_in(again)["obs_rms"]["var"], before["var"])
         assert again.training
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from polyak.compat.ray import APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
+from polyak.distributed.statistics import moments_in
 from tests.scale.faulty_envs import Faulty
 from tests.scale.on_ray import assert_gone, config, session_of, trained, weights
 
@@ -37,7 +38,7 @@ def test_filters_of_runners_are_brought_together() -> None:
     with config(runners=2).env_runners(env_to_module_connector=MeanStdFilter()).build() as algo:
         algo.train()
         algo.train()
-        own = algo.model.get_env().moments()
+        own = moments_in(algo.model.get_env())
         assert own["obs_rms"]["count"] == pytest.approx(2 * 256 + 4, abs=1e-3), "and those of the first reset"
         assert own["ret_rms"]["count"] == pytest.approx(2 * 256, abs=1e-3)
 

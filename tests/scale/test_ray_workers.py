@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from polyak.distributed import ray_workers
-from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.ray_workers import Failure, Tolerance, Workers
 from tests.scale.fake_ray import FakeRay
 
 
@@ -17,6 +17,9 @@ class Echo:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+    def name_of(self) -> str:
+        return self.name
 
     def say(self, what: Any) -> Any:
         if isinstance(what, Exception):
@@ -111,3 +114,75 @@ def test_whether_there_is_an_answer_takes_none(workers: Workers) -> None:
     ask(workers, 0, 1)
     assert workers.has_answer(1.0)
     assert all_answers(workers) == [(0, "say", ("a", 1))]
+
+
+def tolerant(**limits: Any) -> Workers:
+    return Workers(Echo, [("a",), ("b",)], 60.0, Tolerance(said=", as set there", **limits))
+
+
+LOST = Failure(OSError("it died\nsee the log"), gone=True)
+RAISED = Failure(ValueError("bad\nlines"), gone=False)
+
+
+def test_what_was_asked_first_is_asked_of_each_replacement(workers: Workers) -> None:
+    assert workers.begin("name_of", 60.0) == ["a", "b"]
+    with pytest.warns(RuntimeWarning, match=r"^echo 2 of 2 is gone: it died Another\.$"):
+        workers.replace(1, LOST, "echo", "Another.")
+    assert all_answers(workers) == [(1, "name_of", "b")]
+
+
+@pytest.mark.filterwarnings("ignore:echo:RuntimeWarning")
+def test_so_many_are_replaced_in_all_and_in_a_row(fake: FakeRay) -> None:
+    most = tolerant(restarts=2)
+    for _ in range(2):
+        most.replace(0, LOST, "echo", "")
+    with pytest.raises(RuntimeError, match="not replaced: at most 2 are in all, and inf in a row, as set there"):
+        most.replace(0, LOST, "echo", "")
+    row = tolerant(in_a_row=1)
+    row.replace(0, LOST, "echo", "")
+    row.failures = 0
+    row.replace(1, LOST, "echo", "")
+    with pytest.raises(RuntimeError, match="not replaced"):
+        row.replace(1, LOST, "echo", "")
+
+
+def test_what_one_raises_is_raised_unless_it_is_to_be_replaced(fake: FakeRay) -> None:
+    with pytest.raises(ValueError, match="bad"):
+        tolerant().replace(0, RAISED, "echo", "")
+    with pytest.warns(RuntimeWarning, match="bad\nlines"):
+        tolerant(errors=True).replace(0, RAISED, "echo", "")
+    unmade = OSError("while making\nno licence")
+    unmade.actor_init_failed = True  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="echo 1 of 2 could not be made: no licence"):
+        tolerant().replace(0, Failure(unmade, gone=True), "echo", "")
+    with pytest.warns(RuntimeWarning, match="while making"):
+        tolerant(unmade=True).replace(0, Failure(unmade, gone=True), "echo", "")
+
+
+def test_others_continue_until_there_are_none(fake: FakeRay) -> None:
+    made = tolerant(shrinks=True)
+    with pytest.warns(RuntimeWarning, match="The others continue"):
+        made.replace(0, LOST, "echo", "")
+    assert made.restarts == 0
+    with pytest.raises(RuntimeError, match="the last one"):
+        made.replace(1, LOST, "echo", "")
+
+
+@pytest.mark.filterwarnings("ignore:echo:RuntimeWarning")
+def test_the_second_replacement_of_one_waits(fake: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(ray_workers.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ray_workers.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds + 1e-3))
+    made = tolerant(delay=5.0)
+    for _ in range(2):
+        made.replace(0, LOST, "echo", "")
+    made.renew_due()
+    assert made.restarts == 1, "there is another, for which nothing has to wait"
+    now[0] = 105.0
+    made.renew_due()
+    assert made.restarts == 2
+    for worker in (1, 0, 1):
+        made.replace(worker, LOST, "echo", "")
+    made.renew_due()
+    assert now[0] >= 110.0, "both are gone"
+    assert made.restarts == 5

@@ -25,8 +25,9 @@ from polyak.checkpoint.serialise import decode, encode, is_plain
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.connectors.learning import load_state_of_all, state_of_all
-from polyak.compat.ray.filters import filter_around, moments_in
+from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.groups import beside
+from polyak.distributed.statistics import moments_in, take_moments
 from polyak.envs.reading import plain_json
 from polyak.hyperparameters.declaration import require
 
@@ -144,7 +145,7 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
         )
     known = filter_around(old.get_env())
     if known is not None and (loaded := model.normalisation.loaded) is not None:
-        known.load_moments(moments_in(loaded))
+        take_moments(known, moments_in(loaded))
     load_state_of_all(model, decode(described.get("connectors", {})))
     if model.seed is not None and old.get_env() is not None:
         old.get_env().seed((model.seed + int(described["iteration"])) % 2**31)  # other episodes than the first ones

@@ -13,6 +13,7 @@ from polyak.compat.ray.connectors.environments import layers_of, load_state_of_p
 from polyak.compat.ray.environments import make_environments
 from polyak.compat.ray.episodes import EpisodesForHooks, PlayedEpisode, shown_by
 from polyak.compat.ray.filters import filter_around
+from polyak.distributed.statistics import moments_in, take_moments
 from polyak.envs import as_vec_env
 from polyak.evaluation.in_environments import evaluate
 
@@ -104,7 +105,7 @@ class LocalEvaluators:
     def _played(self, model: Any, order: EvaluationOrder, show: Callable[..., None] | None) -> Played:
         own, its = filter_around(self.env), filter_around(model.get_env())
         if own is not None and its is not None:
-            own.load_moments(its.moments())
+            take_moments(own, moments_in(its))
         self._follow(model, order)
         episodes = None if show is None else EpisodesForHooks(show, self.env)
         with model.evaluated_in(self.env, order.explores) if isinstance(model, ActsByPieces) else nullcontext():

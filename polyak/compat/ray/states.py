@@ -24,6 +24,7 @@ from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.connectors.learning import load_state_of_all, state_of_all
 from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.groups import beside
+from polyak.distributed.statistics import moments_in, take_moments
 from polyak.hyperparameters.declaration import require
 
 MOVING = ("kl_coef", "_n_updates", "_since_broadcast")
@@ -134,7 +135,7 @@ def _of_runner(algorithm: Any, choice: ComponentChoice) -> State:
     }
     known = filter_around(model.get_env())
     if known is not None and choice.has("env_runner/env_to_module_connector"):
-        found["env_to_module_connector"] = copy.deepcopy(known.moments())
+        found["env_to_module_connector"] = moments_in(known)
     if choice.has("env_runner/env_to_module_connector") and (pieces := state_of_all(model)):
         found["connectors"] = copy.deepcopy(pieces)
     return found
@@ -191,5 +192,5 @@ def _run_on(model: Any, state: Mapping[str, Any]) -> None:
     model.num_timesteps = int(state["num_env_steps_sampled_lifetime"])
     known = filter_around(model.get_env())
     if known is not None and "env_to_module_connector" in state:
-        known.load_moments(state["env_to_module_connector"])
+        take_moments(known, state["env_to_module_connector"])
     load_state_of_all(model, copy.deepcopy(state.get("connectors", {})))

@@ -19,6 +19,9 @@ class RunningMeanStd:
         shape: of one sample.
     """
 
+    fresh: RunningMeanStd | None = None
+    """If set, all that is added here is also added there, so that it can be sent to another process."""
+
     def __init__(self, epsilon: float = 1e-4, shape: tuple[int, ...] = ()):
         self.mean = np.zeros(shape, np.float64)
         self.var = np.ones(shape, np.float64)
@@ -51,9 +54,15 @@ class RunningMeanStd:
 
     def update_from_moments(self, batch_mean: np.ndarray, batch_var: np.ndarray, batch_count: float) -> None:
         """Add a batch of which only mean, (population) variance and size are known."""
-        total = self.count + batch_count
-        if total == 0:
+        if self.fresh is not None:
+            self.fresh.update_from_moments(batch_mean, batch_var, batch_count)
+        if batch_count == 0:
             return
+        if self.count == 0:  # exact, which the formula is to rounding
+            self.mean, self.var = np.array(batch_mean, np.float64), np.array(batch_var, np.float64)
+            self.count = float(batch_count)
+            return
+        total = self.count + batch_count
         delta = batch_mean - self.mean
         squares = self.var * self.count + batch_var * batch_count + delta * delta * (self.count * batch_count / total)
         self.mean = self.mean + delta * (batch_count / total)

@@ -61,7 +61,9 @@ def pi(q: np.ndarray, state: int, epsilon: float) -> np.ndarray:
 def window(q: np.ndarray, n: int, sigma: float, greedy: bool) -> temporal_difference.TableWithSteps:
     ints, floats = (np.zeros((1, n), np.int64) for _ in range(2)), (np.zeros((1, n)) for _ in range(2))
     legal, visits = np.ones((S, A), bool), np.zeros((1, S, A), np.int64)
-    return temporal_difference.TableWithSteps(q, legal, visits, *ints, *floats, np.zeros(1, np.int64), GAMMA, sigma, greedy)
+    return temporal_difference.TableWithSteps(
+        q, legal, visits, *ints, *floats, np.zeros(1, np.int64), GAMMA, sigma, greedy
+    )
 
 
 def run(rule: Any, held: Any, moments: list[TableTransition], draws: Any = None) -> None:

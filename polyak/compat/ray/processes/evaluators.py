@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from polyak.compat.ray.config.base import AlgorithmConfig
-from polyak.compat.ray.environments import portable
 from polyak.compat.ray.evaluation import EvaluationOrder, Played
-from polyak.compat.ray.filters import Moments, filter_around
+from polyak.compat.ray.filters import filter_around
+from polyak.compat.ray.processes.acting import made, tolerance_of
 from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
-from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.ray_workers import Failure
+from polyak.distributed.statistics import Moments, moments_in
 from polyak.distributed.weights import flat_weights
-from polyak.warning import warn_user
 
 SEEDS_APART = 10_007
 """Between the seeds of two evaluators: more than the episodes of one."""
@@ -47,15 +47,10 @@ class RemoteEvaluators:
     def __init__(self, config: AlgorithmConfig) -> None:
         self.config = config
         number = config.evaluation_num_env_runners
-        own = portable(config.evaluation_settings())
-        self._workers = Workers(
-            EvaluatorWorker,
-            [(own, index) for index in range(1, number + 1)],
-            config.evaluation_sample_timeout_s,
-            num_cpus=config.num_cpus_per_env_runner,
-            num_gpus=config.num_gpus_per_env_runner,
-            resources=config.custom_resources_per_env_runner or None,
-        )
+        own, patience = config.evaluation_settings(), config.evaluation_sample_timeout_s
+        self._workers, said = made(EvaluatorWorker, own, number, patience, tolerance_of(config))
+        self.processes = {worker: process for worker, (process, _) in enumerate(said)}
+        """Which evaluator -> its process."""
         self._endless = config.evaluation_duration == "auto"
         self._first: dict[int, EvaluationOrder] = {}
         """Evaluator -> what it was asked for at first."""
@@ -65,17 +60,6 @@ class RemoteEvaluators:
         self._weights: Any = None
         self._randomness: float | None = None
         self._moments: Moments | None = None
-        self._failures = 0
-        self.processes: dict[int, int] = {}
-        """Which evaluator -> its process."""
-        try:
-            for worker in range(number):
-                self._workers.ask(worker, "describe", within=config.env_runner_restore_timeout_s)
-            while len(self.processes) < number:
-                self._take()
-        except BaseException:
-            self._workers.stop()
-            raise
 
     @property
     def num_restarts(self) -> int:
@@ -88,8 +72,8 @@ class RemoteEvaluators:
         self._weights = self._workers.put(flat_weights(model.policy))
         self._randomness = getattr(model, "exploration_rate", None)
         known = filter_around(model.get_env())
-        self._moments = None if known is None else known.moments()
-        self._played, self._failures = {}, 0
+        self._moments = None if known is None else moments_in(known)
+        self._played, self._workers.failures = {}, 0
         number = len(self._workers)
         whole = order._replace(duration=number) if self._endless else order
         self._first = {worker: part for worker, part in enumerate(parts_of(whole, number)) if part is not None}
@@ -122,7 +106,7 @@ class RemoteEvaluators:
             if isinstance(answer, Failure):
                 self._failed(worker, answer)
             elif method == "describe":
-                self.processes[worker] = answer
+                self.processes[worker], _ = answer
             else:
                 self._played.setdefault(worker, []).append(answer)
                 del self._orders[worker]
@@ -131,21 +115,10 @@ class RemoteEvaluators:
 
     def _failed(self, worker: int, failure: Failure) -> None:
         config = self.config
-        self._failures += 1
-        known = f"evaluator {worker + 1} of {len(self._workers)} is gone: {str(failure.error).partition(chr(10))[0]}"
-        if not failure.gone:
-            raise failure.error
-        if (
-            not config.restart_failed_env_runners
-            or self._failures > config.num_consecutive_env_runner_failures_tolerance
-        ):
-            raise RuntimeError(f"{known} It is not replaced, as fault_tolerance() says.") from failure.error
-        warn_user(f"{known} Another one takes its place.", RuntimeWarning)
-        self._workers.renew(worker)
-        patience = config.env_runner_restore_timeout_s
-        self._workers.ask(worker, "describe", within=patience)
+        self._workers.replace(worker, failure, "evaluator", "Another one takes its place.")
         if worker in self._orders:
-            self._ask(worker, self._orders[worker], patience + config.evaluation_sample_timeout_s)
+            patience = config.env_runner_restore_timeout_s + config.evaluation_sample_timeout_s
+            self._ask(worker, self._orders[worker], patience)
 
     def foreach(self, func: Callable[[Any], Any]) -> list[Any]:
         """What a function returns of each evaluator, once all of them have played what was ordered."""

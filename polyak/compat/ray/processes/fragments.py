@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from polyak.data import RolloutBuffer
+from polyak.distributed.statistics import Told
 from polyak.experience import Experience, arrays
 from polyak.kinds.asynchronous import AsynchronousAlgorithm, Rollout
 
@@ -31,8 +32,8 @@ class Fragment:
     """Steps in which episodes ended, with the infos of all environments."""
     source: tuple[str, int] = ("", 0)
     """Which runner made it, and how many it had made before: the next one continues where this one ends."""
-    statistics: Any = None
-    """Of the runner's filter, if it has one: all, and those of this fragment alone."""
+    told: Told | None = None
+    """What the runner says of the statistics of its filter, if it has one."""
     streams: Any = None
     """Random numbers to continue from, where those of one process are wanted."""
     dropped: int = 0

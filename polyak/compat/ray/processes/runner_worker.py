@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import torch
 
-from polyak.compat.ray.callbacks import Hooks
 from polyak.compat.ray.config.base import HORIZON, AlgorithmConfig
-from polyak.compat.ray.environments import make_environments
-from polyak.compat.ray.filters import Moments, filter_around
-from polyak.compat.ray.plain import acting_part_of
-from polyak.compat.ray.processes.elsewhere import Spaces
+from polyak.compat.ray.filters import filter_around
+from polyak.compat.ray.processes.acting import ActingWorker
 from polyak.compat.ray.processes.fragments import Fragment, taken_from
 from polyak.compat.ray.rollouts import WholeEpisodes
+from polyak.distributed.runner_process import seed_of_runner
+from polyak.distributed.statistics import Moments, count_fresh, take_moments, told_by
 from polyak.distributed.weights import put_back
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.lessons import Lessons
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.seeding import rng_state, set_rng_state
 
-SEEDS_APART = 1000
-"""Between the seeds of two runners."""
 _KEPT_INFOS = ("episode", "is_success", "TimeLimit.truncated")
 
 
-class RunnerWorker:
+class RunnerWorker(ActingWorker):
     """Collects experience with the weights that it is given.
 
     Args:
@@ -38,33 +33,14 @@ class RunnerWorker:
     """
 
     def __init__(self, config: AlgorithmConfig, index: int) -> None:
-        torch.set_num_threads(max(int(config.num_cpus_per_env_runner), 1))
-        hooks, self.config, self.worker_index = Hooks(config), config, index
-        created: Callable[..., None] | None = None
-        if hooks.wants("on_environment_created"):
-            created = lambda **known: hooks("on_environment_created", env_runner=self, **known)  # noqa: E731
-        env = make_environments(config, True, created, worker_index=index)
-        self.spaces = Spaces.of(env)
-        seed = None if config.seed is None else (config.seed + SEEDS_APART * (index - 1)) % 2**32
-        self.model = acting_part_of(config, env, self.spaces.turned, seed)
+        super().__init__(config, index, True, None if config.seed is None else seed_of_runner(config.seed, index - 1))
+        if (normalizer := filter_around(self.env)) is not None:
+            count_fresh(normalizer)
         self.model._update_info_buffer = self._note
         self.model._update_target = lambda: None  # acting asks no target network
         self._lessons: Lessons | None = None
         self._ends: list[tuple[int, list[dict[str, Any]]]] = []
         self._name, self._made = uuid.uuid4().hex, 0
-
-    @property
-    def env(self) -> Any:
-        """The vector of environments."""
-        return self.model.get_env()
-
-    def apply(self, function: Callable[[Any], Any]) -> Any:
-        """What a function returns of this runner, which has ``env``, ``model``, ``config`` and ``worker_index``."""
-        return function(self)
-
-    def describe(self) -> tuple[int, Spaces]:
-        """Its process and the spaces of its environments."""
-        return os.getpid(), self.spaces
 
     def sample(
         self,
@@ -87,7 +63,7 @@ class RunnerWorker:
         put_back(model.policy, weights)
         known = filter_around(model.get_env())
         if known is not None and statistics is not None:
-            known.load_moments(statistics)
+            take_moments(known, statistics)
         if self._lessons is None:  # which resets environments, and the filter sees what they show
             self._lessons = Lessons(model, HORIZON)
         if streams is not None:
@@ -96,7 +72,7 @@ class RunnerWorker:
             fragment = self._collected(version, self._lessons, steps)
         fragment.dropped = model.dropped if isinstance(model, WholeEpisodes) else 0
         fragment.infos, fragment.source = self._ends, (self._name, self._made)
-        fragment.statistics = None if known is None else (known.moments(), known.news())
+        fragment.told = None if known is None else told_by(known)
         fragment.streams = None if streams is None else rng_state()
         self._made += 1
         return fragment

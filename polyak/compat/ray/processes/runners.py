@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,18 +9,16 @@ from typing import Any
 import numpy as np
 
 from polyak.compat.ray.config.base import HORIZON, AlgorithmConfig
-from polyak.compat.ray.environments import portable
 from polyak.compat.ray.filters import filter_around
-from polyak.compat.ray.processes.elsewhere import Spaces
+from polyak.compat.ray.processes.acting import made, tolerance_of
 from polyak.compat.ray.processes.fragments import Fragment
 from polyak.compat.ray.processes.learning import Learning, learning_of
 from polyak.compat.ray.processes.runner_worker import RunnerWorker
-from polyak.compat.ray.processes.statistics import SharedStatistics
 from polyak.compat.ray.rollouts import WholeRollouts
-from polyak.distributed.ray_workers import Failure, Workers
+from polyak.distributed.ray_workers import Failure
+from polyak.distributed.statistics import SharedStatistics
 from polyak.distributed.weights import flat_weights
 from polyak.kinds.lessons import Lessons
-from polyak.warning import warn_user
 
 
 class RemoteRunners:
@@ -41,43 +38,23 @@ class RemoteRunners:
 
     def __init__(self, config: AlgorithmConfig) -> None:
         self.config = config
-        self._workers = Workers(
-            RunnerWorker,
-            [(portable(config), index) for index in range(1, config.num_env_runners + 1)],
-            config.sample_timeout_s,
-            num_cpus=config.num_cpus_per_env_runner,
-            num_gpus=config.num_gpus_per_env_runner,
-            resources=config.custom_resources_per_env_runner or None,
+        tolerance = tolerance_of(
+            config,
+            delay=config.delay_between_env_runner_restarts_s,
+            shrinks=config.ignore_env_runner_failures and not config.restart_failed_env_runners,
+            errors=config.restart_failed_sub_environments,
         )
-        self._healthy: set[int] = set()
-        self._due: dict[int, float] = {}
-        self._renewed_at: dict[int, float] = {}
-        self._failures = 0
-        self._fragments: list[tuple[int, Fragment]] = []
-        self.processes: dict[int, int] = {}
+        self._workers, said = made(RunnerWorker, config, config.num_env_runners, config.sample_timeout_s, tolerance)
+        self.processes = {worker: process for worker, (process, _) in enumerate(said)}
         """Which runner -> its process."""
+        _, self.spaces = said[0]
+        self._healthy = set(self.processes)
+        self._fragments: list[tuple[int, Fragment]] = []
         self._lessons: Lessons | None = None
         self._learning: Learning
         self._statistics: SharedStatistics | None = None
         self._weights: Any = None
         self._version = 0
-        try:
-            self.spaces = self._first_look()
-        except BaseException:
-            self._workers.stop()
-            raise
-
-    def _first_look(self) -> Spaces:
-        for worker in range(len(self._workers)):
-            self._workers.ask(worker, "describe", within=self.config.env_runner_restore_timeout_s)
-        found: dict[int, Spaces] = {}
-        while len(found) < len(self._workers):
-            for worker, _, answer in self._workers.answers():
-                if isinstance(answer, Failure):
-                    raise answer.error
-                self.processes[worker], found[worker] = answer
-                self._healthy.add(worker)
-        return found[0]
 
     # -- one iteration -------------------------------------------------------------------------------------------------
 
@@ -93,7 +70,9 @@ class RemoteRunners:
         self._learning = learning_of(model, len(self._workers))
         own = filter_around(model.get_env())
         alone = len(self._workers) == 1 and not self._learning.ahead
-        self._statistics = None if own is None else SharedStatistics(self.config, own, alone)
+        merges = self.config.merge_env_runner_states is not False and not alone
+        reports = alone or (self.config.broadcast_env_runner_states and merges)
+        self._statistics = None if own is None else SharedStatistics(own, merges, reports)
         self._lessons = Lessons(model, HORIZON, restart=restart)
         self._weights = None
         return self
@@ -143,7 +122,7 @@ class RemoteRunners:
         for fragment in fragments:
             self._report(fragment)
         if self._statistics is not None:
-            self._statistics.take(fragments)
+            self._statistics.take([fragment.told for fragment in fragments if fragment.told is not None])
         due = learning.learn(fragments)
         model._check_iteration()
         if due and learning.ahead:
@@ -159,7 +138,7 @@ class RemoteRunners:
         """A fragment for each runner that there should be, in their order where all are by the same weights."""
         need = len(self._workers)
         while len(self._fragments) < need:
-            self._renew_those_due()
+            self._workers.renew_due()
             self._ask(need, ahead)
             self._take()
         if ahead:
@@ -174,14 +153,15 @@ class RemoteRunners:
             if isinstance(answer, Failure):
                 if method == "apply" and not answer.gone:
                     raise answer.error
-                self._failed(worker, answer)
+                self._healthy.discard(worker)
+                self._workers.replace(worker, answer, "runner", "Another one takes its place.")
             elif method == "apply":
                 returned[worker] = answer
             elif method == "describe":
                 self.processes[worker], _ = answer
                 self._healthy.add(worker)
             else:
-                self._failures = 0
+                self._workers.failures = 0
                 self._fragments.append((worker, answer))
         return returned
 
@@ -219,44 +199,6 @@ class RemoteRunners:
             model._update_info_buffer(infos, dones)
             if self._callback is not None:
                 self._callback.add_infos(infos)
-
-    # -- faults --------------------------------------------------------------------------------------------------------
-
-    def _failed(self, worker: int, failure: Failure) -> None:
-        """One of them has brought something else than a fragment."""
-        config, self._failures = self.config, self._failures + 1
-        if not failure.gone and not config.restart_failed_sub_environments:
-            raise failure.error
-        self._healthy.discard(worker)
-        self._workers.end(worker)
-        why = str(failure.error)
-        why = why.splitlines()[0] if failure.gone and why else why  # the rest is Ray's advice
-        known = f"runner {worker + 1} of {len(self._workers)} is gone: {why}"
-        if config.ignore_env_runner_failures and not config.restart_failed_env_runners:
-            if not self._healthy:
-                raise RuntimeError(f"{known} It was the last one.") from failure.error
-            warn_user(f"{known} The others continue.", RuntimeWarning)
-            return
-        again = config.restart_failed_env_runners and self._workers.restarts < config.max_num_env_runner_restarts
-        if not again or self._failures > config.num_consecutive_env_runner_failures_tolerance:
-            raise RuntimeError(f"{known} It is not replaced, as fault_tolerance() says.") from failure.error
-        warn_user(f"{known} Another one takes its place.", RuntimeWarning)
-        earlier = self._renewed_at.get(worker)
-        delay = config.delay_between_env_runner_restarts_s
-        self._due[worker] = 0.0 if earlier is None else earlier + delay
-
-    def _renew_those_due(self) -> None:
-        while True:
-            now = time.monotonic()
-            for worker in [one for one, when in self._due.items() if when <= now]:
-                del self._due[worker]
-                self._renewed_at[worker] = now
-                self._workers.renew(worker)
-                self._workers.ask(worker, "describe", within=self.config.env_runner_restore_timeout_s)
-            waiting = any(map(self._workers.waiting_for, range(len(self._workers))))
-            if self._healthy or waiting or not self._due:
-                return
-            time.sleep(min(0.1, max(min(self._due.values()) - now, 0.0)))
 
     def stop(self) -> None:
         """End all of them."""
