@@ -553,7 +553,8 @@ class ReplayBuffer(BaseBuffer):
         """What makes batches of drawn rows, normalised by ``env``."""
         ring, placement = self.storage, self._placement
         made = Pipeline(ring, placement, self.relabel, self.reduce, self._wide, self._tensor, self.device, self.rng)
-        if env is None and self._normalize_obs is BaseBuffer._normalize_obs:
+        own = self._normalize_obs, self._normalize_reward
+        if env is None and own == (BaseBuffer._normalize_obs, BaseBuffer._normalize_reward):
             return made
         normalize = partial(self._normalize_obs, env=env), partial(self._normalize_reward, env=env)
         return made._replace(placement=None, wide=True, normalize=normalize)  # normalising takes arrays

@@ -184,3 +184,32 @@ def test_statistics_are_read_as_pickles(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path / "stats.pkl")], capture_output=True, text=True, timeout=120
     )
     assert done.stdout.splitlines() == [str(env.obs_rms.mean.tolist()), "3.0"], done.stderr
+
+
+class DoubledRewards(ReplayBuffer):
+    @staticmethod
+    def _normalize_reward(reward: Any, env: Any = None) -> Any:
+        return 2 * reward
+
+
+class ShiftedObservations(ReplayBuffer):
+    @staticmethod
+    def _normalize_obs(obs: Any, env: Any = None) -> Any:
+        return obs + 1
+
+
+@pytest.mark.parametrize(("own", "changed"), [(DoubledRewards, "rewards"), (ShiftedObservations, "observations")])
+def test_how_a_buffer_normalises_is_asked_also_where_nothing_is_normalised(own: Any, changed: str) -> None:
+    batches = []
+    for cls in (ReplayBuffer, own):
+        torch.manual_seed(0)
+        env = make_vec_env("CartPole-v1", seed=0)
+        buffer = cls(20, env.observation_space, env.action_space, device="cpu")
+        obs = env.reset()
+        for _ in range(20):
+            then, reward, done, infos = env.step(np.zeros(1, int))
+            buffer.add(obs, then, np.zeros((1, 1), int), reward, done, infos)
+            obs = then
+        batches.append(buffer._get_samples(np.arange(20)))
+    plain, ours = (getattr(batch, changed) for batch in batches)
+    assert torch.equal(ours, 2 * plain if changed == "rewards" else plain + 1)
