@@ -10,11 +10,11 @@ from polyak.checkpoint.saved import read as read_file
 from polyak.checkpoint.serialise import decode
 from polyak.data import Column, Dataset, ReplayBuffer
 from polyak.data.datasets.formats.source import Source
-from polyak.data.datasets.parts import DatasetError, Recording
+from polyak.data.datasets.parts import DatasetError, RecordedData
 from polyak.data.replay_state import EXTRAS, check_rows
 
 
-def read(source: Source) -> Recording:
+def read(source: Source) -> RecordedData:
     """The experience of the buffer, with actions in the environment's units.
 
     Raises:
@@ -25,7 +25,7 @@ def read(source: Source) -> Recording:
         return _read(source)
 
 
-def _read(source: Source) -> Recording:
+def _read(source: Source) -> RecordedData:
     saved = read_file(source.path, kind=None, trust=source.trust)
     if "replay" not in saved.info or not saved.replay:
         raise DatasetError(

@@ -13,7 +13,7 @@ from torch.func import functional_call, vmap
 from polyak.collecting.runner import Acted
 from polyak.data.step import Observations
 from polyak.nn.backends.inputs import Seen, kind_of, parts
-from polyak.nn.backends.program import Program
+from polyak.nn.backends.program import TracedProgram
 from polyak.nn.backends.watch import Watch
 from polyak.nn.policies.base import Policy
 
@@ -105,7 +105,7 @@ class _Quick:
     def __init__(self, actor: CandidateActor, observations: Observations) -> None:
         self._seen, self._kind = Seen(actor.policy, observations), kind_of(observations)
         inputs = [actor.weights, *parts(self._seen.tensors)]
-        self._program = Program(lambda: actor.choose(self._seen.tensors), inputs)
+        self._program = TracedProgram(lambda: actor.choose(self._seen.tensors), inputs)
         self._actions = self._program.result.numpy()
         self.watch = Watch([actor.policy, *self._program.modules], self._program.reads)
 

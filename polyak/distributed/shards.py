@@ -43,7 +43,7 @@ DRAWN_AHEAD = 4
 
 
 @dataclass
-class _Draw:
+class _AwaitedBatch:
     """A batch that was asked for."""
 
     rows: int
@@ -133,9 +133,9 @@ class ShardedReplay:
         )
         self._end = weakref.finalize(self, self.workers.stop)
         self._ahead = drawn_ahead
-        self._asked: deque[_Draw] = deque()
+        self._asked: deque[_AwaitedBatch] = deque()
         """Batches to come."""
-        self._draws: list[deque[_Draw]] = [deque() for _ in self._envs]
+        self._draws: list[deque[_AwaitedBatch]] = [deque() for _ in self._envs]
         """Of each shard, those that it has yet to answer."""
         self._due = np.zeros(n_shards, np.int64)
         """Of each shard, other answers to come."""
@@ -249,7 +249,7 @@ class ShardedReplay:
             batches -= 1
             yield self._batch(draw)
 
-    def _ask_draw(self, rows: int, gamma: float, normalizer: Any) -> _Draw | None:
+    def _ask_draw(self, rows: int, gamma: float, normalizer: Any) -> _AwaitedBatch | None:
         """Ask shards for their parts of a batch; ``None``: there is nothing to draw from."""
         if self._ahead is None or not self._masses.any():
             self._settle()
@@ -257,13 +257,13 @@ class ShardedReplay:
             return None
         strata = (np.arange(rows) + self.sampler.rng.random_sample(rows)) / rows
         counts = dealt(self._masses, strata)
-        draw = _Draw(rows, np.flatnonzero(counts).tolist(), self._lives.copy())
+        draw = _AwaitedBatch(rows, np.flatnonzero(counts).tolist(), self._lives.copy())
         for shard in draw.wanted:
             self._draws[shard].append(draw)
             self.workers.ask(shard, "draw", int(counts[shard]), float(gamma), normalizer)
         return draw
 
-    def _batch(self, draw: _Draw) -> tuple[Transition, Tensor | None]:
+    def _batch(self, draw: _AwaitedBatch) -> tuple[Transition, Tensor | None]:
         parts = [draw.parts[shard] for shard in draw.wanted]
         columns = Experience.joined(parts, 0).columns
         cells, chances = columns.pop("cells", None), columns.pop("priorities", None)

@@ -6,7 +6,7 @@ from polyak.experience.replay import Replay
 from polyak.experience.ring import Ring
 from polyak.experience.samplers import Prioritized, RankBased, Sampler, Uniform
 from polyak.experience.schema import Column, Schema
-from polyak.experience.windows import Window, look, transitions
+from polyak.experience.windows import RowWindow, look, transitions
 
 __all__ = [
     "Column",
@@ -19,7 +19,7 @@ __all__ = [
     "Sampler",
     "Schema",
     "Uniform",
-    "Window",
+    "RowWindow",
     "look",
     "transitions",
 ]

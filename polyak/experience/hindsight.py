@@ -11,7 +11,7 @@ from polyak.experience import arrays
 from polyak.experience.arrays import Array
 from polyak.experience.episodes import Episodes
 from polyak.experience.ring import Ring
-from polyak.experience.windows import Window
+from polyak.experience.windows import RowWindow
 
 Strategy = Literal["future", "final", "episode"]
 
@@ -66,7 +66,7 @@ class GoalRelabel:
         """Cells, in order, that may be drawn, and up to half as many that were overwritten since."""
         return self.episodes.finished_cells()
 
-    def __call__(self, ring: Ring, window: Window, drawn: np.ndarray) -> Window:
+    def __call__(self, ring: Ring, window: RowWindow, drawn: np.ndarray) -> RowWindow:
         """Other goals and rewards for a window of the cells ``drawn`` [B]."""
         count = int(self.share * len(drawn))
         if count == 0:

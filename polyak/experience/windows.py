@@ -18,7 +18,7 @@ from polyak.experience.record import Experience
 from polyak.experience.ring import Ring
 
 
-class Window(NamedTuple):
+class RowWindow(NamedTuple):
     """``n`` successive rows around each of B cells."""
 
     cells: Array
@@ -33,7 +33,7 @@ class Window(NamedTuple):
 
 def look(
     ring: Ring, cells: Array, n: int, before: int = 0, ends: tuple[str, ...] = ("terminated", "truncated")
-) -> Window:
+) -> RowWindow:
     """The ``n`` rows of which a cell is number ``before``, for each of some cells [B].
 
     A window never crosses the end of an episode, the newest row or the oldest one. ``ends`` names the columns that are
@@ -55,7 +55,7 @@ def look(
         valid = arrays.joined([earlier, valid], 1)
         first = (~earlier).sum(1)[:, None]
         around = arrays.along(around, (steps + before).clip(first))
-    return Window(around, valid, ring.take(around, "rewards"))
+    return RowWindow(around, valid, ring.take(around, "rewards"))
 
 
 def spans(cells: Array, valid: Array, n_steps: int) -> tuple[Array, Array]:
@@ -92,7 +92,7 @@ def returns(rewards: Array, valid: Array, gamma: float, n_steps: int) -> tuple[A
     return summed, discounts
 
 
-def transitions(ring: Ring, window: Window, gamma: float, n_steps: int = 1) -> Experience:
+def transitions(ring: Ring, window: RowWindow, gamma: float, n_steps: int = 1) -> Experience:
     """One transition of up to ``n_steps`` rows from each of the first ``L = n - n_steps + 1`` rows of a window.
 
     Its reward is that of :func:`returns`, its successor that of the last row inside, and every target is

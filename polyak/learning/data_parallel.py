@@ -105,7 +105,7 @@ class ThreadGroup:
         Args:
             rank: in [0, size), another in each thread.
         """
-        return _Place(self, rank)
+        return _ThreadPlace(self, rank)
 
     def _add(self) -> None:
         """Called in one thread while the others wait; in the order of ranks, so that runs repeat."""
@@ -122,7 +122,7 @@ class ThreadGroup:
         return self._total.clone()  # the next sum is made only once all have this one
 
 
-class _Place:
+class _ThreadPlace:
     """A place in a :class:`ThreadGroup`."""
 
     def __init__(self, group: ThreadGroup, rank: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polyak.data.batch import Transition
 from polyak.experience.arrays import mapped
-from polyak.nn.networks.recall import Sequences, Successors
+from polyak.nn.networks.recall import FollowingObservations, Sequences
 
 ETA = 0.9
 """Share of the largest error in the priority of a sequence, section 2.3; the mean of all has the rest."""
@@ -49,7 +49,7 @@ class SequenceRows:
         memory = {name: batch.extras[name][:, 0] for name in self.memory}
         here: Any = Sequences(batch.observations, memory, keep, rows)
         last = here._replace(rows=(rows + self.n_steps - 1).minimum(newest))
-        then: Any = Successors(last, mapped(lambda part: picked(part, rows), batch.next_observations))
+        then: Any = FollowingObservations(last, mapped(lambda part: picked(part, rows), batch.next_observations))
         return Transition(
             here,
             picked(batch.actions, rows).flatten(0, 1),

@@ -29,7 +29,7 @@ from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.nn import CategoricalPolicy, Policy, PolicyError, ValuePolicy
 from polyak.nn.codec import ActionCodec
 from polyak.nn.networks.encoders import Obs
-from polyak.nn.policies.base import Noise, Outcome, State
+from polyak.nn.policies.base import Decision, Noise, State
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 
 SPACE, NINE = spaces.Box(-10, 10, (2,), np.float32), spaces.Discrete(9)
@@ -53,10 +53,10 @@ class Counts(Policy):
 
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         assert state is not None
         count = state["count"] + 1
-        return Outcome(count[:, 0], {"twice": 2.0 * count}, {"count": count})
+        return Decision(count[:, 0], {"twice": 2.0 * count}, {"count": count})
 
 
 class Obeys(ValuePolicy):
@@ -64,9 +64,9 @@ class Obeys(ValuePolicy):
 
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         values = self.q_net(obs)
-        return Outcome((values if masks is None else values.masked_fill(~masks, -torch.inf)).argmax(1))
+        return Decision((values if masks is None else values.masked_fill(~masks, -torch.inf)).argmax(1))
 
 
 class Ends(gym.Env):

@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from polyak import SAC
 from polyak.learning.engine import cache, program
 from polyak.learning.engine import matrix_products as products
-from polyak.learning.engine.matrix_products import Product, measured, undo_unbiased, use_faster
+from polyak.learning.engine.matrix_products import MatrixProduct, measured, undo_unbiased, use_faster
 from tests.tolerance import bound, drift
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
@@ -52,7 +52,7 @@ def test_large_float32_products_are_replaced_and_nothing_else() -> None:
     inputs = example()
     graph = graph_of(*inputs)
     before = graph(*inputs)
-    asked: list[Product] = []
+    asked: list[MatrixProduct] = []
     assert use_faster(graph, lambda product: asked.append(product) is None) == 3
     assert [p.shape for p in asked] == [(128, 160, 96), (96, 128, 160), (128, 96, 160)]
     assert [p.bias for p in asked] == [True, False, False]
@@ -77,7 +77,7 @@ def test_where_torch_is_faster_biases_are_added_afterwards() -> None:
         assert_equal_sums(ours, theirs)
 
 
-QUICK, SLOW = (Product((64, 64, 64), ((64, 1), b), False) for b in ((64, 1), (1, 64)))
+QUICK, SLOW = (MatrixProduct((64, 64, 64), ((64, 1), b), False) for b in ((64, 1), (1, 64)))
 
 
 def forbid_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_broken_or_read_only_cache_is_no_error(tmp_path: Path, monkeypatch: py
 
 def test_measures_both_libraries() -> None:
     for bias in (False, True):
-        ours, theirs = products._seconds(Product((32, 16, 8), ((16, 1), (1, 16)), bias))
+        ours, theirs = products._seconds(MatrixProduct((32, 16, 8), ((16, 1), (1, 16)), bias))
         assert 0 < ours < 1
         assert 0 < theirs < 1
 

@@ -20,7 +20,7 @@ from polyak.envs.spaces import get_action_dim
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.options import check_counts, check_keywords, keywords_of
-from polyak.nn.policies.base import Noise, Outcome, Policy, State, n_rows
+from polyak.nn.policies.base import Decision, Noise, Policy, State, n_rows
 
 Propagation = Literal["ts1", "tsinf"]
 INITIAL_STD = 0.5
@@ -152,7 +152,7 @@ class PlanningPolicy(Policy):
 
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         """Plan from observations [B, ...]; see :meth:`Policy.decide`."""
         if masks is not None:
             return super().decide(obs, noise, state, masks)
@@ -167,7 +167,7 @@ class PlanningPolicy(Policy):
             self.momentum,
         )
         rest = torch.cat([plan[:, 1:], torch.zeros_like(plan[:, :1])], 1)
-        return Outcome(plan[:, 0].reshape(-1, *self.codec.shape), state={"plan": rest})
+        return Decision(plan[:, 0].reshape(-1, *self.codec.shape), state={"plan": rest})
 
     def _fixed(self, rows: int) -> Noise:
         """The noise of deterministic plans, one for all rows."""

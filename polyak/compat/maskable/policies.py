@@ -19,7 +19,7 @@ from polyak.compat.policies import ActorCriticPolicy, Kwargs, reads_by
 from polyak.nn.networks.encoders import CombinedExtractor, ExtractorClass, FlattenExtractor, NatureCNN, Obs
 from polyak.nn.plain import plain
 from polyak.nn.policies import maskable
-from polyak.nn.policies.base import Noise, NumpyObs, Outcome
+from polyak.nn.policies.base import Decision, Noise, NumpyObs
 from polyak.schedules import Schedule
 
 _NO_SDE = ("use_sde", "log_std_init", "full_std", "use_expln", "squash_output")
@@ -93,14 +93,14 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
             distribution.apply_masking(action_masks)
         return distribution
 
-    def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Outcome:
+    def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Decision:
         assert masks is not None  # this class draws by itself, so that no noise brings it here
         deterministic = noise is None
         if not self.acts_by_forward:
-            return Outcome(self._predict(obs, deterministic, masks))
+            return Decision(self._predict(obs, deterministic, masks))
         allowed = masks.numpy(force=True)
         actions, values, log_probs = self(obs, deterministic=deterministic, action_masks=allowed)
-        return Outcome(actions, {"values": values.flatten(), "log_probs": log_probs})
+        return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
 
     def _predict(self, observation: Obs, deterministic: bool = False, action_masks: Masks = None) -> Tensor:
         distribution = self.get_distribution(observation, action_masks)

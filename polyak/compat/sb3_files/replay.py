@@ -13,7 +13,7 @@ from polyak.compat.sb3_files import names, unpickle
 from polyak.compat.sb3_files.translate import SavedObject, whole
 from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.datasets.formats.source import Source
-from polyak.data.datasets.parts import DatasetError, Recording
+from polyak.data.datasets.parts import DatasetError, RecordedData
 from polyak.data.datasets.rings import recording_of_ring
 from polyak.experience import Ring
 from polyak.experience.arrays import mapped, paths
@@ -41,7 +41,7 @@ def read(file: IO[bytes], name: str, buffer: ReplayBuffer, trust: bool = False) 
         raise ValueError(f"{name}: {error}") from error
 
 
-def recorded(source: Source) -> Recording:
+def recorded(source: Source) -> RecordedData:
     """The experience in a pickle, with actions in the environment's units.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.data.datasets.parts import DatasetError, Parts, Recording, arrays_of
+from polyak.data.datasets.parts import DatasetError, Parts, RecordedData, arrays_of
 from polyak.envs.composed import is_composed
 from polyak.envs.spaces import clipped
 
@@ -28,7 +28,7 @@ def chunks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 # -- refusing ----------------------------------------------------------------------------------------------------------
 
 
-def check_numbers(recording: Recording) -> None:
+def check_numbers(recording: RecordedData) -> None:
     """Refuse numbers that are not finite, and what are no numbers.
 
     Raises:
@@ -41,7 +41,7 @@ def check_numbers(recording: Recording) -> None:
         _check_finite(name, array, recording)
 
 
-def check_spaces(recording: Recording, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+def check_spaces(recording: RecordedData, observation_space: spaces.Space, action_space: spaces.Space) -> None:
     """Refuse actions and choices outside of their space, and observations of another shape.
 
     Raises:
@@ -67,7 +67,7 @@ def check_spaces(recording: Recording, observation_space: spaces.Space, action_s
         check_actions(rows, action_space, lambda i, start=start: place(recording, start + i))
 
 
-def _check_choices(name: str, array: np.ndarray, space: spaces.Space, recording: Recording) -> None:
+def _check_choices(name: str, array: np.ndarray, space: spaces.Space, recording: RecordedData) -> None:
     low, high = _bounds(space)
     for start, rows in chunks(array):
         if (bad := np.argwhere((rows < low) | (rows > high))).size:
@@ -76,7 +76,7 @@ def _check_choices(name: str, array: np.ndarray, space: spaces.Space, recording:
             raise DatasetError(f"{where}: {name} is {rows[at]}, outside of {space}. Pass the right observation_space.")
 
 
-def place(recording: Recording, row: int) -> str:
+def place(recording: RecordedData, row: int) -> str:
     """Where a transition is: its row in the source, and its episode."""
     ends = recording.parts.ends
     number = int(np.searchsorted(ends, row, side="right"))
@@ -167,7 +167,7 @@ def _check_shape(name: str, array: np.ndarray, space: spaces.Space) -> None:
         raise DatasetError(f"{name} has the type {array.dtype}, but the space is {space}: it takes whole numbers.")
 
 
-def _check_finite(name: str, array: np.ndarray, recording: Recording, of_observations: bool = False) -> None:
+def _check_finite(name: str, array: np.ndarray, recording: RecordedData, of_observations: bool = False) -> None:
     if array.dtype.kind not in "biuf":
         raise DatasetError(f"{name} has the type {array.dtype}, but must hold numbers.")
     if array.dtype.kind != "f":
@@ -182,7 +182,7 @@ def _check_finite(name: str, array: np.ndarray, recording: Recording, of_observa
         raise DatasetError(f"{where}: {name} is {rows[(at, *entry)]}{inside}. Leave out its episode, or mend it.")
 
 
-def _place_of_observation(recording: Recording, index: int) -> str:
+def _place_of_observation(recording: RecordedData, index: int) -> str:
     """Where one of the N + E observations is."""
     ends = recording.parts.ends
     number = int(np.searchsorted(ends + np.arange(len(ends)), index, side="left"))

@@ -24,7 +24,7 @@ from polyak.data.datasets.checks import action_space_of, check_numbers, check_sp
 from polyak.data.datasets.formats import own_names
 from polyak.data.datasets.formats.own_names import Columns
 from polyak.data.datasets.formats.source import damage_named
-from polyak.data.datasets.parts import DatasetError, Episode, Parts, Recording, arrays_of, assemble
+from polyak.data.datasets.parts import DatasetError, Episode, Parts, RecordedData, arrays_of, assemble
 from polyak.data.datasets.rings import Buffer, recording_of_ring
 from polyak.data.datasets.seen import channels_first, named_space
 from polyak.envs.make import make_env
@@ -116,10 +116,10 @@ class Dataset:
         Raises:
             DatasetError: as the constructor.
         """
-        return cls.from_recording(Recording(parts, observation_space, action_space, env_id))
+        return cls.from_recording(RecordedData(parts, observation_space, action_space, env_id))
 
     @classmethod
-    def from_recording(cls, recording: Recording) -> Dataset:
+    def from_recording(cls, recording: RecordedData) -> Dataset:
         """A dataset of what a reader of some format brings; nothing is copied.
 
         Raises:
@@ -220,7 +220,7 @@ class Dataset:
         rewards = dataset.rewards if (scale, shift) == (1.0, 0.0) else (dataset.rewards - shift) / scale
         return dataset._of(dataset.parts._replace(rewards=rewards))
 
-    def _take(self, recording: Recording) -> None:
+    def _take(self, recording: RecordedData) -> None:
         check_numbers(recording)
         parts, observation_space, action_space, env_id, _ = recording
         space = observation_space_of(parts) if observation_space is None else named_space(observation_space)
@@ -233,9 +233,9 @@ class Dataset:
         self.observations, self.actions, self.rewards, self.ends, self.terminated, self.columns = self.parts
 
     @property
-    def recording(self) -> Recording:
+    def recording(self) -> RecordedData:
         """All of it, as writers of formats take it."""
-        return Recording(self.parts, self.observation_space, self.action_space, self.env_id)
+        return RecordedData(self.parts, self.observation_space, self.action_space, self.env_id)
 
     # -- sizes ---------------------------------------------------------------------------------------------------------
 
@@ -436,7 +436,7 @@ class Dataset:
             seen = as_vec_env(made, monitor_wrapper=False)
             spec = getattr(made, "spec", None)
             known = _known(seen.observation_space, seen.action_space, self.env_id or (spec and spec.id))
-            return Dataset.from_recording(Recording(self.parts, **known))
+            return Dataset.from_recording(RecordedData(self.parts, **known))
         finally:
             if made is not env:
                 made.close()

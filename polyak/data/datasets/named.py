@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyak.data.batch import ArrayObs
-from polyak.data.datasets.parts import DatasetError, Parts, Recording, assemble
+from polyak.data.datasets.parts import DatasetError, Parts, RecordedData, assemble
 from polyak.experience.arrays import mapped
 from polyak.warning import warn_user
 
@@ -57,7 +57,7 @@ def by_meaning(arrays: Mapping[str, Any], source: str) -> tuple[dict[str, Any], 
     return known, {name: array for name, array in arrays.items() if name.lower() not in _MEANING}
 
 
-def recording_of(arrays: Mapping[str, Any], source: str) -> Recording:
+def recording_of(arrays: Mapping[str, Any], source: str) -> RecordedData:
     """Arrays [N, ...] by any of their names; those of other names become columns, if they are numbers.
 
     Raises:

@@ -73,7 +73,7 @@ class Parts(NamedTuple):
         return map(self.episode, range(len(self.ends)))
 
 
-class Recording(NamedTuple):
+class RecordedData(NamedTuple):
     """What a source of data brings: what was recorded, and what is known about it besides."""
 
     parts: Parts
@@ -104,7 +104,7 @@ def assemble(
     truncations: Any = None,
     next_observations: Any = None,
     columns: Mapping[str, Any] | None = None,
-) -> Recording:
+) -> RecordedData:
     """Flat arrays as episodes; see :class:`~polyak.data.datasets.dataset.Dataset` for the arguments.
 
     Raises:
@@ -126,7 +126,7 @@ def assemble(
         )
     if next_observations is not None:
         next_observations = _named(next_observations)
-        return Recording(
+        return RecordedData(
             _from_pairs(observations, next_observations, actions, rewards, terminations, truncations, extra)
         )
     ended = terminations | truncations
@@ -134,7 +134,7 @@ def assemble(
     ends = np.flatnonzero(ended) + 1
     if count(observations) == len(actions) + len(ends):
         _check_observations(observations, len(actions) + len(ends))
-        return Recording(Parts(observations, actions, rewards, ends, terminations[ends - 1], extra))
+        return RecordedData(Parts(observations, actions, rewards, ends, terminations[ends - 1], extra))
     _check_observations(observations, len(actions))
     return _without_successors(observations, actions, rewards, ends, terminations, extra)
 
@@ -175,7 +175,7 @@ def _without_successors(
     ends: np.ndarray,
     terminations: np.ndarray,
     columns: Mapping[str, np.ndarray],
-) -> Recording:
+) -> RecordedData:
     """Of observations [N, ...] alone: the last one of an episode that was cut short becomes its successor, whose own
     step is lost; what follows a terminal state is never looked at, so that its last observation serves."""
     terminated = terminations[ends - 1]
@@ -208,7 +208,7 @@ def _without_successors(
         terminated,
         {name: column[kept] for name, column in columns.items()},
     )
-    return Recording(parts, rows=np.flatnonzero(kept))
+    return RecordedData(parts, rows=np.flatnonzero(kept))
 
 
 def _named(observations: Any) -> ArrayObs:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from polyak.data.datasets.parts import DatasetError, Recording, assemble
+from polyak.data.datasets.parts import DatasetError, RecordedData, assemble
 from polyak.envs.composed import is_composed
 from polyak.envs.spaces import rounded, wide_bounds
 from polyak.experience.arrays import mapped
@@ -28,7 +28,7 @@ def recording_of_ring(
     observation_space: spaces.Space,
     action_space: spaces.Space,
     decode: Callable[[np.ndarray], Any] | None = None,
-) -> Recording:
+) -> RecordedData:
     """The episodes of each environment, one environment after the other.
 
     Args:

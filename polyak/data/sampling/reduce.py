@@ -11,7 +11,7 @@ import numpy as np
 from polyak.experience.windows import returns, spans
 
 
-class Ends(NamedTuple):
+class WindowEnds(NamedTuple):
     """Where the transitions made of B windows begin and end."""
 
     first: np.ndarray  # [B], or [B, L] of sequences: cells of their observations, actions and extras
@@ -46,7 +46,7 @@ class Reduce(Protocol):
         """Which rows [B, n] of windows count, if ``valid`` ones could."""
         ...
 
-    def ends(self, cells: np.ndarray, valid: np.ndarray) -> Ends:
+    def ends(self, cells: np.ndarray, valid: np.ndarray) -> WindowEnds:
         """Where the transitions begin and end in windows of these cells [B, n], of which ``valid`` [B, n] count."""
         ...
 
@@ -104,10 +104,10 @@ class NStep:
         rows = rng.randint(self.least, self.n_steps + 1, (len(valid), 1))
         return valid & (np.arange(self.n_steps) < rows)
 
-    def ends(self, cells: np.ndarray, valid: np.ndarray) -> Ends:
+    def ends(self, cells: np.ndarray, valid: np.ndarray) -> WindowEnds:
         """Of one transition per window: [B] each."""
         first = cells[:, 0]
-        return Ends(first, first if self.n_steps == 1 else cells[np.arange(len(cells)), valid.sum(1) - 1], None)
+        return WindowEnds(first, first if self.n_steps == 1 else cells[np.arange(len(cells)), valid.sum(1) - 1], None)
 
     def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Of one transition per window: [B] each."""
@@ -173,9 +173,9 @@ class Sequence:
         """Rows of a window: those of the sequence, and those that its last transition spans besides."""
         return self.burn_in + self.length + self.n_steps - 1
 
-    def ends(self, cells: np.ndarray, valid: np.ndarray) -> Ends:
+    def ends(self, cells: np.ndarray, valid: np.ndarray) -> WindowEnds:
         """Of L transitions per window: [B, L] each."""
-        return Ends(*spans(cells, valid, self.n_steps), valid[:, : self.burn_in + self.length])
+        return WindowEnds(*spans(cells, valid, self.n_steps), valid[:, : self.burn_in + self.length])
 
     def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Of L transitions per window: [B, L] each."""

@@ -31,7 +31,7 @@ SECONDS = 0.01
 STORED_AS = "products"
 
 
-class Product(NamedTuple):
+class MatrixProduct(NamedTuple):
     """``a @ b``, with or without a bias added to each row."""
 
     shape: tuple[int, int, int]
@@ -47,7 +47,7 @@ class Product(NamedTuple):
         return 2.0 * m * k * n
 
 
-Faster = Callable[[Product], bool]
+Faster = Callable[[MatrixProduct], bool]
 """Whether oneDNN does a product faster."""
 
 
@@ -71,7 +71,7 @@ def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
             continue
         bias, a, b = parts
         x, y = a.meta["val"], b.meta["val"]
-        product = Product((*x.shape, y.shape[1]), (x.stride(), y.stride()), bias is not None)
+        product = MatrixProduct((*x.shape, y.shape[1]), (x.stride(), y.stride()), bias is not None)
         with graph.graph.inserting_before(node):
             if torch.backends.mkldnn.is_available() and product.flops >= SMALLEST and faster(product):
                 new = graph.graph.call_function(torch.ops.polyak.product.default, (a, b, bias))
@@ -117,14 +117,14 @@ def measured() -> Faster:
     """Decides by measurement, with the present number of threads."""
     known = Measurements(STORED_AS)
 
-    def faster(product: Product) -> bool:
+    def faster(product: MatrixProduct) -> bool:
         what = f"{_machine()} {torch.get_num_threads()} threads: {tuple(product)}"
         return bool(known.of(what, lambda: _measure(product), _sound)["onednn"])
 
     return faster
 
 
-def _measure(product: Product) -> dict[str, Any]:
+def _measure(product: MatrixProduct) -> dict[str, Any]:
     """Microseconds by either library, and whether oneDNN is chosen."""
     ours, theirs = _seconds(product)
     return {
@@ -144,7 +144,7 @@ def _machine() -> str:
 
 
 @torch.no_grad()
-def _seconds(product: Product) -> tuple[float, float]:
+def _seconds(product: MatrixProduct) -> tuple[float, float]:
     """Seconds that torch and oneDNN need for a product."""
     m, k, n = product.shape
     a, b = (_ones(shape, stride) for shape, stride in zip(((m, k), (k, n)), product.strides, strict=True))

@@ -181,9 +181,11 @@ class Inputs:
         """One parameter's state, with the places of its tensors among the inputs instead of them."""
         if not state:
             return {}
-        row = {key: _Place(self._add(v)) if isinstance(v, Tensor) else v for key, v in state.items() if key != "step"}
+        row = {
+            key: _InputPlace(self._add(v)) if isinstance(v, Tensor) else v for key, v in state.items() if key != "step"
+        }
         if isinstance(step := state.get("step"), Tensor) and step.device == self.device:
-            return {"step": _Place(self._add(step)), **row}
+            return {"step": _InputPlace(self._add(step)), **row}
         if step is not None:
             self._counters.append((optimizer, state))
         return {"step": None, **row}
@@ -209,7 +211,7 @@ class Inputs:
         state = dict(zip(self.names, tensors, strict=False))
         ours = [cohort for cohort in self.cohorts if cohort.name == name]
         rows = [
-            [{k: tensors[v] if isinstance(v, _Place) else v for k, v in row.items()} for row in cohort.states]
+            [{k: tensors[v] if isinstance(v, _InputPlace) else v for k, v in row.items()} for row in cohort.states]
             for cohort in ours
         ]
         params = [[state[param] for param in cohort.params] for cohort in ours]
@@ -241,7 +243,7 @@ class Inputs:
             values[:] = factors(cohort.optimizer, cohort.group, cohort.first)
 
 
-class _Place(int):
+class _InputPlace(int):
     """A place among a program's inputs."""
 
 

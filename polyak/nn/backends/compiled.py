@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from polyak.nn.backends.eager import Eager
-from polyak.nn.policies.base import Outcome
+from polyak.nn.policies.base import Decision
 
 
 class Compiled(Eager):
@@ -20,7 +20,7 @@ class Compiled(Eager):
     """
 
     @cached_property
-    def decide(self) -> Callable[..., Outcome]:
+    def decide(self) -> Callable[..., Decision]:
         """The compiled :meth:`~polyak.nn.policies.base.Policy.decide`."""
         return torch.compile(self.policy.decide)
 

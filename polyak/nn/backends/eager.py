@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.nn.policies.base import Outcome, Policy, State, n_rows
+from polyak.nn.policies.base import Decision, Policy, State, n_rows
 
 Decided = tuple[np.ndarray, dict[str, np.ndarray], State | None]
 """The result of a policy for B observations, in new arrays: actions [B, ...] in the network's units; further columns to
@@ -27,7 +27,7 @@ class Eager:
         self.policy = policy
 
     @property
-    def decide(self) -> Callable[..., Outcome]:
+    def decide(self) -> Callable[..., Decision]:
         """:meth:`~polyak.nn.policies.base.Policy.decide`, or a replacement."""
         return self.policy.decide
 

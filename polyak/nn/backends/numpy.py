@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from polyak.nn.backends.eager import Decided, Eager
 from polyak.nn.backends.inputs import Seen, kind_of, parts
-from polyak.nn.backends.program import Program
+from polyak.nn.backends.program import TracedProgram
 from polyak.nn.backends.watch import Watch
-from polyak.nn.policies.base import Outcome, Policy, n_rows
+from polyak.nn.policies.base import Decision, Policy, n_rows
 
 
 class Numpy:
@@ -138,13 +138,13 @@ class _Plan:
         self._state = None if state is None else {name: value.clone() for name, value in state.items()}
         rows = n_rows(self._seen.tensors)
 
-        def decide() -> Outcome:
+        def decide() -> Decision:
             noise = None if deterministic else policy.draw_noise(rows)
             return policy.decide(self._seen.tensors, noise, self._state, self._masks)
 
         inputs = [*parts(self._seen.tensors), *parts(self._state), *parts(self._masks)]
-        self.program = Program(decide, inputs)
-        outcome: Outcome = self.program.result
+        self.program = TracedProgram(decide, inputs)
+        outcome: Decision = self.program.result
         self._actions, self._after = outcome.actions.numpy(), outcome.state
         self._extras = {name: value.numpy() for name, value in outcome.extras.items()}
         self._calls = self.program.calls

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from polyak.nn.backends.recording import Step
+from polyak.nn.backends.recording import Operation
 
 aten = torch.ops.aten
 
@@ -28,7 +28,7 @@ Maker = Callable[..., "list[Call] | None"]
 """(output, *arguments) of an operation -> calls; ``None``: torch has to do it."""
 
 
-def calls_of(step: Step) -> list[Call]:
+def calls_of(step: Operation) -> list[Call]:
     """The calls that compute the outputs of a step again."""
     args, kwargs = tree_map(_plain, (tuple(step.args), dict(step.kwargs)))
     outputs = [output.detach() for output in step.outputs]
@@ -41,7 +41,7 @@ def _plain(leaf: Any) -> Any:
     return leaf.detach() if isinstance(leaf, Tensor) else leaf
 
 
-def _by_torch(step: Step, outputs: list[Tensor], args: Any, kwargs: Any) -> list[Call]:
+def _by_torch(step: Operation, outputs: list[Tensor], args: Any, kwargs: Any) -> list[Call]:
     operation = step.operation
     if step.in_place:
         return [partial(operation, *args, **kwargs)]

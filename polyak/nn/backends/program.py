@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from polyak.nn.backends.operations import Call, calls_of
-from polyak.nn.backends.recording import Step, Untranslatable, memory, recorded
+from polyak.nn.backends.recording import Operation, Untranslatable, memory, recorded
 
 
-class Program:
+class TracedProgram:
     """The operations of a function on tensors, without its Python code.
 
     Args:
@@ -49,7 +49,7 @@ class Program:
             call()
 
 
-def _captured(steps: Sequence[Step], inputs: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[Tensor]:
+def _captured(steps: Sequence[Operation], inputs: Sequence[Tensor], modules: Sequence[nn.Module]) -> list[Tensor]:
     """The tensors of modules that the steps read, other than inputs and results of steps.
 
     Raises:
@@ -79,7 +79,7 @@ def _readable(tensor: Tensor) -> bool:
     return type(tensor) in (Tensor, nn.Parameter) and tensor.device.type == "cpu" and tensor.layout is torch.strided
 
 
-def _without_repeats(steps: Sequence[Step]) -> Iterator[Step]:
+def _without_repeats(steps: Sequence[Operation]) -> Iterator[Operation]:
     """The steps, where a step that repeats an earlier one on the same numbers copies its result."""
     first: dict[Any, Tensor] = {}
     same: dict[int, int] = {}  # memory -> memory that holds the same numbers
@@ -98,13 +98,13 @@ def _without_repeats(steps: Sequence[Step]) -> Iterator[Step]:
             key = step.operation, *map(name, tree_leaves((tuple(step.args), dict(step.kwargs))))
             if key in first:
                 same[memory(step.outputs[0])] = memory(first[key])
-                step = Step(torch.ops.aten.clone.default, (first[key],), {}, step.outputs)
+                step = Operation(torch.ops.aten.clone.default, (first[key],), {}, step.outputs)
             else:
                 first[key] = step.outputs[0]
         yield step
 
 
-def _necessary(steps: Sequence[Step], moving: set[int], needed: set[int]) -> list[Step]:
+def _necessary(steps: Sequence[Operation], moving: set[int], needed: set[int]) -> list[Operation]:
     """The steps to run again: they depend on memory that changes, or draw, and results need them."""
     kept = [step for step in steps if not step.is_view]
     depend = []

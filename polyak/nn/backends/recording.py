@@ -19,7 +19,7 @@ class Untranslatable(Exception):
     """A function cannot be replaced by the operations of one of its calls. Its message says why."""
 
 
-class Step(NamedTuple):
+class Operation(NamedTuple):
     """One operation of a call."""
 
     operation: Any
@@ -65,7 +65,7 @@ class Recording(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps: list[Step] = []
+        self.steps: list[Operation] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -77,7 +77,7 @@ class Recording(TorchDispatchMode):
             raise Untranslatable("the code reads values of tensors, on which its next operations may depend")
         found = operation(*args, **(kwargs or {}))
         outputs = [leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor)]
-        self.steps.append(Step(operation, args, kwargs or {}, outputs))
+        self.steps.append(Operation(operation, args, kwargs or {}, outputs))
         return found
 
 
@@ -146,7 +146,7 @@ def _is_method(code: CodeType) -> bool:
     return code.co_varnames[:1] == ("self",)
 
 
-def recorded(function: Callable[[], Any]) -> tuple[Any, list[Step], Visited]:
+def recorded(function: Callable[[], Any]) -> tuple[Any, list[Operation], Visited]:
     """The result of a function, the operations that it ran, and the modules whose code ran.
 
     The generator of random numbers is left as it was.

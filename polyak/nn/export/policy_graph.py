@@ -18,7 +18,7 @@ from polyak.nn.export.noise import Drawing, HandedOut, noise_ports, redraw_matri
 from polyak.nn.export.observations import Reader
 from polyak.nn.export.ports import Graph, Port
 from polyak.nn.networks.recurrent import Recurrent
-from polyak.nn.policies.base import Outcome, Policy, State
+from polyak.nn.policies.base import Decision, Policy, State
 
 
 class PolicyGraph(Graph):
@@ -93,10 +93,10 @@ class PolicyGraph(Graph):
         after = outcome.state or {}
         return (*self.to_env(outcome.actions), *(after[name] for name in self._names))
 
-    def _decide(self, observations: Any, rows: int, state: State | None, masks: Tensor | None) -> Outcome:
+    def _decide(self, observations: Any, rows: int, state: State | None, masks: Tensor | None) -> Decision:
         """The outcome of the policy, as in :meth:`Policy.predict`."""
         if state is None and masks is None:
-            return Outcome(torch.as_tensor(self.policy._predict(observations, not self.stochastic)))
+            return Decision(torch.as_tensor(self.policy._predict(observations, not self.stochastic)))
         noise = self.policy.draw_noise(rows) if self.stochastic else None
         return self.policy.decide(observations, noise, state, masks)
 

@@ -36,7 +36,7 @@ class Sequences(NamedTuple):
     rows: Tensor  # [B, n] int64, in [0, L)
 
 
-class Successors(NamedTuple):
+class FollowingObservations(NamedTuple):
     """Observations that follow certain rows of sequences."""
 
     sequences: Sequences
@@ -114,7 +114,7 @@ class RecurrentExtractor(nn.Module):
         features = self.extractor(obs)
         return self.core.step(features, self.core.initial(len(features)))[0]
 
-    def recall(self, given: Recalled | Sequences | Successors, network: Any) -> Tensor:
+    def recall(self, given: Recalled | Sequences | FollowingObservations, network: Any) -> Tensor:
         """Features [rows, H] of raw observations that ``network`` preprocesses."""
         if isinstance(given, Recalled):
             return self.step(given, network)[0]

@@ -29,7 +29,7 @@ from polyak.nn.networks.layers import (
 )
 from polyak.nn.options import check_sde_on_states, warn_without_sde
 from polyak.nn.plain import is_plain, plain
-from polyak.nn.policies.base import Noise, Outcome, Policy, State, chosen, family_noise, shaped
+from polyak.nn.policies.base import Decision, Noise, Policy, State, chosen, family_noise, shaped
 
 
 class ActorCriticPolicy(Policy):
@@ -287,20 +287,20 @@ class ActorCriticPolicy(Policy):
     @plain
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         if noise or masks is not None:
             return self._decide_among(masks, obs, noise)
         if not self.acts_by_forward:
             return super().decide(obs, noise, state, masks)
         actions, values, log_probs = self(obs, noise is None)  # a user's own, whose values may differ
-        return Outcome(actions, {"values": values.flatten(), "log_probs": log_probs})
+        return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
 
-    def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Outcome:
+    def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Decision:
         """:meth:`decide` with given noise, or with masks."""
         distribution = self.get_distribution(obs)
         if masks is not None:
             distribution = distribution.masked(masks)
-        return Outcome(self._shaped(chosen(distribution, noise)))
+        return Decision(self._shaped(chosen(distribution, noise)))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         ours = ("act", "decide", "get_distribution", "_get_action_dist_from_latent", "_shaped")

@@ -21,7 +21,7 @@ from polyak.nn.compiled import keep_plain_names
 from polyak.nn.distributions.base import Family
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
-from polyak.nn.networks.recall import Recalled, Recurrence, RecurrentExtractor, Sequences, Successors
+from polyak.nn.networks.recall import FollowingObservations, Recalled, Recurrence, RecurrentExtractor, Sequences
 from polyak.nn.options import keywords_of
 from polyak.nn.plain import is_plain, plain
 
@@ -32,7 +32,7 @@ Noise = Mapping[str, Tensor]
 """The random numbers of a policy's actions, by name: see :meth:`Policy.draw_noise`."""
 
 
-class Outcome(NamedTuple):
+class Decision(NamedTuple):
     """The result of a policy for B observations."""
 
     actions: Tensor
@@ -69,7 +69,7 @@ class Network(nn.Module):
 
     def extract_features(self, obs: Obs, features_extractor: nn.Module) -> Any:
         """Raw observations [B, ...] -> features [B, F] of ``features_extractor``."""
-        if isinstance(obs, Recalled | Sequences | Successors):
+        if isinstance(obs, Recalled | Sequences | FollowingObservations):
             return features_extractor.recall(obs, self)
         return features_extractor(self._preprocess(obs))
 
@@ -271,7 +271,7 @@ class Policy(Network, ABC):
     @plain
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         """Actions for observations as one graph: preprocessing, features, recurrent state, head, mask and sample.
 
         Args:
@@ -288,9 +288,9 @@ class Policy(Network, ABC):
                 f"{type(self).__name__} does not support action masks. Use one that does, or an environment without."
             )
         if state is None or self.recurrence is None:
-            return Outcome(self.act(obs, noise is None))
+            return Decision(self.act(obs, noise is None))
         recalled: Any = Recalled(obs, state)
-        return Outcome(self.act(recalled, noise is None), state=self.next_state(recalled))
+        return Decision(self.act(recalled, noise is None), state=self.next_state(recalled))
 
     # --- memory -------------------------------------------------------------------------------------------------------
 

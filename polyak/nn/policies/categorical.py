@@ -14,7 +14,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_arch
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, actor_noise
+from polyak.nn.policies.base import Decision, Network, Noise, Policy, State, actor_noise
 
 
 class CategoricalActor(Network):
@@ -202,10 +202,10 @@ class CategoricalPolicy(Policy):
     @plain
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         if not noise or masks is not None:
             return super().decide(obs, noise, state, masks)
-        return Outcome(self.actor.sample_from(obs, noise["actions"]))
+        return Decision(self.actor.sample_from(obs, noise["actions"]))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return actor_noise(self, self.actor, batch, generator)

@@ -15,7 +15,7 @@ from polyak.nn.networks.encoders import ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
 from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, actor_noise, shaped
+from polyak.nn.policies.base import Decision, Network, Noise, Policy, State, actor_noise, shaped
 from polyak.nn.policies.bounded import BoundedGaussianActor
 
 
@@ -141,13 +141,13 @@ class CloningPolicy(Policy):
     @plain
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         if not noise or masks is not None:
             return super().decide(obs, noise, state, masks)
         given: Any = obs if state is None else Recalled(obs, state)
         actions = self.actor.sample_from(given, noise["actions"])
         actions = shaped(actions, self.codec.shape) if self.continuous else actions
-        return Outcome(actions, state=None if state is None else self.next_state(given))
+        return Decision(actions, state=None if state is None else self.next_state(given))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return actor_noise(self, self.actor, batch, generator) if self.stochastic else {}

@@ -16,7 +16,7 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import create_mlp
 from polyak.nn.networks.recall import Recalled
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import Noise, Outcome, State
+from polyak.nn.policies.base import Decision, Noise, State
 from polyak.nn.policies.value import QNetwork, ValuePolicy
 
 UNLIKELY = -1e8
@@ -106,10 +106,10 @@ class ConstrainedPolicy(ValuePolicy):
     @plain
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         given: Any = obs if state is None else Recalled(obs, state)
         actions = self._greedy(given, masks, noise)
-        return Outcome(actions, state=None if state is None else self.next_state(given))
+        return Decision(actions, state=None if state is None else self.next_state(given))
 
     def _greedy(self, obs: Obs, masks: Tensor | None, noise: Noise | None) -> Tensor:
         """[B]"""

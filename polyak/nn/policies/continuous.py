@@ -21,7 +21,7 @@ from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_a
 from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
 from polyak.nn.options import check_keywords, check_sde_on_states, keywords_of, warn_without_sde
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, actor_noise, check_bounded, shaped
+from polyak.nn.policies.base import Decision, Network, Noise, Policy, State, actor_noise, check_bounded, shaped
 
 LOG_STD_MIN, LOG_STD_MAX = -20, 2
 """Bounds of the log standard deviation that a squashed Gaussian actor may choose."""
@@ -486,12 +486,12 @@ class ContinuousPolicy(Policy):
     @plain
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         if not noise or masks is not None:
             return super().decide(obs, noise, state, masks)
         given: Any = obs if state is None else Recalled(obs, state)
         actions = shaped(self.actor.sample_from(given, noise["actions"]), self.codec.shape)
-        return Outcome(actions, state=None if state is None else self.next_state(given))
+        return Decision(actions, state=None if state is None else self.next_state(given))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return actor_noise(self, self.actor, batch, generator)

@@ -20,7 +20,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.attention import CausalBlock
 from polyak.nn.networks.encoders import ExtractorClass, Obs, make_preprocess
 from polyak.nn.networks.layers import Activation
-from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State, chosen, family_noise, n_rows
+from polyak.nn.policies.base import Decision, Network, Noise, Policy, State, chosen, family_noise, n_rows
 
 
 class TrajectoryTransformer(Network):
@@ -221,7 +221,7 @@ class DecisionTransformerPolicy(Policy):
 
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         if masks is not None:
             return super().decide(obs, noise, state, masks)
         features = self.transformer.extract(obs)
@@ -238,7 +238,7 @@ class DecisionTransformerPolicy(Policy):
         actions = outputs.tanh() if self.continuous else chosen(self.distribution(outputs), noise)
         done = _put(done, at, self.transformer.read_actions(actions))
         now = {"features": seen, "actions": done, "returns": returns, "time": time + 1, "wanted": memory["wanted"]}
-        return Outcome(actions, state=now)
+        return Decision(actions, state=now)
 
     def state_after(self, state: tuple[np.ndarray, ...], rewards: Any, discount: float) -> tuple[np.ndarray, ...]:
         """The state that :meth:`predict` returned, updated by the rewards [B] of its actions, in the units in which

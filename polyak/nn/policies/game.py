@@ -16,7 +16,7 @@ from polyak.nn.distributions.discrete import exponential
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import BaseFeaturesExtractor, ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
-from polyak.nn.policies.base import Noise, Outcome, Policy, State, n_rows
+from polyak.nn.policies.base import Decision, Noise, Policy, State, n_rows
 
 
 class BoardTower(BaseFeaturesExtractor):
@@ -155,11 +155,11 @@ class GamePolicy(Policy):
 
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         """Moves by the network alone, without a search."""
         logits, _ = self.evaluate(obs)
         if masks is not None:
             logits = logits.masked_fill(~masks, -torch.inf)
         if noise is None:
-            return Outcome(logits.argmax(1))
-        return Outcome((logits.softmax(1) / noise["actions"]).argmax(1))  # as torch.multinomial draws
+            return Decision(logits.argmax(1))
+        return Decision((logits.softmax(1) / noise["actions"]).argmax(1))  # as torch.multinomial draws

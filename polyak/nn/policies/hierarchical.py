@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import ExtractorClass, Obs
 from polyak.nn.networks.layers import Activation
-from polyak.nn.policies.base import Noise, Outcome, Policy, State, n_rows, shaped
+from polyak.nn.policies.base import Decision, Noise, Policy, State, n_rows, shaped
 from polyak.nn.policies.continuous import ContinuousPolicy
 
 ACHIEVED, GOAL = "achieved_goal", "goal"
@@ -138,7 +138,7 @@ class HierarchicalPolicy(Policy):
 
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         """See :meth:`Policy.decide`; the goal [B, G] under which the actions were chosen is among the columns."""
         if masks is not None:
             return super().decide(obs, noise, state, masks)
@@ -150,7 +150,7 @@ class HierarchicalPolicy(Policy):
         goals = torch.where(begins, chosen * self.goal_range, state[TARGET] - here)
         actions = self.low.actor(self.beside(obs, goals))
         then = {TARGET: here + goals, ELAPSED: (state[ELAPSED] + 1) % self.goal_steps}
-        return Outcome(shaped(actions, self.codec.shape), {GOAL: goals}, then)
+        return Decision(shaped(actions, self.codec.shape), {GOAL: goals}, then)
 
 
 def _entries(space: spaces.Space, entries: Sequence[int] | None) -> list[int]:

@@ -14,7 +14,7 @@ from polyak.nn.networks.layers import MlpExtractor
 from polyak.nn.networks.recurrent import Recurrent, check_memory, part_of, prefixed, runs_side_by_side
 from polyak.nn.plain import plain
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.base import Noise, Outcome, State, chosen
+from polyak.nn.policies.base import Decision, Noise, State, chosen
 
 ACTOR, CRITIC = "actor_", "critic_"
 """Prefixes of the names of their recurrent states."""
@@ -178,7 +178,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     @plain
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         memory = self._or_fresh(obs, state or {})
         pi_features, vf_features = self._features(obs)
         latent, then = self.actor_memory.step(pi_features, part_of(ACTOR, memory))
@@ -188,7 +188,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         distribution = self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent))
         if masks is not None:
             distribution = distribution.masked(masks)
-        return Outcome(self._shaped(chosen(distribution, noise)), state=after)
+        return Decision(self._shaped(chosen(distribution, noise)), state=after)
 
     def acting_memory(self, batch: int) -> State:
         return prefixed(ACTOR, self.actor_memory.initial(batch))

@@ -21,7 +21,7 @@ from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
 from polyak.nn.networks.streams import CosineEmbedding, atoms, parts_in_order, split_arch, value_layers
 from polyak.nn.options import check_keywords, keywords_of
 from polyak.nn.plain import is_plain, plain
-from polyak.nn.policies.base import Network, Noise, Outcome, Policy, State
+from polyak.nn.policies.base import Decision, Network, Noise, Policy, State
 from polyak.ops.distributional import midpoints
 
 
@@ -343,7 +343,7 @@ class GreedyPolicy(Policy):
     @plain
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         if masks is None and not noise:
             return super().decide(obs, noise, state, masks)
         given: Any = obs if state is None else Recalled(obs, state)
@@ -351,7 +351,7 @@ class GreedyPolicy(Policy):
             values = self.q_net(given)
         if masks is not None:
             values = values.masked_fill(~masks, -torch.inf)
-        return Outcome(values.argmax(dim=1), state=None if state is None else self.next_state(given))
+        return Decision(values.argmax(dim=1), state=None if state is None else self.next_state(given))
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         parts = dict(parts_in_order(self.q_net))

@@ -14,7 +14,7 @@ from polyak.algorithms.a2c import A2C
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.base import Noise, Outcome, State, chosen
+from polyak.nn.policies.base import Decision, Noise, State, chosen
 
 WIDTH = 5
 
@@ -40,11 +40,11 @@ class ElmanPolicy(ActorCriticPolicy):
 
     def decide(
         self, obs: Any, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         assert state is not None
         hidden = self.remember(obs, state["hidden"])
         distribution = self.distribution_of(hidden)
-        return Outcome(self._shaped(chosen(distribution, noise)), state={"hidden": hidden})
+        return Decision(self._shaped(chosen(distribution, noise)), state={"hidden": hidden})
 
     def evaluate_actions(
         self, obs: Any, actions: Tensor, hidden: Tensor | None = None, entropy_index: float = 1.0

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.nn.backends import recording
-from polyak.nn.backends.program import Program
+from polyak.nn.backends.program import TracedProgram
 from polyak.nn.backends.recording import Untranslatable
 
 
@@ -18,9 +18,9 @@ def functions_of_this_file_do_no_more_than_their_operations(monkeypatch: pytest.
     monkeypatch.setattr("polyak.nn.backends.recording._KNOWN", recording._KNOWN | {"tests"})
 
 
-def assert_repeats(function: Any, *inputs: Tensor, rounds: int = 3) -> Program:
+def assert_repeats(function: Any, *inputs: Tensor, rounds: int = 3) -> TracedProgram:
     """The program gives what the function gives, exactly, after its inputs have changed in place."""
-    program = Program(lambda: function(*inputs), inputs)
+    program = TracedProgram(lambda: function(*inputs), inputs)
     for _ in range(rounds):
         for tensor in inputs:
             tensor.copy_(torch.randn(tensor.shape))
@@ -102,14 +102,14 @@ def test_operations_of_either_library(function: Any) -> None:
 def test_sums_and_means_agree_but_for_their_order() -> None:
     x = torch.randn(3, 4)
     for function in (lambda: x.mean(1), lambda: x.sum((0, 1), keepdim=True)):
-        program = Program(function, [x])
+        program = TracedProgram(function, [x])
         program()
         torch.testing.assert_close(program.result, function(), rtol=0, atol=12 * 2**-23 * float(x.abs().sum()))
 
 
 def test_weights_are_read_when_it_runs() -> None:
     layer, x = nn.Linear(3, 2), torch.ones(2, 3)
-    program = Program(lambda: layer(x), [x])
+    program = TracedProgram(lambda: layer(x), [x])
     assert {id(tensor) for tensor in program.reads} == {id(layer.weight), id(layer.bias)}
     assert program.modules == [layer]
     with torch.no_grad():
@@ -122,7 +122,7 @@ def test_weights_are_read_when_it_runs() -> None:
 def test_the_generator_is_as_it_was() -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    Program(lambda: torch.randn(3), [])
+    TracedProgram(lambda: torch.randn(3), [])
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -131,7 +131,7 @@ def test_the_generator_is_as_it_was() -> None:
 
 def refused(function: Any, *inputs: Tensor) -> str:
     with pytest.raises(Untranslatable) as raised:
-        Program(function, inputs)
+        TracedProgram(function, inputs)
     assert sys.getprofile() is None
     return str(raised.value)
 
@@ -154,7 +154,7 @@ def test_a_number_in_the_code_is_no_such_tensor() -> None:
 def test_statistics_that_move() -> None:
     layer, x = nn.BatchNorm1d(3), torch.randn(4, 3)
     assert "writes into what it reads" in refused(lambda: layer(x), x)
-    Program(lambda: layer.eval()(x), [x])
+    TracedProgram(lambda: layer.eval()(x), [x])
 
 
 def test_code_of_a_program_is_not_even_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from polyak.nn.networks.layers import MlpExtractor
 from polyak.nn.networks.recurrent import Recurrent
 from polyak.nn.plain import plain
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.base import Noise, Outcome, State, n_rows
+from polyak.nn.policies.base import Decision, Noise, State, n_rows
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 
 
@@ -332,13 +332,13 @@ class WholeModulePolicy(ActorCriticPolicy):
 
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         if masks is not None:
             return self._decide_among(masks, obs, noise)
         actions, outputs, log_probs, batch = self._chosen(obs, noise is None)
         self.explored += 0 if noise is None else len(log_probs)
         said = {"values": self._values(outputs, batch).flatten(), "log_probs": log_probs}
-        return Outcome(self._shaped(actions), said | {name: outputs[name] for name in self.stores})
+        return Decision(self._shaped(actions), said | {name: outputs[name] for name in self.stores})
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         return self._shaped(self._acted(self._batch(obs), deterministic)[0])

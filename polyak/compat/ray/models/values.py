@@ -34,7 +34,7 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.networks.streams import Dueling
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import Noise, Outcome, State, n_rows
+from polyak.nn.policies.base import Decision, Noise, State, n_rows
 from polyak.nn.policies.value import CategoricalQNetwork, QNetwork, ValuePolicy
 from polyak.ops.updates import polyak_update
 
@@ -248,7 +248,7 @@ class ModuleValuePolicy(ValuePolicy):
     @plain
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Outcome:
+    ) -> Decision:
         if masks is not None and self._asks(noise is None):
             raise PolicyError(
                 f"{type(self.rl_module).__name__} chooses actions itself, and does not read action masks."

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from polyak.data.datasets.formats import csv, d3rlpy, d4rl, minari, npz, parquet, replay, rllib
 from polyak.data.datasets.formats.source import Source, damage_named
-from polyak.data.datasets.parts import DatasetError, Recording
+from polyak.data.datasets.parts import DatasetError, RecordedData
 
 
 class Format(NamedTuple):
@@ -16,8 +16,8 @@ class Format(NamedTuple):
 
     recognises: Callable[[Source], bool]
     """Whether it is such a file, by what it holds."""
-    read: Callable[[Source], Recording]
-    write: Callable[[Recording, Path], None] | None = None
+    read: Callable[[Source], RecordedData]
+    write: Callable[[RecordedData, Path], None] | None = None
     suffixes: tuple[str, ...] = ()
     """Of the names of the files that are written in it."""
     is_table: bool = False
@@ -37,7 +37,7 @@ FORMATS: dict[str, Format] = {
 """In the order in which files are asked for."""
 
 
-def read(path: Any, format: str | None = None, **options: Any) -> Recording:
+def read(path: Any, format: str | None = None, **options: Any) -> RecordedData:
     """Read a file, a folder or a name in whatever format it is.
 
     Args:
@@ -67,7 +67,7 @@ def read(path: Any, format: str | None = None, **options: Any) -> Recording:
     raise DatasetError(f"{source}: it is in none of the formats that are read: {', '.join(FORMATS)}.{source.hint}")
 
 
-def write(recording: Recording, path: Any, format: str | None = None) -> Path:
+def write(recording: RecordedData, path: Any, format: str | None = None) -> Path:
     """Write a file or folder, which appears only once it is whole.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 from polyak.data.datasets.formats.frames import frame_of, recording_of_columns
 from polyak.data.datasets.formats.own_names import renamed
 from polyak.data.datasets.formats.source import Source, pandas
-from polyak.data.datasets.parts import DatasetError, Recording
+from polyak.data.datasets.parts import DatasetError, RecordedData
 from polyak.data.datasets.writing import replacing
 from polyak.envs.reading import tables
 
@@ -28,7 +28,7 @@ def _header(source: Source) -> str:
         return ""
 
 
-def read(source: Source) -> Recording:
+def read(source: Source) -> RecordedData:
     """A table; floats become float32 where nothing is lost by it."""
     pd = pandas()
     separator = max(_SEPARATORS, key=_header(source).count)
@@ -50,7 +50,7 @@ def _narrowed(column: np.ndarray) -> np.ndarray:
     return narrow if (narrow.astype(np.float64) == column).all() else column
 
 
-def write(recording: Recording, path: Path) -> None:
+def write(recording: RecordedData, path: Path) -> None:
     """A table without what a table cannot say: spaces are derived again when it is read."""
     frame = frame_of(recording)
     exact = {name: np.float64 for name, dtype in frame.dtypes.items() if dtype.kind == "f"}

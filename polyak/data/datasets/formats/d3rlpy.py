@@ -11,7 +11,7 @@ import numpy as np
 
 from polyak.data.datasets.formats import hdf5
 from polyak.data.datasets.formats.source import Source
-from polyak.data.datasets.parts import DatasetError, Recording, assemble
+from polyak.data.datasets.parts import DatasetError, RecordedData, assemble
 
 
 def recognises(source: Source) -> bool:
@@ -19,7 +19,7 @@ def recognises(source: Source) -> bool:
     return "actions_0" in source.keys
 
 
-def read(source: Source) -> Recording:
+def read(source: Source) -> RecordedData:
     """All episodes, one after the other."""
     observations: list[Any] = []
     actions, rewards, ends, terminated = [], [], [], []

@@ -11,7 +11,7 @@ from typing import Any
 from polyak.data.datasets.formats import hdf5
 from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.named import NAMES, recording_of
-from polyak.data.datasets.parts import Recording
+from polyak.data.datasets.parts import RecordedData
 
 _OBSERVED = frozenset(NAMES["observations"].split())
 _NESTED = frozenset([*NAMES["observations"].split(), *NAMES["next_observations"].split()])
@@ -22,7 +22,7 @@ def recognises(source: Source) -> bool:
     return not source.keys.isdisjoint(_OBSERVED)
 
 
-def read(source: Source) -> Recording:
+def read(source: Source) -> RecordedData:
     """All arrays of the file; those in ``infos`` become columns."""
     arrays: dict[str, Any] = {}
     extra: dict[str, Any] = {}

@@ -18,14 +18,14 @@ import numpy as np
 
 from polyak.data.datasets.formats.source import pandas
 from polyak.data.datasets.named import recording_of, successors
-from polyak.data.datasets.parts import DatasetError, Recording, arrays_of
+from polyak.data.datasets.parts import DatasetError, RecordedData, arrays_of
 
 _INDEXED = re.compile(r"(.+?)[_:]([0-9]{1,9}(?:_[0-9]{1,9})*)")
 _MANY = 4096
 """Columns that an array may become: tables are not for images."""
 
 
-def frame_of(recording: Recording) -> Any:
+def frame_of(recording: RecordedData) -> Any:
     """A pandas.DataFrame with a row for each transition."""
     parts = recording.parts
     lengths = np.diff(parts.ends, prepend=0)
@@ -66,7 +66,7 @@ def _spread(name: str, values: Any) -> Iterator[tuple[str, np.ndarray]]:
             yield base + mark + "_".join(map(str, place)), array[(slice(None), *place)]
 
 
-def recording_of_columns(columns: Mapping[str, np.ndarray], source: str) -> Recording:
+def recording_of_columns(columns: Mapping[str, np.ndarray], source: str) -> RecordedData:
     """A table with a row for each step, whose columns have names of :data:`~polyak.data.datasets.named.NAMES`.
 
     Args:

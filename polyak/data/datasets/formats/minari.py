@@ -24,7 +24,7 @@ from gymnasium.error import Error as GymnasiumError
 from polyak.data.datasets.formats.minari_checks import check
 from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.named import numeric
-from polyak.data.datasets.parts import DatasetError, Episode, Parts, Recording
+from polyak.data.datasets.parts import DatasetError, Episode, Parts, RecordedData
 from polyak.data.datasets.seen import named_space
 from polyak.data.datasets.writing import replacing
 from polyak.envs.composed import SEPARATOR, by_name
@@ -50,7 +50,7 @@ def _folder(source: Source) -> Path | None:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(source: Source) -> Recording:
+def read(source: Source) -> RecordedData:
     """All episodes; infos that are numbers for each step of every episode become columns."""
     minari = _minari()
     folder = _folder(source)
@@ -73,7 +73,7 @@ def read(source: Source) -> Recording:
         numeric(_columns([episode.infos or {} for episode in episodes], lengths), sum(lengths), str(source)),
     )
     env_id = None if data.env_spec is None else data.env_spec.id
-    return Recording(parts, named_space(data.observation_space), data.action_space, env_id)
+    return RecordedData(parts, named_space(data.observation_space), data.action_space, env_id)
 
 
 def _download(minari: Any, name: str) -> None:
@@ -133,7 +133,7 @@ def _columns(infos: list[dict[str, Any]], lengths: list[int]) -> dict[str, np.nd
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write(recording: Recording, path: Path) -> None:
+def write(recording: RecordedData, path: Path) -> None:
     """A folder, which Minari knows by its id if it lies where Minari looks.
 
     Raises:

@@ -21,7 +21,7 @@ import numpy as np
 from polyak.data.datasets.checks import chunks
 from polyak.data.datasets.formats.source import Source, decoded_space
 from polyak.data.datasets.named import grouped, recording_of
-from polyak.data.datasets.parts import DatasetError, Parts, Recording, arrays_of
+from polyak.data.datasets.parts import DatasetError, Parts, RecordedData, arrays_of
 from polyak.data.datasets.writing import replacing
 from polyak.envs.reading import npz, plain_json
 from polyak.envs.space_json import encode_space
@@ -43,7 +43,7 @@ def recognises(source: Source) -> bool:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(source: Source) -> Recording:
+def read(source: Source) -> RecordedData:
     """A file of our own, or arrays under names of :data:`~polyak.data.datasets.named.NAMES`."""
     try:
         if _DESCRIPTION in source.members:
@@ -54,7 +54,7 @@ def read(source: Source) -> Recording:
     return recording_of(grouped(arrays), str(source))
 
 
-def _read_own(source: Source) -> Recording:
+def _read_own(source: Source) -> RecordedData:
     with npz.opened(source.path, str(source)) as archive:
         about = _description(source, archive)
         found = npz.headers(archive, str(source))
@@ -67,7 +67,7 @@ def _read_own(source: Source) -> Recording:
     parts = Parts(**{"columns": {}, **{name: groups[name] for name in groups.keys() & set(Parts._fields)}})
     _check_episodes(source, parts)
     space, actions = (decoded_space(about, name, str(source)) for name in _SPACES)
-    return Recording(parts, space, actions, about.get("env_id"))
+    return RecordedData(parts, space, actions, about.get("env_id"))
 
 
 _SPACES = "observation_space", "action_space"
@@ -125,7 +125,7 @@ def _mapped(path: Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write(recording: Recording, path: Path) -> None:
+def write(recording: RecordedData, path: Path) -> None:
     """A file of our own, piece by piece."""
     about: dict[str, Any] = {"format": "polyak-dataset", "version": VERSION, "env_id": recording.env_id}
     for name in _SPACES:

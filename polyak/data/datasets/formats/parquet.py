@@ -13,7 +13,7 @@ from polyak.data.datasets.formats.frames import frame_of, recording_of_columns
 from polyak.data.datasets.formats.own_names import renamed
 from polyak.data.datasets.formats.source import Source, decoded_space, pandas
 from polyak.data.datasets.named import NAMES
-from polyak.data.datasets.parts import DatasetError, Recording
+from polyak.data.datasets.parts import DatasetError, RecordedData
 from polyak.data.datasets.writing import replacing
 from polyak.envs.reading import plain_json, tables
 from polyak.envs.reading.limits import check_unpacked
@@ -30,7 +30,7 @@ def recognises(source: Source) -> bool:
     return source.start.startswith(b"PAR1")
 
 
-def read(source: Source) -> Recording:
+def read(source: Source) -> RecordedData:
     """A table; one of our own with its spaces."""
     pa, pq = libraries()
     try:
@@ -88,7 +88,7 @@ def _texts(pa: Any, pq: Any, source: Source, schema: Any) -> dict[str, np.ndarra
     return {name: np.asarray(table[name].to_pandas().astype(object)) for name in names}
 
 
-def write(recording: Recording, path: Path) -> None:
+def write(recording: RecordedData, path: Path) -> None:
     """A table, and what it was recorded in."""
     pa, pq = libraries()
     about = {

@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 
 from polyak import formats
 from polyak.data.datasets.formats.source import Source
-from polyak.data.datasets.parts import DatasetError, Recording
+from polyak.data.datasets.parts import DatasetError, RecordedData
 
 
 def recognises(source: Source) -> bool:
@@ -14,7 +14,7 @@ def recognises(source: Source) -> bool:
     return _reader(source) is not None
 
 
-def read(source: Source) -> Recording:
+def read(source: Source) -> RecordedData:
     """Everything in the buffer, by environments."""
     reader = _reader(source)
     if reader is None:

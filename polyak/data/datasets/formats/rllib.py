@@ -27,7 +27,7 @@ from polyak.data.datasets.formats.own_names import USUAL
 from polyak.data.datasets.formats.parquet import libraries
 from polyak.data.datasets.formats.source import Source, damage_named
 from polyak.data.datasets.named import numeric, recording_of
-from polyak.data.datasets.parts import DatasetError, Recording
+from polyak.data.datasets.parts import DatasetError, RecordedData
 from polyak.envs.reading import plain_json
 from polyak.envs.reading.limits import allowed, check_unpacked
 from polyak.experience.arrays import mapped
@@ -115,7 +115,7 @@ def _is_number(pa: Any, found: Any) -> bool:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def read(source: Source) -> Recording:
+def read(source: Source) -> RecordedData:
     """All steps of all files, in the order of the files' names."""
     found = kind(source)
     if found is None:
