@@ -16,10 +16,10 @@ __all__ = [
     "RankBased",
     "Replay",
     "Ring",
+    "RowWindow",
     "Sampler",
     "Schema",
     "Uniform",
-    "RowWindow",
     "look",
     "transitions",
 ]

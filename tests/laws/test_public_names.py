@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import polyak
-from tests.laws.floors import FACES, PACKAGE
+from tests.laws.floors import FACES, PACKAGE, modules
 from tests.laws.test_package import public_modules
 
 ROOT = PACKAGE.parent
@@ -123,3 +123,16 @@ def test_mypy_knows_the_types_of_a_users_program(pytestconfig: pytest.Config, tm
     command += ["--cache-dir", str(pytestconfig.cache.mkdir("mypy")), str(PROGRAM)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """Except for those of a peer, whose names its face repeats: each of the two faces once."""
+    faces = {"ray": "rllib"}
+    places: dict[tuple[str, str], list[str]] = {}
+    for name, path in modules().items():
+        _, room, *rest = name.split(".")[:3] if "." in name else (name, "", "")
+        face = faces.get(rest[0], "sb3") if room == "compat" and rest else ""
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault((face, node.name), []).append(name)
+    assert not {found[1]: where for found, where in places.items() if len(where) > 1}
