@@ -19,7 +19,7 @@ from gymnasium import spaces
 from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
 from polyak.data.step import Step
-from polyak.distributed.statistics import Moments, Told, count_fresh, fresh_in, take_moments, told_by
+from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
 from polyak.distributed.weights import put_back
 from polyak.envs import VecEnv, as_vec_env, unwrap_vec_normalize
 from polyak.envs.adapters.vec_env import FromVecEnv
@@ -103,7 +103,7 @@ class Chunk(NamedTuple):
     """[N, M] which choices are allowed then; ``None``: all."""
     memory: dict[str, np.ndarray]
     """Name -> [N, ...] the recurrent state then."""
-    told: Told | None = None
+    report: Report | None = None
     """What the runner says of the statistics by which it normalises, if it does."""
 
     @property
@@ -258,8 +258,8 @@ class RunnerProcess:
             for number in range(order.steps):
                 self.progress.steps = order.made + number * order.stride
                 chunk.add(runner.step(), actor.memory)
-        told = None if self.normalizer is None else told_by(self.normalizer)
-        return chunk.done(runner, actor.memory)._replace(told=told)
+        report = None if self.normalizer is None else report_of(self.normalizer)
+        return chunk.done(runner, actor.memory)._replace(report=report)
 
     # -- what a model asks of its environments -------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class RunnerProcess:
             "actor": self.runner.actor.state(),
             "streams": {"values": values, "arrays": arrays},
             "random_actions": [space.np_random.bit_generator.state for space in self._sampled()],
-            "not_told": {} if self.normalizer is None else fresh_in(self.normalizer),
+            "not_sent": {} if self.normalizer is None else fresh_in(self.normalizer),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -297,7 +297,7 @@ class RunnerProcess:
             for space, drawn in zip(self._sampled(), state["random_actions"], strict=False):
                 space.np_random.bit_generator.state = drawn
         if self.normalizer is not None:
-            count_fresh(self.normalizer, state["not_told"])
+            count_fresh(self.normalizer, state["not_sent"])
         self._streams = state["streams"]["values"], state["streams"]["arrays"]
         self.env.unwrapped._reset_seeds()
 

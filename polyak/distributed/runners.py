@@ -24,7 +24,7 @@ from polyak.data.step import NO_EXTRAS, Observations, Step
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
-from polyak.distributed.statistics import SharedStatistics, Told, moments_in, settings_of
+from polyak.distributed.statistics import Report, SharedStatistics, moments_in, settings_of
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.adapters.infos import SUCCEEDED
@@ -334,7 +334,7 @@ class RunnerGroup:
     def _merge(self, chunks: Sequence[Chunk]) -> None:
         """Take in what runners have said of their statistics."""
         if self._shared is not None:
-            self._shared.take([chunk.told for chunk in chunks if chunk.told is not None])
+            self._shared.take([chunk.report for chunk in chunks if chunk.report is not None])
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
@@ -542,9 +542,9 @@ def chunk_state(chunk: Chunk, first: int = 0) -> dict[str, np.ndarray]:
         columns |= flat(f"ends/{number}/successors", ends.successors)
         columns |= {f"ends/{number}/memory/{name}": part for name, part in ends.memory.items()}
         columns |= {f"ends/{number}/episodes/{name}": part for name, part in ends.episodes.items()}
-    for which, moments in (chunk.told or Told({}, {}))._asdict().items():
+    for which, moments in (chunk.report or Report({}, {}))._asdict().items():
         for name, of_one in moments.items():
-            columns |= {f"told/{which}/{name}/{part}": np.array(value) for part, value in of_one.items()}
+            columns |= {f"report/{which}/{name}/{part}": np.array(value) for part, value in of_one.items()}
     return columns
 
 
@@ -566,12 +566,12 @@ def chunk_from(state: dict[str, np.ndarray], codec: Any, composed: bool) -> Chun
     steps, envs = columns.lead
     infos: list[Any] = [[{} for _ in range(envs)] for _ in range(steps)]
     sent = [codec.to_env(row) for row in columns["actions"]] if composed else None
-    told = Told({}, {}) if (said := under("told", state)) else None
+    report = Report({}, {}) if (said := under("report", state)) else None
     for name, value in said.items():
         which, of_one, part = name.partition("/")[0], *name.partition("/")[2].rpartition("/")[::2]
-        getattr(told, which).setdefault(of_one, {})[part] = value
+        getattr(report, which).setdefault(of_one, {})[part] = value
     seen, allowed = unflat("seen", state), unflat("allowed", state)
-    return Chunk(columns, sent, ends, infos, seen, allowed, under("memory", state), told)
+    return Chunk(columns, sent, ends, infos, seen, allowed, under("memory", state), report)
 
 
 def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ Moments = dict[str, dict[str, Any]]
 """Which statistics -> their mean, variance and count."""
 
 
-class Told(NamedTuple):
+class Report(NamedTuple):
     """What a runner says of its statistics."""
 
     known: Moments
@@ -49,11 +49,11 @@ def fresh_in(normalizer: VecNormalize) -> Moments:
     return {name: known.fresh.state_dict() for name, known in normalizer._statistics() if known.fresh is not None}
 
 
-def told_by(normalizer: VecNormalize) -> Told:
+def report_of(normalizer: VecNormalize) -> Report:
     """What a runner says; it counts from zero after that."""
-    told = Told(moments_in(normalizer), fresh_in(normalizer))
+    report = Report(moments_in(normalizer), fresh_in(normalizer))
     count_fresh(normalizer)
-    return told
+    return report
 
 
 def take_moments(normalizer: VecNormalize, moments: Mapping[str, Mapping[str, Any]]) -> None:
@@ -88,11 +88,11 @@ class SharedStatistics:
         """What a runner continues from; ``None``: from its own."""
         return moments_in(self._own) if self._reports else None
 
-    def take(self, told: Sequence[Told]) -> None:
+    def take(self, report: Sequence[Report]) -> None:
         """Take in what runners have said, in this order."""
         if not self._merges:
-            take_moments(self._own, told[0].known)
+            take_moments(self._own, report[0].known)
             return
-        for one in told:
+        for one in report:
             for name, known in self._own._statistics():
                 known.combine(RunningMeanStd.from_state_dict(one.fresh[name]))

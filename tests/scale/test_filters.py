@@ -12,7 +12,7 @@ import pytest
 import polyak
 from polyak.compat.ray import DQNConfig, MeanStdFilter, PPOConfig
 from polyak.compat.ray.filters import FilteredEnv, filter_around, filter_of, filtered
-from polyak.distributed.statistics import SharedStatistics, count_fresh, fresh_in, moments_in, take_moments, told_by
+from polyak.distributed.statistics import SharedStatistics, count_fresh, fresh_in, moments_in, report_of, take_moments
 from polyak.envs import DummyVecEnv, VecNormalize, make_env
 from polyak.hyperparameters.declaration import HyperparameterError
 
@@ -47,12 +47,12 @@ def test_what_several_have_seen_is_one_pass_over_all_of_it(broadcast: bool) -> N
     for part in range(3):
         answers = []
         for env in runners:
-            told = shared.request()
-            assert (told is None) is not broadcast
-            if told is not None:
-                take_moments(env, told)
+            report = shared.request()
+            assert (report is None) is not broadcast
+            if report is not None:
+                take_moments(env, report)
             walked(env, 4 + part, seen, returns)
-            answers.append(told_by(env))
+            answers.append(report_of(env))
         shared.take(answers)
     rows = np.concatenate(seen)
     guess = 1e-4  # the weight of mean 0 and variance 1, before anything was seen
@@ -68,7 +68,7 @@ def test_what_several_have_seen_is_one_pass_over_all_of_it(broadcast: bool) -> N
     total = len(rows) + guess
     assert moments["ret_rms"]["count"] == pytest.approx(total, abs=1e-9)
     np.testing.assert_allclose(moments["ret_rms"]["mean"], rows.sum() / total, rtol=1e-9)
-    assert all(count["count"] == 0 for env in runners for count in fresh_in(env).values()), "told once"
+    assert all(count["count"] == 0 for env in runners for count in fresh_in(env).values()), "sent once"
 
 
 def test_one_alone_is_believed_to_the_bit_and_unmerged_ones_too() -> None:
@@ -76,7 +76,7 @@ def test_one_alone_is_believed_to_the_bit_and_unmerged_ones_too() -> None:
     env.reset()
     walked(env, 5, [], [])
     own = FilteredEnv(DummyVecEnv([lambda: gym.make("Pendulum-v1")]), MeanStdFilter(), 0.9, training=False)
-    SharedStatistics(own, merges=False).take([told_by(env)])
+    SharedStatistics(own, merges=False).take([report_of(env)])
     np.testing.assert_array_equal(moments_in(own)["obs_rms"]["var"], moments_in(env)["obs_rms"]["var"])
     assert SharedStatistics(own, reports=False).request() is None
 

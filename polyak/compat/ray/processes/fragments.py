@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from polyak.data import RolloutBuffer
-from polyak.distributed.statistics import Told
+from polyak.distributed.statistics import Report
 from polyak.experience import Experience, arrays
 from polyak.kinds.asynchronous import AsynchronousAlgorithm, Rollout
 
@@ -32,7 +32,7 @@ class Fragment:
     """Steps in which episodes ended, with the infos of all environments."""
     source: tuple[str, int] = ("", 0)
     """Which runner made it, and how many it had made before: the next one continues where this one ends."""
-    told: Told | None = None
+    report: Report | None = None
     """What the runner says of the statistics of its filter, if it has one."""
     streams: Any = None
     """Random numbers to continue from, where those of one process are wanted."""

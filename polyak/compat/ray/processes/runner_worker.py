@@ -14,7 +14,7 @@ from polyak.compat.ray.processes.acting import ActingWorker
 from polyak.compat.ray.processes.fragments import Fragment, taken_from
 from polyak.compat.ray.rollouts import WholeEpisodes
 from polyak.distributed.runner_process import seed_of_runner
-from polyak.distributed.statistics import Moments, count_fresh, take_moments, told_by
+from polyak.distributed.statistics import Moments, count_fresh, report_of, take_moments
 from polyak.distributed.weights import put_back
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.lessons import Lessons
@@ -72,7 +72,7 @@ class RunnerWorker(ActingWorker):
             fragment = self._collected(version, self._lessons, steps)
         fragment.dropped = model.dropped if isinstance(model, WholeEpisodes) else 0
         fragment.infos, fragment.source = self._ends, (self._name, self._made)
-        fragment.told = None if known is None else told_by(known)
+        fragment.report = None if known is None else report_of(known)
         fragment.streams = None if streams is None else rng_state()
         self._made += 1
         return fragment

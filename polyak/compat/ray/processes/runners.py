@@ -122,7 +122,7 @@ class RemoteRunners:
         for fragment in fragments:
             self._report(fragment)
         if self._statistics is not None:
-            self._statistics.take([fragment.told for fragment in fragments if fragment.told is not None])
+            self._statistics.take([fragment.report for fragment in fragments if fragment.report is not None])
         due = learning.learn(fragments)
         model._check_iteration()
         if due and learning.ahead:
