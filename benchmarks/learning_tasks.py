@@ -1,4 +1,4 @@
-"""The learning tasks of ``tests/learning/tasks.py``, loaded by path so that a peer's environment can read them too."""
+"""The learning tasks of ``tests/scores/tasks.py``, loaded by path so that a peer's environment can read them too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-_PATH = Path(__file__).resolve().parents[1] / "tests" / "learning" / "tasks.py"
+_PATH = Path(__file__).resolve().parents[1] / "tests" / "scores" / "tasks.py"
 _spec = importlib.util.spec_from_file_location("learning_tasks_data", _PATH)
 assert _spec is not None
 assert _spec.loader is not None

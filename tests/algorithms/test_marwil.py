@@ -16,8 +16,8 @@ from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.zoo.cli import main
 from polyak.zoo.run_folder import RunFolder
 from tests.algorithms.test_bc import SPACES
-from tests.learning.small_envs import Corridor
-from tests.learning.test_small_problems import mean_return
+from tests.scores.small_envs import Corridor
+from tests.scores.test_small_problems import mean_return
 
 OPTIONS: dict[str, Any] = {"batch_size": 32, "compile": False, "device": "cpu", "seed": 1}
 SMALL: dict[str, Any] = {**OPTIONS, "policy_kwargs": {"net_arch": [8]}}

@@ -19,9 +19,9 @@ from polyak.zoo.cli import main
 from polyak.zoo.run_folder import RunFolder
 from tests.algorithms.test_deep_sarsa import Restless
 from tests.algorithms.test_reinforce import ENDS, MOVES, REWARDS, TwoStates
-from tests.core.test_masks import Forbidding
-from tests.learning.small_envs import Corridor
-from tests.learning.test_small_problems import mean_return
+from tests.kinds.test_masks import Forbidding
+from tests.scores.small_envs import Corridor
+from tests.scores.test_small_problems import mean_return
 from tests.tolerance import bound
 
 GAMMA, STEPS = 0.9, 40

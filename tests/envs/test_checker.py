@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from polyak.envs.checker import check_env
-from tests.core.test_masks import ACTIONS, COMPOSED, Forbidding
+from tests.kinds.test_masks import ACTIONS, COMPOSED, Forbidding
 
 ROOT = Path(__file__).parents[2]
 

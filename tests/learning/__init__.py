@@ -1,1 +1,0 @@
-"""Checks that agents learn: small ones in seconds, published scores in minutes (marker ``learn``)."""

@@ -15,8 +15,8 @@ from polyak.algorithms.search.crew import Crew, PlayerError
 from polyak.compat.ray import RayCrew
 from polyak.compat.ray.processes import players as module
 from polyak.distributed import ray_workers
-from tests.core.crew_players import Weights, crew
-from tests.core.test_crew import in_this_process, play, small
+from tests.algorithms.search.crew_players import Weights, crew
+from tests.algorithms.search.test_crew import in_this_process, play, small
 from tests.scale.fake_ray import FakeRay
 
 

@@ -16,8 +16,8 @@ import pytest
 from polyak import AlphaZero
 from polyak.algorithms.search.crew import Crew, PlayerError
 from polyak.compat.ray import RayCrew
-from tests.core.crew_players import Weights, crew
-from tests.core.test_crew import assert_equal_weights, in_this_process, play, small
+from tests.algorithms.search.crew_players import Weights, crew
+from tests.algorithms.search.test_crew import assert_equal_weights, in_this_process, play, small
 from tests.scale.on_ray import assert_gone, session_of
 
 ray = pytest.importorskip("ray")
@@ -101,7 +101,7 @@ _SCRIPT = """
 import signal, sys
 from pathlib import Path
 from polyak.compat.ray import RayCrew
-from tests.core.crew_players import Weights, crew
+from tests.algorithms.search.crew_players import Weights, crew
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs behind them without
 players = crew(Weights(), RayCrew, Path(sys.argv[1]))

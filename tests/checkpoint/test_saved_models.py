@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from polyak.algorithms import get
-from tests.core.make_saved_models import FOLDER, cases
+from tests.checkpoint.make_saved_models import FOLDER, cases
 from tests.tolerance import LIKELY, bound
 
 CASES = cases()

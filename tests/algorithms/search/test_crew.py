@@ -19,7 +19,7 @@ import torch
 from polyak import AlphaZero
 from polyak.algorithms.search.crew import Crew, PlayerError
 from polyak.algorithms.search.self_play import Ended
-from tests.core.crew_players import SEEDS, Weights, crew, make
+from tests.algorithms.search.crew_players import SEEDS, Weights, crew, make
 
 
 def assert_same(ours: Ended, theirs: Ended) -> None:
@@ -101,7 +101,7 @@ def test_what_ends_a_process_is_raised_here_and_ends_all(weight: float, message:
 
 _SCRIPT = """
 import multiprocessing, signal
-from tests.core.crew_players import Weights, crew
+from tests.algorithms.search.crew_players import Weights, crew
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs behind them without
     players = crew(Weights())

@@ -1,7 +1,7 @@
 """Writes ``saved_models``: one small file per algorithm, with answers that its loader must repeat.
 
-Run once per generation of the file format, as ``python -m tests.core.make_saved_models``. Files that are there already
-are left as they are: what older code wrote is the point of them.
+Run once per generation of the file format, as ``python -m tests.checkpoint.make_saved_models``. Files that are there
+already are left as they are: what older code wrote is the point of them.
 """
 
 from pathlib import Path

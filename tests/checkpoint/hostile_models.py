@@ -1,8 +1,8 @@
 """Files of models that are made to take memory or time, or to end in an error of Python's own; and a child that reads
 them all.
 
-``python -m tests.core.hostile_models FOLDER`` writes every file into the folder, reads it through the reader that it is
-meant for, and prints one line of JSON for each.
+``python -m tests.checkpoint.hostile_models FOLDER`` writes every file into the folder, reads it through the reader that
+it is meant for, and prints one line of JSON for each.
 """
 
 from __future__ import annotations

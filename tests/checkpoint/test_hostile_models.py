@@ -1,6 +1,6 @@
 """Files of models that are made to do harm are refused by name, in little time and memory; honest large ones are read.
 
-The files are written and read in one child process: see :mod:`tests.core.hostile_models`.
+The files are written and read in one child process: see :mod:`tests.checkpoint.hostile_models`.
 """
 
 import json
@@ -20,7 +20,7 @@ from polyak.compat.ray import PPOConfig
 from polyak.envs import SubprocVecEnv, VecFrameStack, make_vec_env
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.noise import NormalActionNoise, VectorizedActionNoise
-from tests.core import hostile_models
+from tests.checkpoint import hostile_models
 
 ROOT = Path(__file__).parents[2]
 HARMLESS = 100
@@ -28,7 +28,7 @@ HARMLESS = 100
 
 
 def outcomes(folder: Path, share: str) -> list[dict[str, str]]:
-    command = [sys.executable, "-m", "tests.core.hostile_models", str(folder), share]
+    command = [sys.executable, "-m", "tests.checkpoint.hostile_models", str(folder), share]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
