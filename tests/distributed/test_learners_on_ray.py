@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.compat.ray.on_ray import assert_gone, session_of
 from tests.distributed.test_learners import CASES, DRAWING, STEPS
 from tests.distributed.test_runners import weights
-from tests.scale.on_ray import assert_gone, session_of
 
 session = session_of(8)
 QUICK = ("ppo",)

@@ -16,7 +16,7 @@ from polyak.callbacks import BaseCallback
 from polyak.envs import make_vec_env
 from polyak.noise import NormalActionNoise
 from polyak.seeding import rng_state
-from tests.scale.test_ray_masks import Strict
+from tests.compat.ray.test_ray_masks import Strict
 
 SMALL: dict[str, Any] = {"seed": 3, "device": "cpu", "policy_kwargs": {"net_arch": [8]}}
 TURNS: dict[str, Any] = {**SMALL, "n_steps": 16, "asynchronous": False}

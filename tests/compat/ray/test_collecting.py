@@ -15,7 +15,7 @@ from polyak.compat.ray.processes.runner_worker import RunnerWorker
 from polyak.distributed import ray_workers
 from polyak.distributed.weights import flat_weights
 from polyak.hyperparameters.declaration import HyperparameterError
-from tests.scale.fake_ray import FakeRay
+from tests.compat.ray.fake_ray import FakeRay
 
 LENGTHS = [3, 5, 4, 6]
 """Of successive episodes of :class:`Recorded`."""

@@ -18,7 +18,7 @@ from polyak.algorithms.search.crew import Crew, PlayerError
 from polyak.compat.ray import RayCrew
 from tests.algorithms.search.crew_players import Weights, crew
 from tests.algorithms.search.test_crew import assert_equal_weights, in_this_process, play, small
-from tests.scale.on_ray import assert_gone, session_of
+from tests.compat.ray.on_ray import assert_gone, session_of
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some

@@ -39,7 +39,7 @@ from polyak.compat.ray import (
     ValueFunctionAPI,
 )
 from polyak.nn.networks.noisy import NoisyLinear
-from tests.scale.own_networks import ConvFCNetConfig, OwnModule
+from tests.compat.ray.own_networks import ConvFCNetConfig, OwnModule
 
 VECTOR, PICTURE = spaces.Box(-1, 1, (4,)), spaces.Box(0, 255, (84, 84, 3), np.uint8)
 CHOICE, FORCE = spaces.Discrete(3), spaces.Box(-2, 2, (2,))

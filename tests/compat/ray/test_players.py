@@ -17,7 +17,7 @@ from polyak.compat.ray.processes import players as module
 from polyak.distributed import ray_workers
 from tests.algorithms.search.crew_players import Weights, crew
 from tests.algorithms.search.test_crew import in_this_process, play, small
-from tests.scale.fake_ray import FakeRay
+from tests.compat.ray.fake_ray import FakeRay
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from polyak.distributed import ray_workers
 from polyak.distributed.ray_workers import Failure, Tolerance, Workers
-from tests.scale.fake_ray import FakeRay
+from tests.compat.ray.fake_ray import FakeRay
 
 
 class Echo:

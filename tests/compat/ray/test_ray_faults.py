@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from polyak.compat.ray import Algorithm, IMPALAConfig, PPOConfig
-from tests.scale.on_ray import assert_gone, config, replaying, session_of, sharded, trained, weights
+from tests.compat.ray.on_ray import assert_gone, config, replaying, session_of, sharded, trained, weights
 
 session = session_of(8)
 

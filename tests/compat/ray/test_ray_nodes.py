@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from polyak.compat.ray import DQNConfig
-from tests.scale.on_ray import PATIENCE, assert_gone
+from tests.compat.ray.on_ray import PATIENCE, assert_gone
 
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")

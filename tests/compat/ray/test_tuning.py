@@ -190,7 +190,7 @@ def test_the_words_of_programs_for_rllib(tmp_path: Path) -> None:
     pytest.importorskip("ray.tune")
     (tmp_path / "program.py").write_text(PROGRAM)
     words = [sys.executable, "-m", "polyak", "run", "--only", "ray", "program.py", str(tmp_path / "results")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     result = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
     assert result.returncode == 0, result.stderr[-3000:]
     assert result.stdout.splitlines()[-1].split() == ["polyak.compat.ray.config.ppo", "None", "7.0", "0.001"]

@@ -22,8 +22,8 @@ from polyak.compat.ray import (
 from polyak.data.batch import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.errors import PolicyError
-from tests.scale import own_networks as own
-from tests.scale.test_algorithm import SMALL, dqn, equal, impala, ppo, sac, weights
+from tests.compat.ray import own_networks as own
+from tests.compat.ray.test_algorithm import SMALL, dqn, equal, impala, ppo, sac, weights
 
 LEARNERS = {
     "PPO": PPOTorchLearner,

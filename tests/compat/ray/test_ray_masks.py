@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from polyak.compat.ray import DQNConfig, PPOConfig
-from tests.scale.on_ray import session_of, trained
+from tests.compat.ray.on_ray import session_of, trained
 
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
 session = session_of(8)

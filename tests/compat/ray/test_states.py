@@ -10,7 +10,7 @@ import torch
 
 from polyak.compat.ray import Algorithm, MeanStdFilter
 from polyak.hyperparameters.declaration import HyperparameterError
-from tests.scale.test_algorithm import SMALL, dqn, equal, ppo, weights
+from tests.compat.ray.test_algorithm import SMALL, dqn, equal, ppo, weights
 
 MODULE = "learner_group/learner/rl_module"
 

@@ -12,7 +12,7 @@ import pytest
 from polyak.compat.ray import result_files
 from polyak.compat.run import MARK
 from polyak.hyperparameters.declaration import HyperparameterError
-from tests.scale.test_algorithm import ppo
+from tests.compat.ray.test_algorithm import ppo
 
 
 def rows_of(folder: Any) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ import torch
 
 from polyak.algorithms.sac import SACLearner
 from polyak.compat.ray import DQNConfig, RainbowConfig, SACConfig
-from tests.scale.on_ray import assert_gone, replaying, session_of, sharded, trained, weights
+from tests.compat.ray.on_ray import assert_gone, replaying, session_of, sharded, trained, weights
 
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
 session = session_of(12)

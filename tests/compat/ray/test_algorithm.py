@@ -33,8 +33,8 @@ from polyak.compat.ray import (
 )
 from polyak.compat.ray.models.actor_critics import WholeModulePolicy
 from polyak.nn.backends.numpy import Numpy
-from tests.scale import own_networks as own
-from tests.scale.test_config import NOTEBOOK
+from tests.compat.ray import own_networks as own
+from tests.compat.ray.test_config import NOTEBOOK
 
 
 def ppo(**training: Any) -> PPOConfig:
