@@ -428,7 +428,7 @@ def test_rows_and_steps_are_counted_as_they_are() -> None:
     with dqn().build() as algo:
         result = algo.train()
     assert result["env_runners"]["num_env_steps_sampled"] == 80
-    assert result["learners"]["default_policy"]["num_module_steps_trained"] == 40 * 32
+    assert result["learners"]["default_policy"]["num_module_steps_trained"] == 41 * 32
 
 
 def test_results_have_the_keys_that_programs_read() -> None:

@@ -61,11 +61,11 @@ def test_networks(trained: Any) -> None:
 
 
 def test_steps(trained: Any) -> None:
-    """A gradient step after each fragment of ``n_step`` steps, once random actions are over; rows as they are."""
+    """A gradient step after each fragment of ``n_step`` steps, from the one with step 30 on; rows as they are."""
     algo, result, _, _ = trained
     model = algo.model
     assert result["num_env_steps_sampled_lifetime"] == 60
-    assert model.learner.steps == (60 - 30) // 2
+    assert model.learner.steps == (60 - 30) // 2 + 1
     assert result["learners"]["default_policy"]["num_module_steps_trained"] == model.learner.steps * 16
     assert (model.gamma, model.n_steps, model.replay_buffer.buffer_size) == (0.9, 2, 500)
     assert isinstance(model.replay_buffer, ReplayBuffer)
