@@ -133,7 +133,7 @@ def train(least: int, disturb: Killer | NodeKiller | None = None) -> dict[str, A
                 if disturb is not None:
                     print(f"\r{disturb.killed}, {result['num_env_steps_sampled_lifetime']:,} steps", end="", flush=True)
             rounds = iterations * (STEPS // (RUNNERS * ENVS * FRAGMENT))
-            learned = rounds - LEARNING_STARTS // (RUNNERS * ENVS * FRAGMENT)
+            learned = rounds - (LEARNING_STARTS - 1) // (RUNNERS * ENVS * FRAGMENT)
             return {
                 "iterations": iterations,
                 "steps": result["num_env_steps_sampled_lifetime"],
