@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -127,8 +127,6 @@ class RolloutBuffer(BaseBuffer):
     def reset(self) -> None:
         """Start a new rollout, in new arrays: references to the old ones keep their contents."""
         self.pos, self.full, self.generator_ready, self._seen = 0, False, False, None
-        self._whole: RolloutSamples | None = None
-        """All rows, once they have been read."""
         vars(self).update(mapped(self._zeros, self._layouts))
 
     def adopt(self, rows: Mapping[str, Any], seen: Any) -> None:
@@ -367,11 +365,18 @@ class RolloutBuffer(BaseBuffer):
 
     def minibatches(self, batch_size: int | None = None) -> Generator[RolloutRows, None, None]:
         """As :meth:`get`, but nothing is gathered yet."""
+        return self._rows_of(None, batch_size)
+
+    def passes(self) -> Callable[[int | None], Generator[RolloutRows, None, None]]:
+        """:meth:`minibatches` of the rollout as it is now, which is converted once for all passes over it."""
+        self._read()
+        return partial(self._rows_of, self._rollout())
+
+    def _rows_of(self, rollout: RolloutSamples | None, batch_size: int | None) -> Generator[RolloutRows, None, None]:
         order, size = self._order(batch_size)
-        if self._whole is None:
-            self._whole = self._rollout()  # converted once for all minibatches, as their rows are
+        rollout = self._rollout() if rollout is None else rollout  # converted once for all minibatches
         for rows in to_device(torch.from_numpy(order), self.device).split(size):
-            yield RolloutRows(self._whole, rows)
+            yield RolloutRows(rollout, rows)
 
     @property
     def plain(self) -> bool:
@@ -386,10 +391,7 @@ class RolloutBuffer(BaseBuffer):
 
     def _order(self, batch_size: int | None) -> tuple[np.ndarray, int]:
         """All rows in a new random order, and how many make a minibatch; flattens the arrays."""
-        if not self.full:
-            raise AssertionError(
-                f"The rollout buffer holds {self.pos} of {self.buffer_size} steps: fill it before reading it."
-            )
+        self._read()
         rows = self._rows
         batch_size = rows if batch_size is None else batch_size
         if batch_size < 1:
@@ -399,9 +401,16 @@ class RolloutBuffer(BaseBuffer):
         if steps > 1:
             order = (order[:, None] * steps + np.arange(steps)).reshape(-1)
             batch_size = max(1, batch_size // steps) * steps
+        return order, batch_size
+
+    def _read(self) -> None:
+        """Flatten the arrays of a rollout that is full, unless they are flat."""
+        if not self.full:
+            raise AssertionError(
+                f"The rollout buffer holds {self.pos} of {self.buffer_size} steps: fill it before reading it."
+            )
         if not self.generator_ready:
             self._flatten()
-        return order, batch_size
 
     def _flatten(self) -> None:
         """Join the steps of all environments into one axis, environment by environment."""

@@ -78,21 +78,21 @@ class SharedStatistics:
         own: the normaliser of the model, which holds it.
         merges: take what is new from each runner; ``False`` takes all that the first one knows, which with one runner
             that has been sent everything before is exact to the bit.
-        reports: send runners what is known here; ``False`` leaves each its own.
+        sends: send runners what is known here; ``False`` leaves each its own.
     """
 
-    def __init__(self, own: VecNormalize, merges: bool = True, reports: bool = True) -> None:
-        self._own, self._merges, self._reports = own, merges, reports
+    def __init__(self, own: VecNormalize, merges: bool = True, sends: bool = True) -> None:
+        self._own, self._merges, self._sends = own, merges, sends
 
     def request(self) -> Moments | None:
         """What a runner continues from; ``None``: from its own."""
-        return moments_in(self._own) if self._reports else None
+        return moments_in(self._own) if self._sends else None
 
-    def take(self, report: Sequence[Report]) -> None:
+    def take(self, reports: Sequence[Report]) -> None:
         """Take in what runners have said, in this order."""
         if not self._merges:
-            take_moments(self._own, report[0].known)
+            take_moments(self._own, reports[0].known)
             return
-        for one in report:
+        for one in reports:
             for name, known in self._own._statistics():
                 known.combine(RunningMeanStd.from_state_dict(one.fresh[name]))

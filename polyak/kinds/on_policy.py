@@ -439,7 +439,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         """Called with their size, None for all rows in one: the minibatches of a pass over the rollout, for the
         learner's ``update``."""
         buffer, late = self.rollout_buffer, self.learner.gathers_late or self.learner.fellows is not None
-        return buffer.minibatches if late and buffer.plain else buffer.get
+        return buffer.passes() if late and buffer.plain else buffer.get
 
     def _record(self, metrics: dict[str, list[Tensor]]) -> None:
         """Log the mean of each metric, and how much of the returns' variance the values explained."""

@@ -361,3 +361,19 @@ def test_arrays_give_the_numbers_of_tensors(steps):
     for array, tensor in zip(ours, theirs, strict=True):
         assert array.dtype == np.float32
         np.testing.assert_allclose(array, tensor, rtol=0, atol=4 * EPS * 5 / (1 - GAMMA) * 5)
+
+
+@pytest.mark.parametrize("of", ["get", "minibatches"])
+def test_each_pass_reads_the_rollout_as_it_is_then(of: str) -> None:
+    """Advantages may be replaced between two passes; :meth:`passes` are of the rollout as it was."""
+    buffer = RolloutBuffer(4, BOX, ACTION, "cpu", LAM, GAMMA, 2)
+    fill(buffer)
+    buffer.compute_returns_and_advantage(torch.zeros(2, 1), np.zeros(2))
+    passes = buffer.passes()
+    assert next(passes(None)).rollout is next(passes(None)).rollout
+    before = buffer.advantages
+    buffer.advantages = before + 1
+    (batch,) = getattr(buffer, of)()
+    read = batch.advantages if of == "get" else batch.gathered().advantages
+    assert sorted(read.tolist()) == sorted((before + 1).ravel().tolist())
+    assert sorted(next(passes(None)).gathered().advantages.tolist()) == sorted(before.ravel().tolist())

@@ -5,7 +5,7 @@ Shapes: T steps of N environments; R = N * T rows, environment by environment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -126,6 +126,10 @@ class TensorRollout(Randomness):
         samples, order = self.samples, torch.from_numpy(self.rng.permutation(self.buffer_size * self.n_envs))
         for rows in to_device(order, self.device).split(batch_size or len(order)):
             yield RolloutRows(samples, rows)
+
+    def passes(self) -> Callable[[int | None], Iterator[RolloutRows]]:
+        """:meth:`minibatches`, whose rows are those of one rollout."""
+        return self.minibatches
 
     def get(self, batch_size: int | None = None) -> Iterator[RolloutSamples]:
         """The same, gathered."""

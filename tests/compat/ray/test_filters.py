@@ -38,7 +38,7 @@ def test_what_several_have_seen_is_one_pass_over_all_of_it(broadcast: bool) -> N
     """Three runners of different sizes bring nine fragments; each begins with what the others knew, or does not."""
     runners = [pendulums(number, 7 * number) for number in (1, 2, 3)]
     own = FilteredEnv(DummyVecEnv([lambda: gym.make("Pendulum-v1")]), MeanStdFilter(), 0.9, training=False)
-    shared = SharedStatistics(own, reports=broadcast)
+    shared = SharedStatistics(own, sends=broadcast)
     seen: list[np.ndarray] = []
     returns: list[np.ndarray] = []
     for env in runners:
@@ -78,7 +78,7 @@ def test_one_alone_is_believed_to_the_bit_and_unmerged_ones_too() -> None:
     own = FilteredEnv(DummyVecEnv([lambda: gym.make("Pendulum-v1")]), MeanStdFilter(), 0.9, training=False)
     SharedStatistics(own, merges=False).take([report_of(env)])
     np.testing.assert_array_equal(moments_in(own)["obs_rms"]["var"], moments_in(env)["obs_rms"]["var"])
-    assert SharedStatistics(own, reports=False).request() is None
+    assert SharedStatistics(own, sends=False).request() is None
 
 
 def test_the_class_itself_stands_for_a_filter_with_its_defaults() -> None:

@@ -360,7 +360,7 @@ class NumbersRows:
 
     @property
     def _minibatches(self) -> Any:
-        return self.rollout_buffer.minibatches
+        return self.rollout_buffer.passes()
 
 
 class DivergenceOfModule:

@@ -71,8 +71,8 @@ class RemoteRunners:
         own = filter_around(model.get_env())
         alone = len(self._workers) == 1 and not self._learning.ahead
         merges = self.config.merge_env_runner_states is not False and not alone
-        reports = alone or (self.config.broadcast_env_runner_states and merges)
-        self._statistics = None if own is None else SharedStatistics(own, merges, reports)
+        sends = alone or (self.config.broadcast_env_runner_states and merges)
+        self._statistics = None if own is None else SharedStatistics(own, merges, sends)
         self._lessons = Lessons(model, HORIZON, restart=restart)
         self._weights = None
         return self
