@@ -194,3 +194,9 @@ def test_the_wheel_runs_readme_and_a_tutorial_in_an_empty_environment(built: Pat
     tutorial = (ROOT / "docs/tutorials/normalization.md").read_text("utf-8")
     program.write_text("\n".join(re.findall(r"```python\n(.*?)```", tutorial, re.DOTALL)), encoding="utf-8")
     run(str(python), str(program))
+
+
+def test_no_room_of_the_tests_hides_a_module_of_python() -> None:
+    """A program in ``tests`` that is started by its path finds the folders beside it first."""
+    rooms = {path.stem for path in (ROOT / "tests").iterdir()}
+    assert not rooms & sys.stdlib_module_names
