@@ -15,7 +15,7 @@ class LocalWorkers:
     """
 
     def __init__(self, cls: type, arguments: Sequence[tuple[Any, ...]]) -> None:
-        self.restarts = 0
+        self.restarts = self.failures = 0
         self._objects = [cls(*each) for each in arguments]
         self._answers: list[tuple[int, str, Any]] = []
 
@@ -25,6 +25,10 @@ class LocalWorkers:
     def put(self, value: Any) -> Any:
         """The value itself: nothing travels."""
         return value
+
+    def begin(self, method: str, within: float) -> list[Any]:
+        """What all of them answer first, in order."""
+        return self.ask_all(method)
 
     def ask(self, worker: int, method: str, *arguments: Any) -> None:
         """Let one of them do something, at once; what it raises is raised."""
@@ -45,6 +49,9 @@ class LocalWorkers:
 
     def replace(self, worker: int, *_: Any) -> None:
         """Nothing: none of them is ever gone."""
+
+    def renew_due(self, wait: bool = True) -> None:
+        """Nothing, therefore."""
 
     def stop(self) -> None:
         """End all."""

@@ -68,7 +68,9 @@ class Order(NamedTuple):
     begins: bool
     """Whether a new collection begins, for which exploration draws its noise."""
     normalising: Normalising | None
-    """``None``: environments are not normalised."""
+    """``None``: environments are not normalised, or as the runner does it."""
+    streams: Any = None
+    """Random numbers to draw from, which are handed back with the steps; ``None``: the runner's own."""
 
 
 class Ends(NamedTuple):
@@ -105,6 +107,10 @@ class Chunk(NamedTuple):
     """Name -> [N, ...] the recurrent state then."""
     report: Report | None = None
     """What the runner says of the statistics by which it normalises, if it does."""
+    streams: Any = None
+    """Random numbers to continue from, if the order brought some."""
+    dropped: int = 0
+    """Environment steps that it leaves out."""
 
     @property
     def observations(self) -> Any:
@@ -119,8 +125,8 @@ class RunnerProcess:
     there.
 
     Args:
-        make_env: pickled: the registered name of an environment, or a function that makes one, or a vector of them. A
-            function that has an argument is given ``index``.
+        make_env: the registered name of an environment, or a function that makes one, or a vector of them, perhaps
+            pickled. A function that has an argument is given ``index``.
         index: which of the runners, from 0.
         seed: of the model; ``None``: none.
         alone: it has the process for itself, and one thread.
@@ -130,10 +136,11 @@ class RunnerProcess:
             it has normalised.
     """
 
-    def __init__(self, make_env: bytes, index: int, seed: int | None, alone: bool) -> None:
+    def __init__(self, make_env: Any, index: int, seed: int | None, alone: bool) -> None:
         if alone:
             torch.set_num_threads(1)
-        self.made = as_vec_env(_made(cloudpickle.loads(make_env), index))
+        recipe = cloudpickle.loads(make_env) if isinstance(make_env, bytes) else make_env
+        self.made = as_vec_env(_made(recipe, index))
         _check_normalised_last(self.made)
         self._use(self.made, False)
         self.index = index
@@ -200,11 +207,12 @@ class RunnerProcess:
         """Act with this policy, explore in this way.
 
         Args:
-            pickled: policy, exploration by name, the numbers that it goes by, the model's ``VecNormalize`` (``None``:
-                none), and whether experience is stored as it was before that.
+            pickled: policy, exploration by name, whether actions are the likeliest ones, the numbers that exploration
+                goes by, the model's ``VecNormalize`` (``None``: none), and whether experience is stored as it was
+                before that.
             uses_masks: whether the policy is to know which choices are allowed.
         """
-        policy, exploration, self.progress, normalizer, raw = cloudpickle.loads(pickled)
+        policy, exploration, deterministic, self.progress, normalizer, raw = cloudpickle.loads(pickled)
         self.uses_masks = uses_masks
         if (raw, type(normalizer)) != self._kind:
             self.runner = None
@@ -215,14 +223,14 @@ class RunnerProcess:
                 self._use(self.made, raw)
         with self._own_streams():
             if self.runner is None:
-                self.runner = Runner(self.rows, Actor(policy, exploration))
+                self.runner = Runner(self.rows, Actor(policy, exploration, deterministic))
                 self._seed_random_actions(getattr(self, "_own_seed", int(np.random.randint(2**31))))
                 return
             actor: Any = self.runner.actor
             memory, drawn = actor.memory, [space.np_random.bit_generator.state for space in self._sampled()]
             actor.adopt(policy)
             actor.explore(exploration)
-            actor.memory = memory
+            actor.memory, actor.deterministic = memory, deterministic
             for space, state in zip(self._sampled(), drawn, strict=False):
                 space.np_random.bit_generator.state = state
 
@@ -251,15 +259,22 @@ class RunnerProcess:
         actor: Any = runner.actor
         put_back(actor.policy, weights)
         self._normalise(order.normalising)
+        self.progress.epsilon = order.epsilon
+        if order.streams is not None:
+            self._streams = order.streams
         with self._own_streams():
-            self.progress.epsilon = order.epsilon
             actor.begin(self.rows.num_envs, order.begins)
-            chunk = _Chunk(order.steps, is_composed(self.rows.action_space))
-            for number in range(order.steps):
-                self.progress.steps = order.made + number * order.stride
-                chunk.add(runner.step(), actor.memory)
+            chunk = self._collected(order)
         report = None if self.normalizer is None else report_of(self.normalizer)
-        return chunk.done(runner, actor.memory)._replace(report=report)
+        return chunk._replace(report=report, streams=None if order.streams is None else self._streams)
+
+    def _collected(self, order: Order) -> Chunk:
+        runner: Any = self.runner
+        chunk = ChunkOfSteps(order.steps, is_composed(self.rows.action_space))
+        for number in range(order.steps):
+            self.progress.steps = order.made + number * order.stride
+            chunk.add(runner.step(), runner.actor.memory)
+        return chunk.done(runner.stored_obs, runner.allowed, runner.actor.memory)
 
     # -- what a model asks of its environments -------------------------------------------------------------------------
 
@@ -334,7 +349,7 @@ def _check_normalised_last(env: VecEnv) -> None:
         )
 
 
-class _Chunk:
+class ChunkOfSteps:
     """Steps on their way into the columns of a :class:`Chunk`.
 
     Args:
@@ -384,9 +399,12 @@ class _Chunk:
         """Room for so many steps of a column [N, ...]."""
         return mapped(lambda part: aligned((steps, *part.shape), part.dtype), column)
 
-    def done(self, runner: Runner, memory: Mapping[str, torch.Tensor] | None) -> Chunk:
-        """With what there is after the last step."""
+    def done(
+        self, observations: Any, allowed: np.ndarray | None, memory: Mapping[str, torch.Tensor] | None = None
+    ) -> Chunk:
+        """With what there is after the last step: observations to act on next, as experience keeps them, which choices
+        are allowed then, and the recurrent state."""
         after = {name: part.numpy(force=True).copy() for name, part in (memory or {}).items()}
-        assign(self.seen, self.made, runner.stored_obs)
+        assign(self.seen, self.made, observations)
         columns = Experience(self.columns)
-        return Chunk(columns, self.env_actions, self.ends, self.infos, self.seen, runner.allowed, after)
+        return Chunk(columns, self.env_actions, self.ends, self.infos, self.seen, allowed, after)

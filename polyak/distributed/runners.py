@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import cloudpickle
 import numpy as np
@@ -24,7 +25,7 @@ from polyak.data.step import NO_EXTRAS, Observations, Step
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
-from polyak.distributed.statistics import Report, SharedStatistics, moments_in, settings_of
+from polyak.distributed.statistics import Report, SharedStatistics, settings_of
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.adapters.infos import SUCCEEDED
@@ -32,14 +33,27 @@ from polyak.envs.composed import is_composed
 from polyak.experience.arrays import assign, joined, mapped
 from polyak.experience.record import Experience
 from polyak.nn.policies.base import Policy, State
-from polyak.seeding import derived_seed
+from polyak.seeding import derived_seed, rng_state, set_rng_state
 
 Transport = Literal["ray", "local"]
 """How runners are reached: in processes on Ray, or in this process."""
 
 
+@dataclass(eq=False)
+class _Asked:
+    """What is wanted for a block of environments, those of one runner."""
+
+    block: int
+    method: str
+    arguments: tuple[Any, ...]
+    maker: int | None = None
+    """Which runner was asked; ``None``: there is none."""
+
+
 class RemoteEnvs(VecEnv):
     """Environments that runners make and step, as a model sees them.
+
+    A runner that is lost is replaced. Until then the others make its part of what is collected.
 
     Args:
         env: the registered name of an environment, or a function that makes one, or a vector of them; each runner makes
@@ -60,36 +74,62 @@ class RemoteEnvs(VecEnv):
                 "own. Pass a registered name, or a function such as lambda: make_vec_env('CartPole-v1', n_envs=4), or "
                 "lambda: VecNormalize(make_vec_env('CartPole-v1', n_envs=4))."
             )
-        self.recipe = env
         made = cloudpickle.dumps(env)
         arguments = [(made, index, seed, transport == "ray") for index in range(n_runners)]
-        self.workers: Workers | LocalWorkers = (
-            LocalWorkers(RunnerProcess, arguments)
-            if transport == "local"
-            else Workers(RunnerProcess, arguments, PATIENCE)
-        )
-        self.n_runners, self.masked, self.resets = n_runners, False, 0
+        local = transport == "local"
+        workers = LocalWorkers(RunnerProcess, arguments) if local else Workers(RunnerProcess, arguments, PATIENCE)
+        self._use(env, workers, PATIENCE)
+
+    @classmethod
+    def of(cls, recipe: Any, workers: Workers | LocalWorkers, patience: float, as_one: bool = False) -> RemoteEnvs:
+        """Those of runners that are there.
+
+        Args:
+            recipe: what each of them has made its environments of.
+            workers: each a :class:`~polyak.distributed.runner_process.RunnerProcess`.
+            patience: seconds within which one must have begun.
+            as_one: show them as one environment, whose steps come one after another.
+        """
+        made = cls.__new__(cls)
+        made._use(recipe, workers, patience, as_one)
+        return made
+
+    def _use(self, recipe: Any, workers: Workers | LocalWorkers, patience: float, as_one: bool = False) -> None:
+        self.recipe, self.workers, self.n_runners = recipe, workers, len(workers)
+        self.masked, self.resets = False, 0
+        self.absent: set[int] = set()
+        """Runners that were lost, whose places others have not taken yet."""
+        self._makers, self._generation = list(range(self.n_runners)), [0] * self.n_runners
+        self._pending: list[_Asked] = []
+        self.made_by: list[tuple[int, int]] = []
+        """Which runner gave the latest answer for each block of environments, and which in its place it was."""
         self._early: list[tuple[int, str, Any]] = []
         self._normalized: VecEnv | None = None
-        self.processes = [0] * n_runners
-        """Of the runners."""
-        self.on_loss: Callable[[int], None] = lambda worker: None
-        """Called when a runner was lost and another one has taken its place, which begins new episodes."""
+        self.on_absence: Callable[[int], None] = lambda worker: None
+        """Called when a runner was lost."""
+        self.on_renewal: Callable[[int], None] = lambda worker: None
+        """Called when another one has taken its place."""
         try:
-            found = self.ask_all("describe")
-        except BaseException:
-            self.workers.stop()
+            found = workers.begin("describe", patience)
+        except BaseException as error:
+            workers.stop()
+            if getattr(error, "actor_init_failed", False):
+                reason = str(error).strip().rpartition("\n")[2]
+                raise RuntimeError(f"a runner could not be made: {reason}") from error
             raise
+        self.processes = [process for process, _ in found]
+        """Of the runners."""
         described: list[Described] = [one for _, one in found]
         first = described[0]
         for one in described[1:]:
             if one != first:
-                self.workers.stop()
+                workers.stop()
                 raise ValueError(
-                    f"env={env!r:.200} made other environments in one runner than in another: {one}, {first}."
+                    f"env={recipe!r:.200} made other environments in one runner than in another: {one}, {first}."
                 )
         self.per_runner, self.turned = first.num_envs, first.turned
-        super().__init__(n_runners * first.num_envs, first.observation_space, first.action_space)
+        number = 1 if as_one else self.n_runners * first.num_envs
+        super().__init__(number, first.observation_space, first.action_space)
 
     def normalized(self) -> VecEnv:
         """These environments under the ``VecNormalize`` that ``env`` has put around those of each runner, with the
@@ -112,45 +152,101 @@ class RemoteEnvs(VecEnv):
 
     def ask_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """What each runner answers, asked with its own arguments."""
-        for worker, own in enumerate(arguments):
-            self.workers.ask(worker, method, *own)
-        return self.gather(method, arguments)
+        self.send(method, arguments)
+        return self.gather(method)
 
-    def gather(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The answers to what was asked of each runner. One that was lost is replaced, and asked again."""
+    def send(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> None:
+        """Ask for each block of environments the runner that makes its steps."""
+        for block, own in enumerate(arguments):
+            self._send(_Asked(block, method, own))
+
+    def _send(self, asked: _Asked) -> None:
+        maker = self._makers[asked.block]
+        asked.maker = None if maker in self.absent else maker
+        self._pending.append(asked)
+        if asked.maker is not None:
+            self.workers.ask(asked.maker, asked.method, *asked.arguments)
+
+    def gather(self, method: str) -> list[Any]:
+        """The answers for all blocks to what was sent. Where a runner was lost, another one is asked."""
         found: dict[int, Any] = {}
         others: list[tuple[int, str, Any]] = []
+        makers: dict[int, tuple[int, int]] = {}
         while len(found) < self.n_runners:
-            for worker, asked, answer in self.answers():
-                if isinstance(answer, Failure):
-                    self.workers.ask(worker, method, *arguments[worker])
-                elif asked == method:
-                    found[worker] = answer
-                elif asked == "collect":
-                    others.append((worker, asked, answer))
+            for worker, what, answer in self.answers():
+                asked = next((one for one in self._pending if (one.maker, one.method) == (worker, what)), None)
+                if isinstance(answer, Failure) or what == "describe":
+                    self._send_again(worker)
+                elif asked is not None:
+                    self._pending.remove(asked)
+                    found[asked.block], makers[asked.block] = answer, (worker, self._generation[worker])
+                elif what == "collect":
+                    others.append((worker, what, answer))
         self._early = others
-        return [found[worker] for worker in range(self.n_runners)]
+        self.made_by = [makers[block] for block in range(self.n_runners)]
+        return [found[block] for block in range(self.n_runners)]
+
+    def _send_again(self, worker: int) -> None:
+        """What a runner that is lost was asked, and what nobody has been asked yet."""
+        lost = (None, worker) if worker in self.absent else (None,)
+        again = [one for one in self._pending if one.maker in lost]
+        self._pending = [one for one in self._pending if one not in again]
+        for one in again:
+            self._send(one)
+
+    def ask_present(self, method: str, *arguments: Any) -> list[Any]:
+        """What each runner answers that is not lost."""
+        asked, found = set(range(self.n_runners)) - self.absent, dict[int, Any]()
+        for worker in asked:
+            self.workers.ask(worker, method, *arguments)
+        others: list[tuple[int, str, Any]] = []
+        while asked - self.absent - found.keys():
+            for worker, what, answer in self.answers():
+                if what == method and not isinstance(answer, Failure):
+                    found[worker] = answer
+                elif what == "collect" and not isinstance(answer, Failure):
+                    others.append((worker, what, answer))
+        self._early = others
+        return [found[worker] for worker in sorted(found)]
 
     def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
         """Wait for some answers: (which runner, method, its result, or a
-        :class:`~polyak.distributed.ray_workers.Failure` of one that was lost and is replaced).
+        :class:`~polyak.distributed.ray_workers.Failure` of one that is lost).
 
         Args:
             wait: ``False``: only those that are there.
         """
+        self.workers.renew_due(wait)
         early, self._early = self._early, []
         found = early or self.workers.answers(wait)
-        for worker, asked, answer in found:
+        for worker, what, answer in found:
             if isinstance(answer, Failure):
-                self._replace(worker, answer)
-            elif asked == "describe":
-                self.processes[worker], _ = answer
+                self._lose(worker, answer)
+            elif what == "describe":
+                self._renew(worker, answer)
+            else:
+                self.workers.failures = 0
         return found
 
-    def _replace(self, worker: int, failure: Failure) -> None:
+    def _lose(self, worker: int, failure: Failure) -> None:
         self.workers.replace(worker, failure, "runner", "Another one takes its place and begins new episodes.")
-        self.workers.ask(worker, "describe")
-        self.on_loss(worker)
+        self.absent.add(worker)
+        self._share_out()
+        self.on_absence(worker)
+
+    def _renew(self, worker: int, said: tuple[int, Described]) -> None:
+        self.processes[worker], _ = said
+        self._generation[worker] += 1
+        self.absent.discard(worker)
+        self._share_out()
+        self.on_renewal(worker)
+
+    def _share_out(self) -> None:
+        """Let the steps of environments whose runner is lost be made by another, as long as there is one."""
+        here = [worker for worker in range(self.n_runners) if worker not in self.absent] or [0]
+        self._makers = [
+            block if block not in self.absent else here[block % len(here)] for block in range(self.n_runners)
+        ]
 
     # -- what a model asks of its environments -------------------------------------------------------------------------
 
@@ -199,8 +295,9 @@ class RemoteEnvs(VecEnv):
             found |= dict(zip(rows, answer if answer is not None else [None] * len(rows), strict=True))
         return [found[index] for index in wanted]
 
-    def _ask_env(self, worker: int, *question: Any) -> Any:
+    def _ask_env(self, block: int, *question: Any) -> Any:
         """What the environments of one runner answer, though it may be making steps meanwhile."""
+        worker = self._makers[block]
         self.workers.ask(worker, "ask_env", *question)
         while True:
             for one, asked, answer in self.workers.answers():
@@ -295,7 +392,9 @@ class RunnerGroup:
             )
         self.env, self.actor, self.numbers, self.split = remote, actor, numbers, split
         self._normalizer = env if isinstance(env, VecNormalize) else None
-        self._shared = self._normalizer and SharedStatistics(self._normalizer, merges=not self._is_exact)
+        self.share_statistics()
+        self.shares_streams = False
+        """Whether the one runner draws from the random numbers of this process, and so does what would be done here."""
         self._raw = raw and self._normalizer is not None
         self.uses_masks, self.steps = uses_masks, 0
         self.original_obs: Observations | None = None
@@ -306,30 +405,41 @@ class RunnerGroup:
         """[N, M] which choices are allowed next; ``None``: all."""
         self.episode_starts = np.ones(env.num_envs, bool)
         self._planned = 1
-        self._asked: list[tuple[Any, ...]] | None = None
+        self.is_ahead = False
+        """Whether runners are making the next steps."""
+        self._made_by: list[tuple[int, int]] = []
         self._chunk: Chunk | None = None
         self._row = 0
-        remote.on_loss = self._replaced
+        remote.on_renewal = self._renewed
         self.on_loss: Callable[[], None] = lambda: None
-        """Called when some episodes were lost with the process of their runner."""
+        """Called when the next step does not continue the episodes of the one before."""
         self._send_actor()
 
-    def _replaced(self, worker: int) -> None:
+    def _renewed(self, worker: int) -> None:
         """Give a runner that has taken the place of another what it needs."""
         workers = self.env.workers
         workers.ask(worker, "seed", derived_seed(self.steps, worker, workers.restarts))
         workers.ask(worker, "take_actor", self._sent, self.uses_masks)
         workers.ask(worker, "reset", self._normalising())
-        self.on_loss()
 
     @property
     def _is_exact(self) -> bool:
         """Whether one runner has always been sent all that is known here."""
         return self.env.n_runners == 1
 
+    def share_statistics(self, merges: bool = True, sends: bool = True) -> None:
+        """How the statistics of runners are brought together.
+
+        Args:
+            merges: count what each has seen; ``False``: take those of the first.
+            sends: let all continue from the result; ``False``: each from its own.
+        """
+        own = self._normalizer
+        self._shared = own and SharedStatistics(own, merges and not self._is_exact, sends or self._is_exact)
+
     def _normalising(self) -> Normalising | None:
-        normalizer = self._normalizer
-        return None if normalizer is None else Normalising(settings_of(normalizer), moments_in(normalizer))
+        moments = None if self._shared is None else self._shared.request()
+        return None if moments is None else Normalising(settings_of(cast(VecNormalize, self._normalizer)), moments)
 
     def _merge(self, chunks: Sequence[Chunk]) -> None:
         """Take in what runners have said of their statistics."""
@@ -357,9 +467,8 @@ class RunnerGroup:
 
     def _drop(self) -> None:
         """Forget steps that were made and are not handed out."""
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            self._merge(self.env.gather("collect", asked))
+        if self.is_ahead:
+            self._merge(self._received())
         self._chunk, self._row = None, 0
 
     def _look_at(self, observations: Observations) -> Observations:
@@ -373,40 +482,59 @@ class RunnerGroup:
     def _send_actor(self) -> None:
         if self.actor.is_new:
             policy = copy_of(self.actor.policy).to("cpu")
-            pickled = cloudpickle.dumps((policy, self.actor.exploration, self.numbers, self._normalizer, self._raw))
+            acts = policy, self.actor.exploration, self.actor.deterministic, self.numbers
+            pickled = cloudpickle.dumps((*acts, self._normalizer, self._raw))
             self._sent = self.env.workers.put(pickled)
             self.env.ask_all("take_actor", self._sent, self.uses_masks)
             self.actor.is_new = False
 
     @property
-    def _is_used_up(self) -> bool:
+    def is_used_up(self) -> bool:
+        """Whether all steps that runners have made are handed out."""
         return self._chunk is None or self._row == len(self._chunk.infos)
 
-    def _request(self) -> list[tuple[Any, ...]]:
-        """Ask all runners for the steps that are planned. -> what each was asked"""
+    def _request(self) -> None:
+        """Ask all runners for the steps that are planned."""
         self._send_actor()
         weights = self.env.workers.put(flat_weights(self.actor.policy))
         order = self._order(self.actor.begins)
         self.actor.begins = False
-        for worker in range(self.env.n_runners):
-            self.env.workers.ask(worker, "collect", weights, order)
-        return [(weights, order)] * self.env.n_runners
+        self.env.send("collect", [(weights, order)] * self.env.n_runners)
+        self.is_ahead = True
+
+    def _received(self) -> list[Chunk]:
+        """What they have made."""
+        chunks: list[Chunk] = self.env.gather("collect")
+        self.is_ahead = False
+        if chunks[0].streams is not None:
+            set_rng_state(*chunks[0].streams)
+        return chunks
 
     def _order(self, begins: bool) -> Order:
         numbers = self.numbers
-        return Order(self._planned, numbers.steps, numbers.epsilon, self.env.num_envs, begins, self._normalising())
+        streams = rng_state() if self.shares_streams else None
+        stride = self.env.n_runners * self.env.per_runner
+        return Order(self._planned, numbers.steps, numbers.epsilon, stride, begins, self._normalising(), streams)
 
     def step(self) -> Step:
         """The next step of all environments."""
         if self.obs is None:
             self.reset()
-        if self._is_used_up:
+        if self.is_used_up:
             with self.split.env:
-                asked, self._asked = self._asked or self._request(), None
-                chunks: list[Chunk] = self.env.gather("collect", asked)
+                if not self.is_ahead:
+                    self._request()
+                chunks = self._received()
             self._merge(chunks)
-            self._chunk, self._row = _joined(chunks), 0
+            self._chunk, self._row = self._together(chunks), 0
+            before, self._made_by = self._made_by, self.env.made_by
+            if before not in ([], self._made_by) or len(set(self._made_by)) < len(self._made_by):
+                self.on_loss()
         return self._handed_out()
+
+    def _together(self, chunks: Sequence[Chunk]) -> Chunk:
+        """What runners have made as steps of all environments."""
+        return _joined(chunks)
 
     def _handed_out(self) -> Step:
         assert self._chunk is not None
@@ -429,17 +557,12 @@ class RunnerGroup:
         """Never: no other program steps the environments of runners."""
         return False
 
-    @property
-    def is_ahead(self) -> bool:
-        """Whether runners are making the next steps."""
-        return self._asked is not None
-
     @contextmanager
     def ahead(self) -> Iterator[None]:
         """Let runners make the next steps while the block runs, with the weights from before it."""
         if self.obs is None:
             self.reset()
-        self._asked = self._request()
+        self._request()
         yield
 
     def close_thread(self) -> None:
@@ -463,7 +586,7 @@ class RunnerGroup:
             **flat("obs", self.obs),
             **flat("original_obs", self.original_obs),
         }
-        if self._chunk is None or self._is_used_up:
+        if self._chunk is None or self.is_used_up:
             return columns
         return columns | {f"rest/{name}": part for name, part in chunk_state(self._chunk, self._row).items()}
 
@@ -606,6 +729,27 @@ def _joined(chunks: Sequence[Chunk]) -> Chunk:
         _side_by_side([chunk.seen for chunk in chunks], 1),
         None if chunks[0].allowed is None else np.concatenate([chunk.allowed for chunk in chunks]),
         _side_by_side([chunk.memory for chunk in chunks]),
+    )
+
+
+def in_succession(chunks: Sequence[Chunk]) -> Chunk:
+    """Chunks of as many environments one after another, each of which ends with an episode."""
+    starts = np.cumsum([0, *(len(chunk.infos) for chunk in chunks)]).tolist()
+    seen = [*(mapped(lambda part: part[:-1], chunk.seen) for chunk in chunks)]
+    seen.append(mapped(lambda part: part[-1:], chunks[-1].seen))
+    composed = chunks[0].env_actions is not None
+    return Chunk(
+        Experience.joined([chunk.columns for chunk in chunks], 0),
+        [row for chunk in chunks for row in chunk.env_actions or []] if composed else None,
+        [
+            end._replace(step=start + end.step)
+            for start, chunk in zip(starts[:-1], chunks, strict=True)
+            for end in chunk.ends
+        ],
+        [row for chunk in chunks for row in chunk.infos],
+        _side_by_side(seen),
+        chunks[-1].allowed,
+        {},
     )
 
 

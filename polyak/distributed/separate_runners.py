@@ -15,7 +15,7 @@ from polyak.collecting.exploration import ActingProgress
 from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import Observations, Step
 from polyak.distributed.ray_workers import Failure
-from polyak.distributed.runner_process import Chunk, Order
+from polyak.distributed.runner_process import Chunk
 from polyak.distributed.runners import RemoteActor, RunnerGroup, chunk_from, chunk_state, row_of, under
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv
@@ -63,6 +63,7 @@ class SeparateRunners(RunnerGroup):
             equal seeds give equal numbers. Else what is finished first is taken first, and what has finished is asked
             again at once.
         most_waiting: unless ``in_turn``: no runner is asked while so many chunks wait to be taken.
+        in_flight: unless ``in_turn``: how many requests a runner has at a time.
     """
 
     def __init__(
@@ -74,8 +75,9 @@ class SeparateRunners(RunnerGroup):
         uses_masks: bool,
         in_turn: bool,
         most_waiting: int,
+        in_flight: int = 1,
     ) -> None:
-        self.in_turn, self.most_waiting = in_turn, most_waiting
+        self.in_turn, self.most_waiting, self.in_flight = in_turn, most_waiting, 1 if in_turn else in_flight
         self.in_hand: Finished | None = None
         """What was taken and is not finished yet."""
         self.row, self.shown = 0, False
@@ -83,10 +85,16 @@ class SeparateRunners(RunnerGroup):
         self._turn = 0
         self._idle: deque[int] = deque()
         self._waiting: deque[Finished] = deque()
-        self._under_way: dict[int, tuple[Published, Order]] = {}
+        self._under_way: dict[int, deque[Published]] = {}
+        """Runner -> the weights with which it makes what it was asked for."""
         self._published: Published | None = None
         super().__init__(env, actor, numbers, split, uses_masks)
-        self._idle.extend(range(self.env.n_runners))
+        self.env.on_absence = self._lost
+        self._begin_idle()
+
+    def _begin_idle(self) -> None:
+        """All runners wait to be asked."""
+        self._idle = deque([one for one in range(self.env.n_runners) if one not in self.env.absent] * self.in_flight)
 
     @property
     def _is_exact(self) -> bool:
@@ -108,6 +116,7 @@ class SeparateRunners(RunnerGroup):
             self._ask_idle()
             while (found := self._next()) is None:
                 self._receive()
+                self._ask_idle()
             self.in_hand, self.row, self.shown = found, 0, False
             if not self.in_turn:
                 self._ask_idle()
@@ -134,7 +143,8 @@ class SeparateRunners(RunnerGroup):
         worker, chunk, *_ = self.in_hand
         self._turn = (worker + 1) % self.env.n_runners
         self.steps += len(chunk.infos)
-        if self.in_turn:
+        has_more = worker in self._idle or self._under_way.get(worker)  # as another process, if it was lost
+        if self.in_turn and not has_more and worker not in self.env.absent:
             self._idle.append(worker)
         self.in_hand = None
 
@@ -145,8 +155,11 @@ class SeparateRunners(RunnerGroup):
 
     def _next(self) -> Finished | None:
         """What is to be taken now, if it is there."""
+        turn, number = self._turn, self.env.n_runners
+        while turn in self.env.absent and not any(finished.worker == turn for finished in self._waiting):
+            turn = (turn + 1) % number
         for place, finished in enumerate(self._waiting):
-            if not self.in_turn or finished.worker == self._turn:
+            if not self.in_turn or finished.worker == turn:
                 del self._waiting[place]
                 self._merge([finished.chunk])
                 return finished
@@ -156,30 +169,32 @@ class SeparateRunners(RunnerGroup):
         self._send_actor()
         while self._idle and (self.in_turn or len(self._waiting) < self.most_waiting):
             assert self._published is not None
-            self._ask(self._idle.popleft(), self._published, self._order(True))
-
-    def _ask(self, worker: int, weights: Published, order: Order) -> None:
-        self._under_way[worker] = weights, order
-        self.env.workers.ask(worker, "collect", weights.sent, order)
+            worker = self._idle.popleft()
+            self._under_way.setdefault(worker, deque()).append(self._published)
+            self.env.workers.ask(worker, "collect", self._published.sent, self._order(True))
 
     def _receive(self, wait: bool = True) -> None:
         """Put what runners have finished among what waits."""
         for worker, asked, answer in self.env.answers(wait):
             if asked == "collect" and not isinstance(answer, Failure):
-                weights, _ = self._under_way.pop(worker)
+                weights = self._under_way[worker].popleft()
                 self._waiting.append(Finished(worker, answer, weights.version, weights.flat))
                 if not self.in_turn:
                     self._idle.append(worker)
 
     def _settle(self) -> None:
         """Wait until no runner is making steps."""
-        while self._under_way:
+        while any(self._under_way.values()):
             self._receive()
 
-    def _replaced(self, worker: int) -> None:
-        super()._replaced(worker)
-        if worker in self._under_way:
-            self._ask(worker, *self._under_way[worker])
+    def _lost(self, worker: int) -> None:
+        """What a runner was asked is never finished; others make its part."""
+        self._under_way.pop(worker, None)
+        self._idle = deque(one for one in self._idle if one != worker)
+
+    def _renewed(self, worker: int) -> None:
+        super()._renewed(worker)
+        self._idle.extend([worker] * self.in_flight)
 
     def _send_actor(self) -> None:
         if self.actor.is_new:
@@ -191,7 +206,7 @@ class SeparateRunners(RunnerGroup):
         self._merge([finished.chunk for finished in self._waiting])
         self._waiting.clear()
         self.in_hand, self._turn = None, 0
-        self._idle = deque(range(self.env.n_runners))
+        self._begin_idle()
 
     def step(self) -> Step:
         """Refuse a step of all environments at a time.

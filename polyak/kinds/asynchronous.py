@@ -230,6 +230,10 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     takes_all: ClassVar[bool] = False
     """Whether the learner wants all rollouts that wait at once, rather than the oldest."""
+    rollouts_per_batch: ClassVar[int] = 1
+    """With ``n_runners``: of how many of their rollouts, side by side, a gradient step is made."""
+    requests_per_runner: ClassVar[int] = 1
+    """With ``n_runners``: how many rollouts one is asked for at a time, if it is ``asynchronous``."""
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -274,14 +278,15 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         self._begun = None
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        rows = self.n_steps * self._envs_of_a_rollout
+        rows = self.n_steps * self._envs_of_a_rollout * (self.rollouts_per_batch if self.n_runners else 1)
         return -(-timesteps // rows) * self._updates_per_rollout(rows), rows
 
     def _make_group(self, actor: Any) -> RunnerGroup:
         assert self.env is not None
         self._given = None
-        in_turn = not self.asynchronous
-        return SeparateRunners(self.env, actor, self._progress, self._split, self._uses_masks, in_turn, self.queue_size)
+        waiting, requests = self.queue_size * self.rollouts_per_batch, self.requests_per_runner
+        held = self.env, actor, self._progress, self._split, self._uses_masks
+        return SeparateRunners(*held, not self.asynchronous, waiting, requests)
 
     @property
     def _envs_of_a_rollout(self) -> int:
@@ -381,8 +386,8 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     def _take_finished(self, runner: SeparateRunners, callback: BaseCallback) -> bool:
         """Take what a runner has finished, or all that wait, and show callbacks its steps. False: one of them asked
         to stop; what is in hand stays there."""
-        several = runner.waiting() if self.takes_all and self.asynchronous else 1
-        while len(self._received) < max(several, 1):
+        batches = runner.waiting() // self.rollouts_per_batch if self.takes_all and self.asynchronous else 1
+        while len(self._received) < max(batches, 1) * self.rollouts_per_batch:
             if self._given is not self._weights:
                 runner.publish(self._catch_up(), self._acting_policy)
                 self._given = self._weights
@@ -395,7 +400,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
                 return False
             runner.finish()
             self._received.append(rollout)
-        self.take(self._received)
+        self.take(self._received, self.rollouts_per_batch)
         self._received = []
         return True
 
@@ -457,10 +462,11 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         self.take([self._made(self.rollout_buffer, version, [])])
         return True
 
-    def take(self, rollouts: list[Rollout]) -> None:
-        """Let these be what :meth:`train` learns from."""
+    def take(self, rollouts: list[Rollout], per_batch: int = 1) -> None:
+        """Let these be what :meth:`train` learns from, so many in each batch."""
         self.rollouts = rollouts
-        self._unrolls = [rollout.unrolled() for rollout in rollouts]
+        unrolls = [rollout.unrolled() for rollout in rollouts]
+        self._unrolls = [joined(unrolls[first : first + per_batch]) for first in range(0, len(unrolls), per_batch)]
         self._lags = [self.learner.steps - rollout.version for rollout in rollouts]
 
     def collect_rollout(self, callback: BaseCallback, version: int) -> Rollout | None:

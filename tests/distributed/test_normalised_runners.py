@@ -257,7 +257,7 @@ def test_a_runner_in_the_place_of_another_continues_from_what_all_have_seen() ->
     model = ppo().learn(64)
     ours, workers = model.get_vec_normalize_env(), model.env.unwrapped.workers
     workers._objects[1] = RunnerProcess(cloudpickle.dumps(fresh), 1, 3, False)
-    model.runner._replaced(1)
+    model.runner._renewed(1)
     assert workers._objects[1].normalizer.obs_rms.count == ours.obs_rms.count + 2, "and its first observations"
     before = ours.obs_rms.count
     workers._answers.clear()

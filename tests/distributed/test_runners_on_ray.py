@@ -50,6 +50,8 @@ def test_a_killed_runner_is_replaced(case: str) -> None:
         model.learn(400, kill)
     assert model.num_timesteps >= 400
     assert model.env.workers.restarts == 1
+    while model.env.absent:  # meanwhile the first runner makes all steps
+        model.learn(100, reset_num_timesteps=False)
     assert model.env.processes[1] != killed[0]
     assert np.isfinite(weights(model)).all()
     model.env.close()
@@ -141,5 +143,5 @@ def test_a_runner_that_cannot_be_made_ends_the_training_with_the_reason() -> Non
     def broken() -> Any:
         raise OSError("there is no licence for this simulator")
 
-    with pytest.raises(RuntimeError, match="runner [12] of 2 could not be made: .*no licence for this simulator"):
+    with pytest.raises(RuntimeError, match="a runner could not be made: .*no licence for this simulator"):
         polyak.PPO("MlpPolicy", broken, n_runners=2, n_steps=32, batch_size=32, device="cpu")

@@ -109,7 +109,7 @@ class Algorithm:
         return cls.config_class(algo_class=cls)
 
     def _make_model(self) -> None:
-        self._remote, env, self._seen = make_places(self.config, self._created())
+        env, self._seen = make_places(self.config, self._created())
         self._turned = self._seen.turned
         self._spaces = self._seen.observations, self._seen.own_actions
         try:
@@ -118,8 +118,6 @@ class Algorithm:
             self._adopt(made(self.config, self.plain, env))
         except BaseException:
             env.close()
-            if self._remote is not None:
-                self._remote.stop()
             raise
         if (path := self.config.get_rl_module_spec().load_state_path) is not None:
             self._begin_with(path)
@@ -142,12 +140,16 @@ class Algorithm:
             model.policy.explored = model.num_timesteps
         shown: Any = None
         if self._hooks.wants_steps() or self._hooks.wants("on_episode_end"):
-            kind = EpisodesOfTraining if self._remote is None else EndsElsewhere
+            kind = EndsElsewhere if self.config.num_env_runners else EpisodesOfTraining
             shown = kind(self._hooks.shown(self, evaluating=False))
         if self._learners is not None:
             self._learners.stop()
         self._learners = self.learner_group = make_learners(self.config, model, self.get_module())
-        self.env_runner_group = make_runners(self._remote, model, shown, restart, self.env_runner)
+        self.env_runner_group = self._make_runners(model, shown, restart)
+
+    def _make_runners(self, model: Any, shown: Any, restart: bool) -> Any:
+        """What collects experience for a model."""
+        return make_runners(self.config, model, shown, restart, self.env_runner)
 
     def _show_pieces(self, model: Any) -> None:
         """Let pieces around the module see it, and log; and those before the learner what it learns from."""
@@ -282,7 +284,7 @@ class Algorithm:
             return updates * int(model.batch_size)
         rows = model.rollout_buffer.buffer_size * model.rollout_buffer.n_envs
         if model.batch_size is None:
-            return updates * rows
+            return updates * rows * getattr(model, "rollouts_per_batch", 1)
         if not self.config.shuffle_batch_per_epoch:
             return updates * int(model.batch_size)
         return round(updates / -(-rows // model.batch_size) * rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -289,6 +289,22 @@ def look_over(env: gym.Env) -> None:
         check_env(env, warn=False)
     finally:
         env.close()
+
+
+class Spaces(NamedTuple):
+    """What must be known of environments that may be elsewhere."""
+
+    observations: gym.Space
+    actions: gym.Space
+    own_actions: gym.Space
+    """Of the environments themselves, in their own units."""
+    turned: bool
+    """Whether there are images with the channels last."""
+
+    @classmethod
+    def of(cls, env: VecEnv) -> Spaces:
+        """Those of environments that are here."""
+        return cls(env.observation_space, env.action_space, own_action_space(env), has_channels_last(env))
 
 
 def has_channels_last(env: VecEnv) -> bool:

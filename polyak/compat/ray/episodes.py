@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -182,21 +182,22 @@ def _row(observations: Any, index: int) -> Any:
     return observations[index]
 
 
-class EndsElsewhere:
-    """Shows hooks the episodes that have ended in other processes.
+class EndsElsewhere(BaseCallback):
+    """Shows hooks the episodes of training that have ended in other processes.
 
     Args:
         show: see :class:`EpisodesForHooks`.
     """
 
     def __init__(self, show: Callable[..., None]) -> None:
+        super().__init__()
         self._show = show
 
-    def add_infos(self, infos: Sequence[Mapping[str, Any]]) -> None:
-        """Of a step with these infos."""
-        for index, info in enumerate(infos):
+    def _on_step(self) -> bool:
+        for index, info in enumerate(self.locals["infos"]):
             if "episode" in info:
                 self._show("on_episode_end", episode=PlayedEpisode.ended(dict(info)), env_index=index, env=None)
+        return True
 
 
 def shown_by(episodes: EpisodesForHooks) -> Callable[[dict[str, Any], dict[str, Any]], None]:

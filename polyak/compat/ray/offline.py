@@ -14,9 +14,8 @@ from gymnasium import spaces
 from polyak.compat.ray.algorithm import Algorithm
 from polyak.compat.ray.config.base import HORIZON
 from polyak.compat.ray.config.offline import OfflineConfig, own_names
-from polyak.compat.ray.environments import in_units_of, limited, make_environments, scaled_space
+from polyak.compat.ray.environments import Spaces, in_units_of, limited, make_environments, scaled_space
 from polyak.compat.ray.evaluation import LocalEvaluators
-from polyak.compat.ray.processes.elsewhere import Spaces
 from polyak.data import Dataset
 from polyak.data.datasets.formats import rllib
 from polyak.data.datasets.formats.source import Source
@@ -43,7 +42,7 @@ class OfflineAlgorithm(Algorithm):
         self._seen, data = read(config, self._spaces_said())
         self.dataset, self._turned = data, self._seen.turned
         self._spaces = self._seen.observations, self._seen.own_actions
-        self._remote: Any = Recorded(config.gradient_steps(len(data)), config.moves)
+        self._steps = config.gradient_steps(len(data))
         self.plain = config.plain(self._turned)
         if config.get("bc_logstd_coeff"):
             self._spread_over_actions()
@@ -51,6 +50,9 @@ class OfflineAlgorithm(Algorithm):
         if (path := config.get_rl_module_spec().load_state_path) is not None:
             self._begin_with(path)
         self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
+
+    def _make_runners(self, model: Any, shown: Any, restart: bool) -> OfflineRunner:
+        return OfflineRunner(model, self._steps, self.config.moves, restart)
 
     def _spaces_said(self) -> tuple[Any, Any]:
         """The environment's, or what takes its place; ``None``: nothing says so but the data."""
@@ -198,36 +200,21 @@ def _paths(given: Any) -> list[str]:
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-class Recorded:
-    """In the place of processes that would collect: so many gradient steps in each training step.
-
-    Args:
-        steps: how many.
-        moves: whether a setting changes from step to step.
-    """
-
-    def __init__(self, steps: int, moves: bool) -> None:
-        self.steps, self.moves = steps, moves
-
-    def serve(self, model: Any, callback: Any, restart: bool) -> OfflineRunner:
-        """What lets a model learn."""
-        return OfflineRunner(model, self, restart)
-
-
 class OfflineRunner:
     """Learning from a dataset in this process.
 
     Args:
         model: polyak's algorithm, which has it.
-        how: how long a training step is.
+        steps: gradient steps in each training step.
+        moves: whether a setting changes from one to the next.
         restart: begin to count at zero.
     """
 
     env = None
     num_healthy_env_runners = num_restarts = 0
 
-    def __init__(self, model: Any, how: Recorded, restart: bool) -> None:
-        self.model, self._how, self._restart = model, how, restart
+    def __init__(self, model: Any, steps: int, moves: bool, restart: bool) -> None:
+        self.model, self._steps, self._moves, self._restart = model, steps, moves, restart
         self._lessons: Lessons | None = None
 
     @contextmanager
@@ -240,8 +227,8 @@ class OfflineRunner:
 
     def iterate(self) -> bool:
         """Make the gradient steps of one training step."""
-        model, steps = self.model, 1 if self._how.moves else self._how.steps
-        for _ in range(0, self._how.steps, steps):
+        model, steps = self.model, 1 if self._moves else self._steps
+        for _ in range(0, self._steps, steps):
             with model._split.update:
                 model.train(steps, model.batch_size)
             model.num_timesteps += steps

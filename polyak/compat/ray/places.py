@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyak.compat.ray.config.base import AlgorithmConfig, Plain
-from polyak.compat.ray.environments import make_environments
+from polyak.compat.ray.environments import Spaces, make_environments
 from polyak.compat.ray.errors import NotThereYetError
 from polyak.compat.ray.evaluation import LocalEvaluators
-from polyak.compat.ray.filters import filtered
 from polyak.compat.ray.groups import LocalLearner, LocalRunner
-from polyak.compat.ray.processes.elsewhere import Elsewhere, Spaces
 from polyak.compat.ray.processes.evaluators import RemoteEvaluators
 from polyak.compat.ray.processes.learners import RemoteLearners
-from polyak.compat.ray.processes.runners import RemoteRunners
+from polyak.compat.ray.processes.runners import RemoteRunners, environments_elsewhere
+from polyak.distributed.runners import envs_of_runners
 from polyak.envs import VecEnv
 from polyak.experience.memory import InsufficientMemoryError
 from polyak.warning import advise
@@ -50,18 +49,17 @@ def check_processes(config: AlgorithmConfig, steps_are_shown: bool = False) -> N
         raise NotThereYetError(f"{name}={getattr(config, name)!r} is not carried out so far. Leave it out.")
 
 
-def make_places(
-    config: AlgorithmConfig, created: Callable[..., None] | None
-) -> tuple[RemoteRunners | None, VecEnv, Spaces]:
-    """Runners in other processes, if there are to be some; the environments as the model here sees them, and their
-    spaces."""
+def make_places(config: AlgorithmConfig, created: Callable[..., None] | None) -> tuple[VecEnv, Spaces]:
+    """The environments as the model here sees them, perhaps those of runners in other processes, and their spaces."""
     if config.num_env_runners == 0:
         env = make_environments(config, training=True, created=created)
-        return None, env, Spaces.of(env)
-    runners = RemoteRunners(config)
-    envs = config.num_env_runners * config.num_envs_per_env_runner
-    elsewhere = Elsewhere(runners.spaces, envs if config.batch_mode == "truncate_episodes" else 1)
-    return runners, filtered(elsewhere, config.env_to_module_connector, config.gamma, training=False), runners.spaces
+        return env, Spaces.of(env)
+    remote = environments_elsewhere(config)
+    try:
+        return remote.normalized(), remote.ask_present("spaces")[0]
+    except BaseException:
+        remote.close()
+        raise
 
 
 def of_others(config: AlgorithmConfig, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,10 +76,10 @@ def of_others(config: AlgorithmConfig, kwargs: Mapping[str, Any]) -> dict[str, A
             rows = kwargs["n_steps"] * config.num_envs_per_env_runner * max(1, config.num_env_runners)
             found["batch_size"] = min(kwargs["batch_size"] * config.num_learners, rows)
     if config.num_env_runners > 0:
-        if "asynchronous" in kwargs:
-            found["asynchronous"] = False  # others act meanwhile, and not a thread of this process
+        found["n_runners"] = config.num_env_runners
         if "gradient_steps" in kwargs:  # as many for each fragment as there would be here
             found["gradient_steps"] = kwargs["gradient_steps"] * config.num_env_runners
+            found["overlap"] = config.seed is None
     return found
 
 
@@ -114,11 +112,12 @@ def made(config: AlgorithmConfig, plain: Plain, env: Any) -> Any:
     raise refusal
 
 
-def make_runners(
-    remote: RemoteRunners | None, model: Any, callback: Any, restart: bool, own: Any
-) -> LocalRunner | RemoteRunners:
+def make_runners(config: AlgorithmConfig, model: Any, callback: Any, restart: bool, own: Any) -> LocalRunner:
     """What collects experience for a model: those in other processes, or this one, shown to programs as ``own``."""
-    return LocalRunner(model, callback, restart, own) if remote is None else remote.serve(model, callback, restart)
+    remote = envs_of_runners(model.get_env())
+    if remote is None:
+        return LocalRunner(model, callback, restart, own)
+    return RemoteRunners(config, remote, model, callback, restart)
 
 
 def make_learners(config: AlgorithmConfig, model: Any, module: Any) -> LocalLearner:

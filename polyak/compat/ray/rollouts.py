@@ -5,7 +5,7 @@ Shapes: T steps of N environments.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +16,8 @@ from polyak.checkpoint.collection import Collection
 from polyak.collecting.rollout import RolloutWriter
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
+from polyak.distributed.runner_process import Chunk
+from polyak.distributed.runners import RunnerGroup, in_succession
 from polyak.experience import Experience
 from polyak.experience.arrays import mapped
 from polyak.kinds.asynchronous import Rollout
@@ -73,12 +75,69 @@ class RowsInOrder(RolloutBuffer):
         return order[order % length % self.sequence_length == 0]
 
 
+class Rounds:
+    """Whole episodes out of steps of N environments.
+
+    A round lasts until N episodes have ended, in whatever environments; where there are several, those that are under
+    way then are dropped, and all begin a new one.
+
+    Args:
+        n_envs: N
+    """
+
+    def __init__(self, n_envs: int) -> None:
+        self.n_envs, self._ended = n_envs, 0
+        self._waiting: list[list[Step]] = [[] for _ in range(n_envs)]
+
+    def add(self, step: Step) -> list[Step]:
+        """The steps of the episodes that end with this one, each of one environment."""
+        found: list[Step] = []
+        for env, waiting in enumerate(self._waiting):
+            waiting.append(_of_one(step, env))
+            if step.dones[env] and self._ended < self.n_envs:
+                self._ended += 1
+                found += waiting
+                waiting.clear()
+        return found
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the round is."""
+        return self._ended >= self.n_envs
+
+    def next(self, runner: Any) -> int:
+        """Begin another one. -> environment steps that are dropped"""
+        dropped, self._ended = sum(map(len, self._waiting)), 0
+        if self.n_envs > 1:
+            runner.reset()
+            self._waiting = [[] for _ in range(self.n_envs)]
+        return dropped
+
+
+class RoundsOfRunners(RunnerGroup):
+    """Rounds that each runner plays by itself, as steps of one environment, those of one runner after another's.
+
+    Attributes:
+        rounds: how many each plays when it is asked.
+        dropped: environment steps of episodes that were dropped, of what was made last.
+    """
+
+    rounds = 1
+    dropped = 0
+
+    def plan(self, steps: int) -> None:
+        self._planned = self.rounds
+
+    def _together(self, chunks: Sequence[Chunk]) -> Chunk:
+        self.dropped = sum(chunk.dropped for chunk in chunks)
+        return in_succession(chunks)
+
+
 class WholeEpisodes:
     """Before an algorithm: it learns from episodes that have ended, as ``batch_mode="complete_episodes"`` asks.
 
-    Experience is collected in rounds. One lasts until N episodes have ended, in whatever environments; where there are
-    several, those that are under way then are dropped, and all begin a new one. Buffers hold one episode after another,
-    as if there were one environment.
+    Experience is collected in :class:`Rounds`. Buffers hold one episode after another, as if there were one
+    environment.
 
     Attributes:
         least: environment steps, those that are dropped counted, that must have been made before rounds end.
@@ -91,36 +150,39 @@ class WholeEpisodes:
     least_rounds: ClassVar[int] = 1
     runner: Any
     n_envs: int
+    num_timesteps: int
     _collection: Collection | None
     rounds = dropped = 0
 
+    def _make_group(self, actor: Any) -> RunnerGroup:
+        made = RoundsOfRunners(self.env, actor, self._progress, self._split, self._uses_masks, self.raw_experience)  # type: ignore[attr-defined]
+        made.rounds = self.least_rounds
+        return made
+
     def _begin_collection(self) -> Collection:
         self._collection = None  # no file holds the steps of episodes that are under way
-        self._waiting: list[list[Step]] = [[] for _ in range(self.n_envs)]
-        self._ended, self._until, self.dropped = 0, self.rounds + self.least_rounds, 0
+        self._round = Rounds(self.n_envs)
+        self._until, self.dropped = self.rounds + self.least_rounds, 0
         found: Collection = super()._begin_collection()  # type: ignore[misc]
         return found
 
     def _finished(self, step: Step) -> list[Step]:
-        """The steps of the episodes that end with this one, each of one environment."""
-        found: list[Step] = []
-        for env, waiting in enumerate(self._waiting):
-            waiting.append(_of_one(step, env))
-            if step.dones[env] and self._ended < self.n_envs:
-                self._ended += 1
-                found += waiting
-                waiting.clear()
-        return found
+        """The steps that a step completes, each of one environment."""
+        return [step] if isinstance(self.runner, RoundsOfRunners) else self._round.add(step)
 
     def _is_collected(self, collection: Collection, *_: Any) -> bool:
         """Whether there is experience enough; ends a round."""
-        if self._ended < self.n_envs:
+        if isinstance(self.runner, RoundsOfRunners):
+            if collection.steps == 0 or not self.runner.is_used_up:
+                return False
+            dropped, self.runner.dropped = self.runner.dropped, 0
+            self.num_timesteps += dropped
+            self.dropped += dropped
+            return collection.steps + self.dropped >= self.least
+        if not self._round.is_over:
             return False
-        self.rounds, self._ended = self.rounds + 1, 0
-        if self.n_envs > 1:
-            self.runner.reset()
-            self.dropped += sum(map(len, self._waiting))
-            self._waiting = [[] for _ in range(self.n_envs)]
+        self.rounds += 1
+        self.dropped += self._round.next(self.runner)
         return collection.steps * self.n_envs >= self.least and self.rounds >= self._until
 
 
@@ -209,7 +271,7 @@ def _of_one(step: Step, env: int) -> Step:
     }
     return Step(
         **columns,
-        env_actions=None,
+        env_actions=step.env_actions[here],
         infos=[step.infos[env]],
         new_obs=None,
         episode_starts=step.episode_starts[here].copy(),

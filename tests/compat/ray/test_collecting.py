@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 
 from polyak.compat.ray import APPOConfig, DQNConfig, IMPALAConfig, PPOConfig, SACConfig
-from polyak.compat.ray.environments import portable
-from polyak.compat.ray.processes.runner_worker import RunnerWorker
 from polyak.distributed import ray_workers
-from polyak.distributed.weights import flat_weights
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.compat.ray.fake_ray import FakeRay
 
@@ -63,6 +60,13 @@ def actions_of(env: Any) -> list[tuple[np.ndarray, Any]]:
     return [each for one in env.unwrapped.envs for each in one.unwrapped.done]
 
 
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+    made = FakeRay()
+    monkeypatch.setattr(ray_workers, "ray", lambda: made)
+    return made
+
+
 # -- explore -----------------------------------------------------------------------------------------------------------
 
 FACES = [PPOConfig, IMPALAConfig, APPOConfig, DQNConfig, SACConfig]
@@ -83,14 +87,15 @@ def test_without_exploration_the_best_actions_are_taken(cls: Any) -> None:
 
 
 @pytest.mark.parametrize("cls", [PPOConfig, DQNConfig])
-def test_runners_elsewhere_do_not_explore_either(cls: Any) -> None:
+def test_runners_elsewhere_do_not_explore_either(fake: FakeRay, cls: Any) -> None:
     made = config(cls, envs=2, runners=1).env_runners(explore=False, rollout_fragment_length=20)
-    runner = RunnerWorker(portable(made), 1)
-    policy = runner.model.policy
-    runner.sample(flat_weights(policy), 0)
-    done = actions_of(runner.env)
-    assert len(done) >= 40
-    assert [policy.predict(seen, deterministic=True)[0] for seen, _ in done] == [action for _, action in done]
+    made.training(lr=0.0)
+    with made.build_algo() as algo:
+        algo.train()
+        done = actions_of(fake.actors[0].made.env)
+        assert len(done) >= 40
+        best = [algo.compute_single_action(seen) for seen, _ in done]
+    assert best == [action for _, action in done]
 
 
 @pytest.mark.parametrize(("given", "explores"), [(None, False), ({"explore": True}, True)])
@@ -162,7 +167,7 @@ def test_only_passes_that_leave_a_smaller_minibatch_are_warned_of(change: dict[s
     assert any("not a factor" in str(one.message) for one in said) == warns
 
 
-def test_rows_in_order_go_runner_by_runner_and_through_fragments() -> None:
+def test_rows_in_order_go_runner_by_runner_and_through_fragments(fake: FakeRay) -> None:
     made = config(envs=1, runners=2, shuffle_batch_per_epoch=False)
     with config(envs=2, shuffle_batch_per_epoch=False).build_algo() as algo:
         algo.model.rollout_buffer.envs_per_runner = 1
@@ -170,9 +175,9 @@ def test_rows_in_order_go_runner_by_runner_and_through_fragments() -> None:
     assert made.plain().kwargs["rollout_buffer_kwargs"] == {"envs_per_runner": 1}
     assert (np.diff(seen[:, 1]) >= 0).all()
     assert sorted(map(tuple, seen.tolist())) == sorted(map(tuple, in_order(2, 20)))
-    runner = RunnerWorker(portable(made), 1)
-    fragment = runner.sample(flat_weights(runner.model.policy), 0)
-    assert np.flatnonzero(fragment.columns["ends"]).tolist() == [2, 7, 11, 17]
+    with made.build_algo() as algo:
+        algo.train()
+        assert np.flatnonzero(algo.model.rollout_buffer.ends[:, 0]).tolist() == [2, 7, 11, 17]
 
 
 # -- without a critic --------------------------------------------------------------------------------------------------
@@ -316,15 +321,9 @@ def test_training_continues_from_a_checkpoint(tmp_path: Any) -> None:
             assert again.train()["env_runners"]["num_env_steps_sampled_lifetime"] == 88
 
 
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = FakeRay()
-    monkeypatch.setattr(ray_workers, "ray", lambda: made)
-
-
 @pytest.mark.parametrize("cls", FACES)
 @pytest.mark.parametrize("learners", [0, 1])
-def test_runners_play_rounds_until_together_they_have_enough(fake: None, cls: Any, learners: int) -> None:
+def test_runners_play_rounds_until_together_they_have_enough(fake: FakeRay, cls: Any, learners: int) -> None:
     """2 runners with 2 environments: two rounds each bring 44 steps, 36 of which count."""
     made = whole(cls, envs=2, runners=2).learners(num_learners=learners)
     with made.build_algo() as algo:

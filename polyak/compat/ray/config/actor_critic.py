@@ -50,8 +50,11 @@ class ActorCriticConfig(AlgorithmConfig):
         fix = "episodes of IMPALA and APPO are not dealt out. Use 0 or 1, or batch_mode='truncate_episodes'."
         alone = self.num_learners < 2 or not issubclass(algorithm, AsynchronousAlgorithm)
         require(alone, "num_learners", self.num_learners, fix)
-        least = 1 if self.num_env_runners else self.total_train_batch_size
-        members = {"least": least, "undivided": self.minibatch_size is None, "__module__": __name__}
+        members = {
+            "least": self.total_train_batch_size,
+            "undivided": self.minibatch_size is None,
+            "__module__": __name__,
+        }
         return type(found.__name__, (WholeRollouts, found), members)
 
     def get_default_rl_module_spec(self) -> Any:

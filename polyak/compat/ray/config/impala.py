@@ -67,6 +67,14 @@ class IMPALAConfig(ActorCriticConfig):
     def get_default_learner_class(self) -> Any:
         return IMPALATorchLearner
 
+    def _algorithm(self, algorithm: type[Any]) -> type[Any]:
+        found = super()._algorithm(algorithm)
+        if not self.num_env_runners or self._is_whole:
+            return found
+        requests = self.max_requests_in_flight_per_env_runner
+        members = {"rollouts_per_batch": self.num_env_runners, "requests_per_runner": requests}
+        return type(found.__name__, (found,), {**members, "__module__": __name__})
+
     def plain(self, image_channels_last: bool = False) -> Plain:
         policy, policy_kwargs = self._policy(image_channels_last)
         kwargs = {**self._off_policy(), "policy_kwargs": {**policy_kwargs, **self._optimizer()}}

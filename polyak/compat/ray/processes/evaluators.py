@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
+
+from polyak.collecting.actor import copy_of
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.evaluation import EvaluationOrder, Played
 from polyak.compat.ray.filters import filter_around
-from polyak.compat.ray.processes.acting import made, tolerance_of
+from polyak.compat.ray.processes.acting import processes_of, tolerance_of
 from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
 from polyak.distributed.ray_workers import Failure
 from polyak.distributed.statistics import Moments, moments_in
-from polyak.distributed.weights import flat_weights
 
 SEEDS_APART = 10_007
 """Between the seeds of two evaluators: more than the episodes of one."""
@@ -48,8 +50,13 @@ class RemoteEvaluators:
         self.config = config
         number = config.evaluation_num_env_runners
         own, patience = config.evaluation_settings(), config.evaluation_sample_timeout_s
-        self._workers, said = made(EvaluatorWorker, own, number, patience, tolerance_of(config))
-        self.processes = {worker: process for worker, (process, _) in enumerate(said)}
+        self._workers = processes_of(EvaluatorWorker, own, number, patience, tolerance_of(config))
+        try:
+            said = self._workers.begin("describe", config.env_runner_restore_timeout_s)
+        except BaseException:
+            self._workers.stop()
+            raise
+        self.processes = dict(enumerate(said))
         """Which evaluator -> its process."""
         self._endless = config.evaluation_duration == "auto"
         self._first: dict[int, EvaluationOrder] = {}
@@ -57,8 +64,8 @@ class RemoteEvaluators:
         self._orders: dict[int, EvaluationOrder] = {}
         """Evaluator -> what it is playing."""
         self._played: dict[int, list[Played]] = {}
-        self._weights: Any = None
-        self._randomness: float | None = None
+        self._policy: Any = None
+        self._rate: float | None = None
         self._moments: Moments | None = None
 
     @property
@@ -67,10 +74,10 @@ class RemoteEvaluators:
         return self._workers.restarts
 
     def begin(self, model: Any, order: EvaluationOrder) -> None:
-        """Let all of them play with the weights that a model has now."""
+        """Let all of them play with the policy that a model has now."""
         self.result()  # of an evaluation that training has broken off
-        self._weights = self._workers.put(flat_weights(model.policy))
-        self._randomness = getattr(model, "exploration_rate", None)
+        self._policy = self._workers.put(cloudpickle.dumps(copy_of(model.policy).to("cpu")))
+        self._rate = getattr(model, "exploration_rate", None)
         known = filter_around(model.get_env())
         self._moments = None if known is None else moments_in(known)
         self._played, self._workers.failures = {}, 0
@@ -82,7 +89,7 @@ class RemoteEvaluators:
 
     def _ask(self, worker: int, order: EvaluationOrder, within: float | None = None) -> None:
         self._orders[worker] = order
-        self._workers.ask(worker, "play", self._weights, self._randomness, self._moments, order, within=within)
+        self._workers.ask(worker, "play", self._policy, self._rate, self._moments, order, within=within)
 
     def iterate(self) -> None:
         """See which are ready, while training runs; where the duration is ``"auto"`` they play again."""
@@ -106,7 +113,7 @@ class RemoteEvaluators:
             if isinstance(answer, Failure):
                 self._failed(worker, answer)
             elif method == "describe":
-                self.processes[worker], _ = answer
+                self.processes[worker] = answer
             else:
                 self._played.setdefault(worker, []).append(answer)
                 del self._orders[worker]
