@@ -4,29 +4,52 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
+import cloudpickle
 import pytest
+
+from polyak.collecting.actor import copy_of
+from polyak.compat.ray import DQNConfig, IMPALAConfig, PPOConfig
+from polyak.compat.ray.environments import portable
+from polyak.compat.ray.evaluation import EvaluationOrder
+from polyak.distributed import ray_workers
+from polyak.distributed.runner_process import Order
+from polyak.distributed.weights import flat_weights
+from tests.compat.ray.fake_ray import FakeRay
 
 HEAVY = ["torch._dynamo", "sympy", "ray"]
 """The compiler takes a second and 70 MB."""
 PROGRAM = """
+import pickle
 import sys
-from polyak.compat.ray import {config}
 from polyak.compat.ray.environments import portable
 from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
-from polyak.compat.ray.processes.runner_worker import RunnerWorker
-from polyak.distributed.weights import flat_weights
+from polyak.compat.ray.processes.runner_worker import RunnerOfConfig
 
-config = {config}().environment("CartPole-v1").debugging(seed=0)
-runner = RunnerWorker(portable(config), 1)
-assert runner.sample(flat_weights(runner.model.policy), 0).made > 0
-evaluator = EvaluatorWorker(portable(config), 1)
+sent = open(sys.argv[1], "rb").read()
+config, actor, policy, weights, order, episodes = pickle.loads(sent)
+runner = RunnerOfConfig(config, 1)
+runner.take_actor(actor, False)
+runner.reset(None)
+assert len(runner.collect(weights, order).infos) == 4
+assert EvaluatorWorker(config, 1).play(policy, None, None, episodes).lengths
 print(sorted(set({heavy}) & set(sys.modules)))
 """
 
 
-@pytest.mark.parametrize("config", ["PPOConfig", "IMPALAConfig", "DQNConfig"])
-def test_who_acts_takes_in_no_compiler(config: str) -> None:
-    program = PROGRAM.format(config=config, heavy=HEAVY)
-    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("cls", [PPOConfig, IMPALAConfig, DQNConfig])
+def test_who_acts_takes_in_no_compiler(cls: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = FakeRay()
+    monkeypatch.setattr(ray_workers, "ray", lambda: made)
+    config = cls().environment("CartPole-v1").debugging(seed=0).env_runners(num_env_runners=1)
+    with config.learners(num_learners=0).build_algo() as algo:
+        policy, group = algo.model.policy, algo.model.runner
+        order = Order(4, 0, 0.0, 1, True, None)
+        episodes = EvaluationOrder(1, in_steps=False, explores=False, seed=1)
+        sent = portable(algo.config), group._sent.value, cloudpickle.dumps(copy_of(policy)), flat_weights(policy)
+        (tmp_path / "sent").write_bytes(cloudpickle.dumps((*sent, order, episodes)))
+    words = [sys.executable, "-c", PROGRAM.format(heavy=HEAVY), str(tmp_path / "sent")]
+    out = subprocess.run(words, capture_output=True, text=True, check=False)
     assert out.stdout.strip() == "[]", out.stderr
