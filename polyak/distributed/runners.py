@@ -39,6 +39,10 @@ Transport = Literal["ray", "local"]
 """How runners are reached: in processes on Ray, or in this process."""
 
 
+QUESTIONS = ("apply", "ask_env")
+"""What is the program's own fault if it raises something."""
+
+
 @dataclass(eq=False)
 class _Asked:
     """What is wanted for a block of environments, those of one runner."""
@@ -61,41 +65,29 @@ class RemoteEnvs(VecEnv):
         n_runners: how many runners.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
         seed: of the model. Runner ``i`` takes ``seed + 1000 * i``.
+        workers: the runners, each a :class:`~polyak.distributed.runner_process.RunnerProcess`, where they are there
+            already.
+        patience: seconds within which one must have begun.
+        as_one: show all as one environment, whose steps come one after another.
 
     Raises:
         ValueError: ``env`` is an environment, which cannot be in several processes.
         ImportError: ``polyak[scale]`` is missing.
     """
 
-    def __init__(self, env: Any, n_runners: int, transport: Transport = "ray", seed: int | None = None) -> None:
-        if not (isinstance(env, str) or callable(env)):
-            raise ValueError(
-                f"env={env!r:.200} is in this process, and n_runners={n_runners} runners make environments of their "
-                "own. Pass a registered name, or a function such as lambda: make_vec_env('CartPole-v1', n_envs=4), or "
-                "lambda: VecNormalize(make_vec_env('CartPole-v1', n_envs=4))."
-            )
-        made = cloudpickle.dumps(env)
-        arguments = [(made, index, seed, transport == "ray") for index in range(n_runners)]
-        local = transport == "local"
-        workers = LocalWorkers(RunnerProcess, arguments) if local else Workers(RunnerProcess, arguments, PATIENCE)
-        self._use(env, workers, PATIENCE)
-
-    @classmethod
-    def of(cls, recipe: Any, workers: Workers | LocalWorkers, patience: float, as_one: bool = False) -> RemoteEnvs:
-        """Those of runners that are there.
-
-        Args:
-            recipe: what each of them has made its environments of.
-            workers: each a :class:`~polyak.distributed.runner_process.RunnerProcess`.
-            patience: seconds within which one must have begun.
-            as_one: show them as one environment, whose steps come one after another.
-        """
-        made = cls.__new__(cls)
-        made._use(recipe, workers, patience, as_one)
-        return made
-
-    def _use(self, recipe: Any, workers: Workers | LocalWorkers, patience: float, as_one: bool = False) -> None:
-        self.recipe, self.workers, self.n_runners = recipe, workers, len(workers)
+    def __init__(
+        self,
+        env: Any,
+        n_runners: int,
+        transport: Transport = "ray",
+        seed: int | None = None,
+        *,
+        workers: Workers | LocalWorkers | None = None,
+        patience: float = PATIENCE,
+        as_one: bool = False,
+    ) -> None:
+        workers = _runners(env, n_runners, transport, seed) if workers is None else workers
+        self.recipe, self.workers, self.n_runners = env, workers, n_runners
         self.masked, self.resets = False, 0
         self.absent: set[int] = set()
         """Runners that were lost, whose places others have not taken yet."""
@@ -125,7 +117,7 @@ class RemoteEnvs(VecEnv):
             if one != first:
                 workers.stop()
                 raise ValueError(
-                    f"env={recipe!r:.200} made other environments in one runner than in another: {one}, {first}."
+                    f"env={env!r:.200} made other environments in one runner than in another: {one}, {first}."
                 )
         self.per_runner, self.turned = first.num_envs, first.turned
         number = 1 if as_one else self.n_runners * first.num_envs
@@ -221,10 +213,12 @@ class RemoteEnvs(VecEnv):
         found = early or self.workers.answers(wait)
         for worker, what, answer in found:
             if isinstance(answer, Failure):
+                if what in QUESTIONS and not answer.gone:
+                    raise answer.error
                 self._lose(worker, answer)
             elif what == "describe":
                 self._renew(worker, answer)
-            else:
+            elif what == "collect":
                 self.workers.failures = 0
         return found
 
@@ -317,6 +311,20 @@ class RemoteEnvs(VecEnv):
     def close(self) -> None:
         """End the runners."""
         self.workers.stop()
+
+
+def _runners(env: Any, number: int, transport: Transport, seed: int | None) -> Workers | LocalWorkers:
+    """Runners that make environments by a recipe."""
+    if not (isinstance(env, str) or callable(env)):
+        raise ValueError(
+            f"env={env!r:.200} is in this process, and n_runners={number} runners make environments of their own. Pass "
+            "a registered name, or a function such as lambda: make_vec_env('CartPole-v1', n_envs=4), or "
+            "lambda: VecNormalize(make_vec_env('CartPole-v1', n_envs=4))."
+        )
+    made = cloudpickle.dumps(env)
+    arguments = [(made, index, seed, transport == "ray") for index in range(number)]
+    local = transport == "local"
+    return LocalWorkers(RunnerProcess, arguments) if local else Workers(RunnerProcess, arguments, PATIENCE)
 
 
 def envs_of_runners(env: VecEnv | None) -> RemoteEnvs | None:

@@ -116,6 +116,18 @@ def test_actions_before_learning_starts_are_explored_as_later(cls: Any) -> None:
             assert all(algo.compute_single_action(seen) == action for seen, action in actions_of(algo.model.get_env()))
 
 
+@pytest.mark.parametrize("cls", [PPOConfig, DQNConfig, SACConfig])
+def test_one_runner_elsewhere_makes_the_numbers_of_this_process(fake: FakeRay, cls: Any) -> None:
+    found = []
+    for runners in (0, 1):
+        with config(cls, envs=2, runners=runners).build_algo() as algo:
+            for _ in range(2):
+                algo.train()
+            found.append(algo.get_weights()["default_policy"])
+    for name, ours in found[0].items():
+        np.testing.assert_array_equal(ours, found[1][name])
+
+
 # -- which rows minibatches are made of --------------------------------------------------------------------------------
 
 

@@ -26,8 +26,8 @@ def environments_elsewhere(config: AlgorithmConfig) -> RemoteEnvs:
         errors=config.restart_failed_sub_environments,
     )
     workers = processes_of(RunnerOfConfig, config, config.num_env_runners, config.sample_timeout_s, tolerance)
-    as_one = config.batch_mode == "complete_episodes"
-    return RemoteEnvs.of(config.env, workers, config.env_runner_restore_timeout_s, as_one)
+    patience, as_one = config.env_runner_restore_timeout_s, config.batch_mode == "complete_episodes"
+    return RemoteEnvs(config.env, config.num_env_runners, workers=workers, patience=patience, as_one=as_one)
 
 
 class RemoteRunners(LocalRunner):
