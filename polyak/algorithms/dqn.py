@@ -263,6 +263,9 @@ class DQN(OffPolicyAlgorithm):
             self._update_target()
         self.epsilon.follow(self._current_progress_remaining)
 
+    def _epsilon_after(self, steps: int) -> float:
+        return float(self.epsilon.schedule(1.0 - float(steps) / float(self._total_timesteps)))
+
     def _update_target(self) -> None:
         """The target network's clock has struck."""
         assert isinstance(self.learner, DQNLearner)

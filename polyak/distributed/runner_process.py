@@ -61,8 +61,8 @@ class Order(NamedTuple):
     """T"""
     made: int
     """Environment steps that all runners have made so far, by which exploration goes."""
-    epsilon: float
-    """Probability of a random action, where exploration has one."""
+    epsilon: Sequence[float]
+    """[T] probability of a random action at each step, where exploration has one; after the last one it stays."""
     stride: int
     """Environment steps that all runners make while this one steps its environments once."""
     begins: bool
@@ -259,7 +259,6 @@ class RunnerProcess:
         actor: Any = runner.actor
         put_back(actor.policy, weights)
         self._normalise(order.normalising)
-        self.progress.epsilon = order.epsilon
         if order.streams is not None:
             self._streams = order.streams
         with self._own_streams():
@@ -268,11 +267,16 @@ class RunnerProcess:
         report = None if self.normalizer is None else report_of(self.normalizer)
         return chunk._replace(report=report, streams=None if order.streams is None else self._streams)
 
+    def _follow(self, order: Order, number: int) -> None:
+        """Let exploration know that so many steps of an order are made."""
+        self.progress.steps = order.made + number * order.stride
+        self.progress.epsilon = order.epsilon[min(number, len(order.epsilon) - 1)]
+
     def _collected(self, order: Order) -> Chunk:
         runner: Any = self.runner
         chunk = ChunkOfSteps(order.steps, is_composed(self.rows.action_space))
         for number in range(order.steps):
-            self.progress.steps = order.made + number * order.stride
+            self._follow(order, number)
             chunk.add(runner.step(), runner.actor.memory)
         return chunk.done(runner.stored_obs, runner.allowed, runner.actor.memory)
 

@@ -419,6 +419,8 @@ class RunnerGroup:
         self._chunk: Chunk | None = None
         self._row = 0
         remote.on_renewal = self._renewed
+        self.epsilon_after: Callable[[int], float] = lambda steps: numbers.epsilon
+        """The probability of a random action after so many environment steps."""
         self.on_loss: Callable[[], None] = lambda: None
         """Called when the next step does not continue the episodes of the one before."""
         self._send_actor()
@@ -519,10 +521,11 @@ class RunnerGroup:
         return chunks
 
     def _order(self, begins: bool) -> Order:
-        numbers = self.numbers
+        made, stride = self.numbers.steps, self.env.n_runners * self.env.per_runner
+        later = [self.epsilon_after(made + number * stride) for number in range(1, self._planned)]
+        epsilon = [self.numbers.epsilon, *later]
         streams = rng_state() if self.shares_streams else None
-        stride = self.env.n_runners * self.env.per_runner
-        return Order(self._planned, numbers.steps, numbers.epsilon, stride, begins, self._normalising(), streams)
+        return Order(self._planned, made, epsilon, stride, begins, self._normalising(), streams)
 
     def step(self) -> Step:
         """The next step of all environments."""

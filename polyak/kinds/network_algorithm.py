@@ -362,6 +362,10 @@ class NetworkAlgorithm(Algorithm):
         assert self.runner is not None
         self.runner.plan(steps)
 
+    def _epsilon_after(self, steps: int) -> float:
+        """The probability of a random action after so many environment steps, where exploration has one."""
+        return self._progress.epsilon
+
     def _episodes_lost(self) -> None:
         """Some episodes ended without a last step, with the process that made them."""
 
@@ -393,7 +397,7 @@ class NetworkAlgorithm(Algorithm):
         if envs_of_runners(self.env) is not None:
             actor: Any = self.make_actor()
             group: Any = self._make_group(actor)
-            self.runner, group.on_loss = group, self._episodes_lost
+            self.runner, group.on_loss, group.epsilon_after = group, self._episodes_lost, self._epsilon_after
             return
         if not self.in_tensors:
             super()._make_runner()

@@ -46,7 +46,7 @@ def test_who_acts_takes_in_no_compiler(cls: Any, monkeypatch: pytest.MonkeyPatch
     config = cls().environment("CartPole-v1").debugging(seed=0).env_runners(num_env_runners=1)
     with config.learners(num_learners=0).build_algo() as algo:
         policy, group = algo.model.policy, algo.model.runner
-        order = Order(4, 0, 0.0, 1, True, None)
+        order = Order(4, 0, [0.0], 1, True, None)
         episodes = EvaluationOrder(1, in_steps=False, explores=False, seed=1)
         sent = portable(algo.config), group._sent.value, cloudpickle.dumps(copy_of(policy)), flat_weights(policy)
         (tmp_path / "sent").write_bytes(cloudpickle.dumps((*sent, order, episodes)))

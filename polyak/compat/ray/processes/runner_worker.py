@@ -42,7 +42,7 @@ class RunnerOfConfig(RunnerProcess):
         dropped = steps = 0
         for _ in range(order.steps):
             while not rounds.is_over:
-                self.progress.steps = order.made + steps * order.stride
+                self._follow(order, steps)
                 steps += 1
                 rows += rounds.add(runner.step())
             dropped += rounds.next(runner)
