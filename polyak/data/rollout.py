@@ -363,20 +363,19 @@ class RolloutBuffer(BaseBuffer):
         for minibatch in self.minibatches(batch_size):
             yield minibatch.gathered()
 
-    def minibatches(self, batch_size: int | None = None) -> Generator[RolloutRows, None, None]:
-        """As :meth:`get`, but nothing is gathered yet."""
-        return self._rows_of(None, batch_size)
+    def minibatches(
+        self, batch_size: int | None = None, rollout: RolloutSamples | None = None
+    ) -> Generator[RolloutRows, None, None]:
+        """As :meth:`get`, but nothing is gathered yet; ``rollout``: the whole one, if it is converted already."""
+        order, size = self._order(batch_size)
+        rollout = self._rollout() if rollout is None else rollout
+        for rows in to_device(torch.from_numpy(order), self.device).split(size):
+            yield RolloutRows(rollout, rows)
 
     def passes(self) -> Callable[[int | None], Generator[RolloutRows, None, None]]:
         """:meth:`minibatches` of the rollout as it is now, which is converted once for all passes over it."""
         self._read()
-        return partial(self._rows_of, self._rollout())
-
-    def _rows_of(self, rollout: RolloutSamples | None, batch_size: int | None) -> Generator[RolloutRows, None, None]:
-        order, size = self._order(batch_size)
-        rollout = self._rollout() if rollout is None else rollout  # converted once for all minibatches
-        for rows in to_device(torch.from_numpy(order), self.device).split(size):
-            yield RolloutRows(rollout, rows)
+        return partial(self.minibatches, rollout=self._rollout())
 
     @property
     def plain(self) -> bool:

@@ -229,7 +229,7 @@ class LearnsFromData(NetworkAlgorithm):
         """
         self.policy.set_training_mode(True)
         self._sync_hyperparameters()
-        memory, normalizer, late = self.memory, self._vec_normalize_env, self.learner.gathers_late
+        memory, normalizer, late = self.memory, self.normalisation.replay, self.learner.gathers_late
         memory.prioritized.anneal(1 - self._current_progress_remaining)
         metrics: dict[str, list[Tensor]] = {}
         if (recurrence := self.policy.recurrence) is not None:
