@@ -52,7 +52,7 @@ class ActionCodec:
         """From the network's units to the environment's."""
         if self._box:
             inside = stretched(action, self._low, self._high, self._half if self.squash else None)
-            # clipped() alone would do; it is slow, and needed where the Box has another dtype than that of its bounds
+            # clipped() is slow, and needed where the Box has another dtype than its bounds here
             return inside if inside.dtype is self._dtype else clipped(inside, self.space)  # type: ignore[arg-type]
         if self._start is not None:
             action = action + self._start
