@@ -172,6 +172,8 @@ class OffPolicyAlgorithm(LearnsFromData):
             self.memory.discount_by(self.gamma)
         if name == "overlap":
             self._check_overlap()
+        if name == "train_freq":
+            self._check_train_freq()
 
     def _check_overlap(self) -> None:
         """Refuse to overlap where sampling would have to ask environments that are under way."""
