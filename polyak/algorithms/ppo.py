@@ -235,13 +235,17 @@ class PPO(OnPolicyAlgorithm):
             self.logger.debug(f"Update ended in epoch {lesson.passes - 1}: the policy moved more than 1.5 * target_kl.")
         self._record({**lesson.metrics, "loss": lesson.metrics["loss"][-1:]})
         if self.kl_coef is not None:
-            self.logger.record("train/kl_coef", self.kl_coef)
-            if self.kl_target is not None:
-                kl = float(torch.stack(lesson.metrics["approx_kl"]).mean())
-                self._put(kl_coef=next_kl_coef(self.kl_coef, kl, self.kl_target))
+            self._adapt_kl_coef(self.kl_coef, lesson)
         self.logger.record("train/clip_range", learner.tunables["clip_range"])
         if self.clip_range_vf is not None:
             self.logger.record("train/clip_range_vf", learner.tunables["clip_range_vf"])
+
+    def _adapt_kl_coef(self, kl_coef: float, lesson: Lesson) -> None:
+        """Log the weight of the divergence, and change it by how far the policy has moved."""
+        self.logger.record("train/kl_coef", kl_coef)
+        if self.kl_target is not None:
+            kl = float(torch.stack(lesson.metrics["approx_kl"]).mean())
+            self._put(kl_coef=next_kl_coef(kl_coef, kl, self.kl_target))
 
     card: ClassVar[Card] = Card(
         idea="many small clipped steps on each rollout",

@@ -12,7 +12,8 @@ from torch.func import functional_call, vmap
 
 from polyak.collecting.runner import Acted
 from polyak.data.step import Observations
-from polyak.nn.backends.inputs import Seen, kind_of, parts
+from polyak.nn.backends.inputs import Seen, parts
+from polyak.nn.backends.numpy import kind_of
 from polyak.nn.backends.program import TracedProgram
 from polyak.nn.backends.watch import Watch
 from polyak.nn.policies.base import Policy

@@ -93,7 +93,8 @@ class RolloutWriter:
     def ends(self, runner: Runner, device: torch.device) -> States:
         """The successors that no row holds: those kept, then those after the last step, which the runner holds."""
         last = States(runner.obs, self.actor.recall(runner.episode_starts) or {}, runner.allowed)
-        return States.joined([*self.successors.states, last]).tensors(self.buffer.observation_space, device)
+        kept = self.successors.states
+        return (States.joined([*kept, last]) if kept else last).tensors(self.buffer.observation_space, device)
 
     def fill(self, evaluation: Evaluation) -> Tensor:
         """Put in what the learner says. -> values [N, 1] of the observations after the last step"""

@@ -85,14 +85,14 @@ class TimeSplit:
 
     def percent(self) -> dict[str, int]:
         """Each part's whole percent of the wall time."""
-        return _percent(self.seconds())
+        return _percent(self.seconds(), dict.fromkeys(self._logged, 0.0))
 
     def percent_since_logged(self) -> dict[str, int]:
         """Each part's whole percent of the time since this was last asked."""
         before, self._logged = self._logged, self.seconds()
-        return _percent({name: seconds - before[name] for name, seconds in self._logged.items()})
+        return _percent(self._logged, before)
 
 
-def _percent(parts: dict[str, float]) -> dict[str, int]:
-    whole = sum(parts.values()) or 1.0
-    return {name: round(100 * part / whole) for name, part in parts.items()}
+def _percent(seconds: dict[str, float], before: dict[str, float]) -> dict[str, int]:
+    whole = sum(seconds.values()) - sum(before.values()) or 1.0
+    return {name: round(100 * (seconds[name] - before[name]) / whole) for name in seconds}

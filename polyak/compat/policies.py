@@ -28,6 +28,7 @@ from polyak.compat.distributions import (
     make_proba_distribution,
 )
 from polyak.compat.signatures import with_defaults
+from polyak.envs.spaces import clipped
 from polyak.learning.engine.device import get_device
 from polyak.learning.learner import OptimizerRecipe
 from polyak.nn.codec import ActionCodec
@@ -173,7 +174,7 @@ class _PolicysCodec(ActionCodec):
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         if self._policy is not None and self.squash:
-            return self._inside(self._policy.unscale_action(action))
+            return clipped(self._policy.unscale_action(action), self.space)  # type: ignore[arg-type]
         return super().to_env(action)
 
     def from_env(self, action: np.ndarray) -> np.ndarray:

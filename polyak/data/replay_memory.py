@@ -60,16 +60,19 @@ class ReplayMemory:
             late: let the reader gather the rows of a minibatch, where they do not come from both.
         """
         own, recorded = self.own, self.recorded
-        filled = 0 if own is None or not own.can_sample() else own.size() * own.n_envs
-        if recorded is None or (share == 0 and filled):
-            assert own is not None
-            return own.transitions(batch_size, gamma, normalizer, steps, late=late)
-        if not filled or share == 1:
-            return recorded.transitions(batch_size, gamma, normalizer, steps, late=late)
-        assert own is not None
-        if share is None:
-            share = recorded.size() / (recorded.size() + filled)
+        if own is None or recorded is None:
+            return self.prioritized.transitions(batch_size, gamma, normalizer, steps, late=late)
+        share = _share_of_recorded(own, recorded, share)
+        if share in (0, 1):
+            return (recorded if share else own).transitions(batch_size, gamma, normalizer, steps, late=late)
         return mixed(own, recorded, share, batch_size, gamma, normalizer, steps)
+
+
+def _share_of_recorded(own: ReplayBuffer, recorded: ReplayBuffer, share: float | None) -> float:
+    """Of rows, where there is both; all, as long as there is nothing of one's own."""
+    if not (own.can_sample() and own.size()):
+        return 1
+    return recorded.size() / (recorded.size() + own.size() * own.n_envs) if share is None else share
 
 
 def mixed(

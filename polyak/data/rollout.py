@@ -236,23 +236,27 @@ class RolloutBuffer(BaseBuffer):
         obs, actions, _, rewards, _, _, truncated, _, _, _, starts, ended, extras, _ = step
         pos, cut = self.pos, ended and bool(truncated.any())
         if cut and not self.values_may_follow:
-            if final_values is None:
-                raise ValueError(
-                    f"An episode was truncated: pass record() the final_values. They cannot follow, for "
-                    f"{type(self).__name__} has an add() or compute_returns_and_advantage() of its own."
-                )
-            bootstrap = np.where(truncated, self.gamma * _flat(final_values).astype(np.float64), 0)
-            rewards = rewards + bootstrap.astype(rewards.dtype)
+            rewards = self._bootstrapped(rewards, truncated, final_values)
         if actions.ndim == 1:  # numbers of choices
             actions = actions[:, None]
-        if extras:
-            self.add(obs, actions, rewards, starts, value, log_prob, **self._arguments(extras))
-        else:  # what SB3 knows of, too
-            self.add(obs, actions, rewards, starts, value, log_prob)
+        further = self._arguments(extras) if extras else {}  # SB3 knows of none
+        self.add(obs, actions, rewards, starts, value, log_prob, **further)
         if cut and self.values_may_follow:
             self.truncated[pos] = truncated
             if final_values is not None:
                 self.final_values[pos] = np.where(truncated, _flat(final_values), 0)
+
+    def _bootstrapped(
+        self, rewards: np.ndarray, truncated: np.ndarray, final_values: Tensor | np.ndarray | None
+    ) -> np.ndarray:
+        """Rewards [n_envs] to which final values are added where an episode was truncated."""
+        if final_values is None:
+            raise ValueError(
+                f"An episode was truncated: pass record() the final_values. They cannot follow, for "
+                f"{type(self).__name__} has an add() or compute_returns_and_advantage() of its own."
+            )
+        bootstrap = np.where(truncated, self.gamma * _flat(final_values).astype(np.float64), 0)
+        return rewards + bootstrap.astype(rewards.dtype)
 
     def _arguments(self, extras: dict[str, Any]) -> dict[str, Any]:
         """Further columns as arguments of :meth:`add`."""
@@ -363,20 +367,19 @@ class RolloutBuffer(BaseBuffer):
         for minibatch in self.minibatches(batch_size):
             yield minibatch.gathered()
 
-    def minibatches(self, batch_size: int | None = None) -> Generator[RolloutRows, None, None]:
-        """As :meth:`get`, but nothing is gathered yet."""
-        return self._rows_of(None, batch_size)
+    def minibatches(
+        self, batch_size: int | None = None, rollout: RolloutSamples | None = None
+    ) -> Generator[RolloutRows, None, None]:
+        """As :meth:`get`, but nothing is gathered yet; ``rollout``: the whole one, if it is converted already."""
+        order, size = self._order(batch_size)
+        rollout = self._rollout() if rollout is None else rollout
+        for rows in to_device(torch.from_numpy(order), self.device).split(size):
+            yield RolloutRows(rollout, rows)
 
     def passes(self) -> Callable[[int | None], Generator[RolloutRows, None, None]]:
         """:meth:`minibatches` of the rollout as it is now, which is converted once for all passes over it."""
         self._read()
-        return partial(self._rows_of, self._rollout())
-
-    def _rows_of(self, rollout: RolloutSamples | None, batch_size: int | None) -> Generator[RolloutRows, None, None]:
-        order, size = self._order(batch_size)
-        rollout = self._rollout() if rollout is None else rollout  # converted once for all minibatches
-        for rows in to_device(torch.from_numpy(order), self.device).split(size):
-            yield RolloutRows(rollout, rows)
+        return partial(self.minibatches, rollout=self._rollout())
 
     @property
     def plain(self) -> bool:

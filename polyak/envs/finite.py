@@ -21,10 +21,13 @@ class NonFiniteError(ValueError):
 
 def is_finite(array: np.ndarray) -> bool:
     """Whether an array holds no NaN and no infinity."""
-    if array.dtype.kind != "f":
+    if array.dtype.kind != "f" or (array.size <= TINY and math.isfinite(sum(array.ravel().tolist()))):
         return True
-    if array.size <= TINY and math.isfinite(sum(array.ravel().tolist())):
-        return True  # if not, the sum may have overflowed
+    return _is_finite(array)
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    """Of floats that are many, or whose sum may have overflowed."""
     if array.size > SMALL:
         return bool(np.isfinite(array).all())
     flat = array.reshape(-1)

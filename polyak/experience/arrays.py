@@ -149,8 +149,10 @@ def double(array: Array) -> Array:
 def shared(array: np.ndarray) -> Tensor:
     """A tensor of the same memory, to be read only where the array can only be read, as those of other processes. These
     are copied where they begin at another place than tensors do, as small ones may."""
-    if array.flags.writeable:
-        return torch.from_numpy(array)
+    return torch.from_numpy(array) if array.flags.writeable else _shared_to_read(array)
+
+
+def _shared_to_read(array: np.ndarray) -> Tensor:
     if array.ctypes.data % _ALIGNED == 0:
         try:
             return torch.from_dlpack(array)

@@ -375,12 +375,7 @@ class Records:
         """Copies of the records in some cells [B] int64, or of one field of them: field -> [B, ...]."""
         if self.device is None:
             rows = self.take_rows(cells)
-            if name is not None:
-                return unpack(rows[name])
-            return {
-                field: rows[field] if array.__class__ is np.ndarray else unpack(rows[field])
-                for field, array in self.cells.items()
-            }
+            return unpack(rows if name is None else rows[name])
         dtype, offset = (self.dtype, 0) if name is None else self.dtype.fields[name][:2]  # type: ignore[index]
         return _gathered(self.bytes, dtype, offset, cells)
 

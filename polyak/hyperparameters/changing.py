@@ -32,13 +32,13 @@ class Changeable:
         self.name, self.default = name, default
 
     def __get__(self, model: Any, owner: type | None = None) -> Any:
-        if model is not None:
-            try:
-                return model.__dict__[self.name]
-            except KeyError:
-                pass
+        try:
+            return model.__dict__[self.name]
+        except (AttributeError, KeyError):  # of the class, or of a model that lacks it
+            return self._default_of(owner or type(model))
+
+    def _default_of(self, owner: type) -> Any:
         if self.default is MISSING:
-            owner = owner or type(model)
             raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}")
         return self.default
 

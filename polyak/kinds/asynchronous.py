@@ -531,7 +531,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         if self._begun is None:
             version = self._catch_up()
             self._begin_acting()
-            self._plan(self.n_steps)
+            self.runner.plan(self.n_steps)
             self._begun = _Begun(self._writer(self._make_rollout_buffer(), Successors()), version)
         begun = self._begun
         while len(begun.steps) < self.n_steps:

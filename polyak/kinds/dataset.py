@@ -83,12 +83,12 @@ class LearnsFromData(NetworkAlgorithm):
 
     @property
     def _acts(self) -> bool:
-        return self.dataset is None or self.env is not None
+        return not self.learns_offline
 
     @property
     def learns_offline(self) -> bool:
         """Whether it has a dataset and no environment."""
-        return not self._acts
+        return self.env is None and self.memory.dataset is not None
 
     def set_dataset(self, dataset: Dataset) -> None:
         """Learn from these transitions, too: those of its own experience are replayed beside them.
@@ -229,7 +229,7 @@ class LearnsFromData(NetworkAlgorithm):
         """
         self.policy.set_training_mode(True)
         self._sync_hyperparameters()
-        memory, normalizer, late = self.memory, self._vec_normalize_env, self.learner.gathers_late
+        memory, normalizer, late = self.memory, self.normalisation.replay, self.learner.gathers_late
         memory.prioritized.anneal(1 - self._current_progress_remaining)
         metrics: dict[str, list[Tensor]] = {}
         if (recurrence := self.policy.recurrence) is not None:

@@ -357,11 +357,6 @@ class NetworkAlgorithm(Algorithm):
         """Environments that one actor acts in: all, or those of one runner."""
         return self.n_envs if (remote := envs_of_runners(self.env)) is None else remote.per_runner
 
-    def _plan(self, steps: int) -> None:
-        """So many steps will be asked of the runner, one after another."""
-        assert self.runner is not None
-        self.runner.plan(steps)
-
     def _epsilon_after(self, steps: int) -> float:
         """The probability of a random action after so many environment steps, where exploration has one."""
         return self._progress.epsilon

@@ -1,8 +1,8 @@
 """Off-policy learning: step, store, replay."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -172,6 +172,8 @@ class OffPolicyAlgorithm(LearnsFromData):
             self.memory.discount_by(self.gamma)
         if name == "overlap":
             self._check_overlap()
+        if name == "train_freq":
+            self._check_train_freq()
 
     def _check_overlap(self) -> None:
         """Refuse to overlap where sampling would have to ask environments that are under way."""
@@ -184,6 +186,23 @@ class OffPolicyAlgorithm(LearnsFromData):
                 f"hindsight replay asks an environment's compute_reward() meanwhile, which a "
                 f"{type(self.env.unwrapped).__name__} cannot answer during a step. Use DummyVecEnv or overlap=False.",
             )
+
+    def _check_built(self) -> None:
+        super()._check_built()
+        self._check_train_freq()
+
+    def _check_ready(self) -> None:
+        super()._check_ready()
+        self._check_train_freq()
+
+    def _check_train_freq(self) -> None:
+        """Refuse to count episodes in several environments."""
+        require(
+            self.train_freq.unit == "step" or self.n_envs == 1,
+            "train_freq",
+            (self.train_freq.frequency, self.train_freq.unit.value),
+            f"episodes are counted in a single environment, and n_envs={self.n_envs}. Use train_freq=(n, 'step').",
+        )
 
     def _after_setup(self) -> None:
         super()._after_setup()
@@ -376,34 +395,32 @@ class OffPolicyAlgorithm(LearnsFromData):
         """Act and store, then draw minibatches and learn from them. False: a callback asked to stop."""
         if self.learns_offline:
             return super()._iterate(callback, log_interval)
-        assert self.replay_buffer is not None
-        rollout = self.collect(callback, self.train_freq, self.replay_buffer, log_interval)
-        if rollout.continue_training and (steps := self._updates_due(rollout)) > 0:
-            with self._stepping_ahead(), self._split.update:
+        buffer = self.memory.own
+        assert buffer is not None
+        rollout = self.collect(callback, self.train_freq, buffer, log_interval)
+        if rollout.continue_training and (steps := self._updates_due(rollout, buffer)) > 0:
+            overlaps = self.overlap and self.num_timesteps < self._total_timesteps  # there is a next collection
+            with self._stepping_ahead() if overlaps else nullcontext(), self._split.update:
                 self.train(gradient_steps=steps, batch_size=self.batch_size)
         return rollout.continue_training
 
-    def _updates_due(self, rollout: RolloutReturn) -> int:
+    def _updates_due(self, rollout: RolloutReturn, buffer: ReplayBuffer) -> int:
         """Gradient steps to make after a collection: none before there is enough to learn from."""
-        assert self.replay_buffer is not None
-        begun = self.data_buffer is not None or self.num_timesteps - self._empty_at > self.learning_starts
-        if not (begun and self.replay_buffer.can_sample()):
+        begun = self.memory.recorded is not None or self.num_timesteps - self._empty_at > self.learning_starts
+        if not (begun and buffer.can_sample()):
             return 0
         return self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
 
     @contextmanager
     def _stepping_ahead(self) -> Iterator[None]:
-        """While the block runs, the environments make the first step of the next collection, if it is to overlap.
+        """While the block runs, the environments make the first step of the next collection.
 
         All random numbers of acting are drawn before it. Batches are normalised with the statistics from before it.
         """
-        if not self.overlap or self.num_timesteps >= self._total_timesteps:  # there is no next collection
-            yield
-            return
         assert self.runner is not None
         self._begin_acting()
         self._progress.steps = self.num_timesteps
-        self._plan(self.train_freq.frequency if self.train_freq.unit == "step" else 1)
+        self.runner.plan(self.train_freq.frequency if self.train_freq.unit == "step" else 1)
         normalizer = self._vec_normalize_env
         self._vec_normalize_env = frozen(normalizer)
         try:
@@ -443,23 +460,22 @@ class OffPolicyAlgorithm(LearnsFromData):
         Returns:
             how much was collected, and whether to continue.
         """
-        if train_freq.unit == "episode" and self.n_envs > 1:
-            raise ValueError(
-                f"train_freq=({train_freq.frequency}, {train_freq.unit.value!r}) counts episodes, which needs a single "
-                f"environment, got n_envs={self.n_envs}. Use train_freq=(n, 'step')."
-            )
+        assert self.runner is not None
         collection = self._begin_collection()
         self._progress.steps = self.num_timesteps
-        self._plan(train_freq.frequency - collection.steps if train_freq.unit == "step" else 1)
+        self.runner.plan(train_freq.frequency - collection.steps if train_freq.unit == "step" else 1)
+        asked, shown = not callback.is_idle, callback.needs_locals
+        names = {"callback": callback, "train_freq": train_freq, "replay_buffer": replay_buffer}
         try:
             callback.on_rollout_start()
-            ask = self._asking(callback, collection, train_freq, replay_buffer, log_interval)
             if collection.pending is not None:
                 self._take(collection.pending, collection, replay_buffer, log_interval)
             while not self._is_collected(collection, train_freq):
                 self._progress.steps = self.num_timesteps
                 step = self._make_step(collection)
-                if not ask(step):
+                if shown:
+                    callback.update_locals(self._shown(step, collection, log_interval=log_interval, **names))
+                if asked and not callback.on_step():
                     return RolloutReturn(collection.steps * self.n_envs, collection.episodes, continue_training=False)
                 self._take(step, collection, replay_buffer, log_interval)
             callback.on_rollout_end()
@@ -471,34 +487,14 @@ class OffPolicyAlgorithm(LearnsFromData):
         """Whether there is experience enough."""
         return (collection.steps if train_freq.unit == "step" else collection.episodes) >= train_freq.frequency
 
-    def _asking(
-        self,
-        callback: BaseCallback,
-        collection: Collection,
-        train_freq: TrainFreq,
-        replay_buffer: ReplayBuffer,
-        log_interval: int | None,
-    ) -> Callable[[Step], bool]:
-        """Shows callbacks a step before it is stored, and asks them whether to continue."""
-        if callback.is_idle:
-            return lambda step: True
-        if not callback.needs_locals:
-            return lambda step: callback.on_step()
-        names = self._callback_locals(
-            callback=callback,
-            train_freq=train_freq,
-            replay_buffer=replay_buffer,
-            log_interval=log_interval,
-            learning_starts=self.learning_starts,
-            action_noise=self.action_noise,
-        )
-
-        def ask(step: Step) -> bool:
-            counts = {"num_collected_steps": collection.steps, "num_collected_episodes": collection.episodes}
-            callback.update_locals({**names, **off_policy_locals(step), **counts})
-            return callback.on_step()
-
-        return ask
+    def _shown(self, step: Step, collection: Collection, **names: Any) -> dict[str, Any]:
+        """What callbacks find in ``self.locals`` about a step, before it is stored."""
+        return {
+            **self._callback_locals(learning_starts=self.learning_starts, action_noise=self.action_noise, **names),
+            **off_policy_locals(step),
+            "num_collected_steps": collection.steps,
+            "num_collected_episodes": collection.episodes,
+        }
 
     def _take(self, step: Step, collection: Collection, replay_buffer: ReplayBuffer, log_interval: int | None) -> None:
         """Store a step that callbacks have let pass, and count what ended in it."""

@@ -279,56 +279,35 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         Returns:
             whether to continue: False if a callback asked to stop.
         """
-        collection, writer = self._begin_rollout(rollout_buffer, n_steps)
+        if self._collection is None:  # no file has brought a part of a rollout
+            rollout_buffer.reset()
+            self._successors = Successors()
+        collection, writer = self._begin_collection(), self._writer(rollout_buffer, self._successors)
+        assert self.runner is not None
+        self.runner.plan(n_steps - collection.steps)
+        asked, shown = not callback.is_idle, callback.needs_locals
+        names = self._collection_locals(callback, rollout_buffer, n_steps) if shown else {}
         try:
             callback.on_rollout_start()
-            ask = self._asking(callback, collection, writer, n_steps)
             if collection.pending is not None:
                 self._take(collection.pending, collection, writer)
             while not self._is_collected(collection, rollout_buffer, n_steps):
                 step = self._make_step(collection)
-                if not ask(step):
+                if shown:
+                    step = collection.pending = writer.ready(step)
+                    callback.update_locals(self._published(step, {**names, "n_steps": collection.steps - 1}))
+                if asked and not callback.on_step():
                     return False
-                self._take(cast(Step, collection.pending), collection, writer)
-            self._complete(callback, writer)
+                self._take(step, collection, writer)
+            if self.rewards_follow is not None:  # they were left out
+                self.rewards_follow(rollout_buffer)
+            last_values = self._prepare(writer)
+            if shown:
+                callback.update_locals(self._published(writer.last(), {"values": last_values}))
             callback.on_rollout_end()
         finally:
             self._collection = None
         return True
-
-    def _begin_rollout(self, rollout_buffer: RolloutBuffer, n_steps: int) -> tuple[Collection, RolloutWriter]:
-        """Empty the buffer, unless a file has brought a part of a rollout; what steps enter it by."""
-        if self._collection is None:
-            rollout_buffer.reset()
-            self._successors = Successors()
-        collection = self._begin_collection()
-        self._plan(n_steps - collection.steps)
-        return collection, self._writer(rollout_buffer, self._successors)
-
-    def _asking(
-        self, callback: BaseCallback, collection: Collection, writer: RolloutWriter, n_steps: int
-    ) -> Callable[[Step], bool]:
-        """Shows callbacks a step before it is stored, and asks them whether to continue."""
-        if callback.is_idle:
-            return lambda step: True
-        if not callback.needs_locals:
-            return lambda step: callback.on_step()
-        names = self._collection_locals(callback, writer.buffer, n_steps)
-
-        def ask(step: Step) -> bool:
-            step = collection.pending = writer.ready(step)
-            callback.update_locals(self._published(step, {**names, "n_steps": collection.steps - 1}))
-            return callback.on_step()
-
-        return ask
-
-    def _complete(self, callback: BaseCallback, writer: RolloutWriter) -> None:
-        """After the last step of a rollout: rewards that were left out, values, advantages and returns."""
-        if self.rewards_follow is not None:
-            self.rewards_follow(writer.buffer)
-        last_values = self._prepare(writer)
-        if callback.needs_locals:
-            callback.update_locals(self._published(writer.last(), {"values": last_values}))
 
     def _is_collected(self, collection: Collection, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
         """Whether there is experience enough."""

@@ -341,9 +341,8 @@ class Learner(nn.Module):
         if max_grad_norm is not None and moved:
             self.limit([p.grad for p in moved], max_grad_norm)
         for group in optimizer.param_groups:
-            for p in group["params"] if group.get("l1") else ():  # after clipping, as weight decay
-                if p.grad is not None:
-                    p.grad = p.grad + group["l1"] * p.detach().sign()
+            if group.get("l1"):  # after clipping, as weight decay
+                _add_l1(group)
         if isinstance(optimizer, TracedOptimizer):
             optimizer.step(unless)
         elif unless is None or not unless:
@@ -504,6 +503,13 @@ def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> list[Tenso
         found = torch.autograd.grad(loss, params, allow_unused=True)
         total = [b if a is None else a if b is None else a + b for a, b in zip(total, found, strict=True)]
     return total
+
+
+def _add_l1(group: Mapping[str, Any]) -> None:
+    """Add the gradient of the sum of absolute parameters to those of a group."""
+    for p in group["params"]:
+        if p.grad is not None:
+            p.grad = p.grad + group["l1"] * p.detach().sign()
 
 
 def set_rate(optimizer: Optimizer, value: float) -> None:

@@ -63,9 +63,14 @@ class Guard:
                 if name.endswith("loss") and not math.isfinite(value):
                     raise NonFiniteError(f"{name} is {float(value)} after {steps} gradient steps.")
         if steps - self.copied >= UPDATES_PER_COPY:
-            if broken := self.broken():
-                raise NonFiniteError(f"After {steps} gradient steps {_listed(broken)} held NaN or infinity.")
-            self._keep()
+            self._renew_copy()
+
+    def _renew_copy(self) -> None:
+        """Copy the learner, all of which must be finite."""
+        if broken := self.broken():
+            steps = self._learner.steps
+            raise NonFiniteError(f"After {steps} gradient steps {_listed(broken)} held NaN or infinity.")
+        self._keep()
 
     def broken(self) -> list[str]:
         """Names of the tensors of learner and optimizers that are not finite."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from polyak.data import RolloutSamples
 from polyak.data.step import Step
 from polyak.experience.arrays import mapped, to_device
+from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Metrics
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import State
@@ -63,8 +64,6 @@ class States(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence["States"]) -> "States":
         """One after another."""
-        if len(parts) == 1:
-            return parts[0]
         masks = [part.masks for part in parts if part.masks is not None]
         return cls(
             mapped(lambda *own: np.concatenate(own), *(part.observations for part in parts)),
@@ -174,14 +173,17 @@ class OnPolicyLearner(RolloutLearner):
 
     def normalized(self, advantages: Tensor) -> Tensor:
         """Advantages with mean 0 and standard deviation 1 over the minibatches of all learners. [B] -> [B]"""
-        if self.group is None:
-            return normalized(advantages)
-        x = advantages.double()  # in which sums of squares lose nothing
-        moments = torch.stack([torch.ones_like(x).sum(), x.sum(), x.square().sum()])
-        rows, total, squares = self.group.sum(moments).unbind()
-        mean = total / rows
-        deviation = ((squares - rows * mean.square()).clamp(min=0) / (rows - 1)).sqrt()
-        return ((x - mean) / (deviation + 1e-8)).to(advantages.dtype)
+        return normalized(advantages) if self.group is None else _normalized_together(advantages, self.group)
+
+
+def _normalized_together(advantages: Tensor, group: Group) -> Tensor:
+    """Those [B] of one of the learners of a group."""
+    x = advantages.double()  # in which sums of squares lose nothing
+    moments = torch.stack([torch.ones_like(x).sum(), x.sum(), x.square().sum()])
+    rows, total, squares = group.sum(moments).unbind()
+    mean = total / rows
+    deviation = ((squares - rows * mean.square()).clamp(min=0) / (rows - 1)).sqrt()
+    return ((x - mean) / (deviation + 1e-8)).to(advantages.dtype)
 
 
 def _pieces(rows: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

@@ -51,15 +51,12 @@ class ActionCodec:
     def to_env(self, action: np.ndarray) -> Any:
         """From the network's units to the environment's."""
         if self._box:
-            return self._inside(action, self._half if self.squash else None)
+            inside = stretched(action, self._low, self._high, self._half if self.squash else None)
+            # clipped() is slow, and needed where the Box has another dtype than its bounds here
+            return inside if inside.dtype is self._dtype else clipped(inside, self.space)  # type: ignore[arg-type]
         if self._start is not None:
             action = action + self._start
         return action if self._dtype is None or action.dtype is self._dtype else action.astype(self._dtype)
-
-    def _inside(self, numbers: np.ndarray, stretch: np.ndarray | None = None) -> np.ndarray:
-        """:func:`~polyak.envs.spaces.clipped`, quick where the Box has the dtype in which it is clipped."""
-        found = stretched(numbers, self._low, self._high, stretch)
-        return found if found.dtype is self._dtype else clipped(found, self.space)  # type: ignore[arg-type]
 
     def from_env(self, action: Any) -> np.ndarray:
         """From the environment's units to the network's: the inverse of :meth:`to_env`, except for clipping."""

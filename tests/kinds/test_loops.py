@@ -199,7 +199,10 @@ def test_gradient_steps_minus_one_counts_all_environments() -> None:
 
 def test_episodes_as_unit_need_a_single_environment() -> None:
     with pytest.raises(ValueError, match="train_freq.*single environment"):
-        DQN("MlpPolicy", vec(), train_freq=(1, "episode"), buffer_size=500).learn(10)
+        DQN("MlpPolicy", vec(), train_freq=(1, "episode"), buffer_size=500)
+    model = DQN("MlpPolicy", vec(), buffer_size=500)
+    with pytest.raises(ValueError, match="train_freq.*single environment"):
+        model.train_freq = (1, "episode")  # type: ignore[assignment]
 
 
 def test_target_network_follows_on_the_environments_clock() -> None:

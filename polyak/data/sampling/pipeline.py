@@ -129,12 +129,17 @@ class Pipeline(NamedTuple):
         """Rows that are gathered for each cell."""
         return self.reduce.window - self.reduce.n_steps + 1
 
+    def at_once(self, batch_size: int) -> int:
+        """How many batches make a block."""
+        rows = batch_size * self.gathered_rows
+        block_bytes = BLOCK_BYTES if self.source(rows) is self.ring else DEVICE_BLOCK_BYTES
+        return max(block_bytes // (rows * self.ring.row_bytes), 1)
+
     def rows(self, cells: np.ndarray, shared: bool = False) -> Rows:
         """The transitions that begin in some cells [B]; ``shared``: both observations may share memory."""
-        source = self.source(len(cells) * self.gathered_rows)
         if not self.whole_rows:
-            return self._windows(source, cells)
-        row = source.read(cells, shared)
+            return self._windows(self.source(len(cells) * self.gathered_rows), cells)
+        row = self.source(len(cells)).read(cells, shared)
         now, then, extras = row["observations"], row["next_observations"], row.get("extras", NO_EXTRAS)
         terminated, rewards = row["dones"] * (1 - row["timeouts"]), row["rewards"]
         if self.normalize is not None:
@@ -189,9 +194,7 @@ def uniform_batches(
     pipeline: Pipeline, sampler: Uniform, filled: int, batch_size: int, gamma: float, batches: int
 ) -> Iterator[tuple[Transition, None]]:
     """The same, where they depend on nothing but the random numbers: several are gathered at once."""
-    rows = batch_size * pipeline.gathered_rows
-    block_bytes = BLOCK_BYTES if pipeline.source(rows) is pipeline.ring else DEVICE_BLOCK_BYTES
-    at_once = max(block_bytes // (rows * pipeline.ring.row_bytes), 1)
+    at_once = 1 if batches == 1 else pipeline.at_once(batch_size)
     for start in range(0, batches, at_once):
         count = min(at_once, batches - start)
         block = pipeline.transition(sampler.draw_batches(count, batch_size, filled), None, gamma, shared=True)

@@ -83,15 +83,6 @@ class Seen:
         return True
 
 
-def kind_of(observations: Any) -> Any:
-    """The properties that observations of one program have in common."""
-    if type(observations) is np.ndarray:
-        return observations.shape, observations.dtype
-    if isinstance(observations, Mapping):
-        return tuple(np.shape(part) for part in observations.values())
-    return np.shape(observations)
-
-
 def parts(tensors: Tensor | Mapping[str, Tensor] | None) -> list[Tensor]:
     """One tensor or those of a dict, in a list; ``None`` has none."""
     if tensors is None:

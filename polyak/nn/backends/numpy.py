@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.nn.backends.eager import Decided, Eager
-from polyak.nn.backends.inputs import Seen, kind_of, parts
+from polyak.nn.backends.inputs import Seen, parts
 from polyak.nn.backends.program import TracedProgram
 from polyak.nn.backends.watch import Watch
 from polyak.nn.policies.base import Decision, Policy, n_rows
@@ -72,41 +72,47 @@ class Numpy:
             self.refresh()
         elif self.reason is None and not self._watch.current():
             self._forget()
-        if self.reason is None:
-            plan = self._plan
-            if plan is None or not plan.suits(observations, deterministic, masks):
-                plan = self._plan_for(observations, deterministic, masks, state)
-            if plan is not None:
-                return plan(observations, masks, state)
-        return self._eager(observations, deterministic, masks, state)
+        plan = None if self.reason is not None else self._plan_for(observations, deterministic, masks, state)
+        if plan is None:
+            return self._eager(observations, deterministic, masks, state)
+        return plan(observations, masks, state)
 
     def _plan_for(
         self, observations: Any, deterministic: bool, masks: np.ndarray | None, state: Mapping[str, Tensor] | None
     ) -> _Plan | None:
         """The plan for inputs like these; ``None``: torch has to act."""
         kind = kind_of(observations), deterministic, masks is None
-        if kind in self._plans:
-            self._plan = self._plans[kind]
-            return self._plan
+        if kind not in self._plans:
+            self._make_plan(kind, observations, deterministic, masks, state)
+        return self._plans.get(kind)
+
+    def _make_plan(self, kind: Any, *inputs: Any) -> None:
         try:
-            plan = self._plan = _Plan(self.policy, observations, deterministic, masks, state)
+            plan = _Plan(self.policy, *inputs)
         except Exception as error:  # torch acts, or raises the error that explains it
             self.reason, self._watch = str(error), Watch(self.policy.modules())
-            return None
+            return
         self._plans[kind] = plan
         self._modules += plan.program.modules
         self._tensors += plan.program.reads
         self._watch = Watch(self._modules, self._tensors)
-        return plan
 
     def _forget(self) -> None:
         self.reason = None
         self._plans: dict[Any, _Plan] = {}
-        self._plan = None
         self._modules: list[nn.Module] = [self.policy]
         self._tensors: list[Tensor] = []
         self._watch = Watch(self._modules)
         self._looked = True
+
+
+def kind_of(observations: Any) -> Any:
+    """The properties that observations of one program have in common."""
+    if type(observations) is np.ndarray:
+        return observations.shape, observations.dtype
+    if isinstance(observations, Mapping):
+        return tuple(np.shape(part) for part in observations.values())
+    return np.shape(observations)
 
 
 class _Plan:
@@ -131,9 +137,8 @@ class _Plan:
         masks: np.ndarray | None,
         state: Mapping[str, Tensor] | None,
     ) -> None:
-        self._seen, self._deterministic = Seen(policy, observations), deterministic
+        self._seen = Seen(policy, observations)
         self._into = self._seen.unchecked
-        self._shape, self._dtype = getattr(observations, "shape", None), getattr(observations, "dtype", None)
         self._masks = None if masks is None else torch.as_tensor(masks).clone()
         self._state = None if state is None else {name: value.clone() for name, value in state.items()}
         rows = n_rows(self._seen.tensors)
@@ -148,16 +153,6 @@ class _Plan:
         self._actions, self._after = outcome.actions.numpy(), outcome.state
         self._extras = {name: value.numpy() for name, value in outcome.extras.items()}
         self._calls = self.program.calls
-
-    def suits(self, observations: Any, deterministic: bool, masks: np.ndarray | None) -> bool:
-        """Whether the plan suits an array like this one; False for anything but an array."""
-        return (
-            type(observations) is np.ndarray
-            and observations.shape == self._shape
-            and observations.dtype == self._dtype
-            and deterministic is self._deterministic
-            and (masks is None) is (self._masks is None)
-        )
 
     def __call__(self, observations: Any, masks: np.ndarray | None, state: Mapping[str, Tensor] | None) -> Decided:
         """See :meth:`polyak.nn.backends.eager.Eager.__call__`."""

@@ -49,7 +49,8 @@ class Watch:
         self._picks = [(_getter(names), own) for names, own in zip(self._names, read, strict=True) if names]
         self._values_then = self._values()
         self._pointers_then = list(map(Tensor.data_ptr, self.views))
-        self._kinds_then = self._kinds()
+        self._classes_then = list(map(type, self.modules))
+        self._strides_then = list(map(Tensor.stride, self.views))
 
     @property
     def hooks(self) -> list[dict[Any, Any]]:
@@ -78,16 +79,13 @@ class Watch:
     def unchanged(self) -> bool:
         """:meth:`current`, and no attribute has another value."""
         try:
-            return (
-                self.current()
-                and self._values() == self._values_then
-                and (not self.views or self._kinds() == self._kinds_then)
-            )
+            same = self.current() and self._values() == self._values_then
         except (RuntimeError, ValueError, KeyError):  # as above, or an attribute is gone
             return False
-
-    def _kinds(self) -> list[Any]:
-        return [list(map(type, self.modules)), list(map(Tensor.stride, self.views))]
+        if not (same and self.views):
+            return same
+        classes, strides = list(map(type, self.modules)), list(map(Tensor.stride, self.views))
+        return classes == self._classes_then and strides == self._strides_then
 
     def _values(self) -> list[Any]:
         return [pick(own) for pick, own in self._picks]
