@@ -1,4 +1,4 @@
-"""Grids of cases, of which the suite runs those that between them have each pair of values once."""
+"""Cases of a parametrised test, of which the suite runs some and ``make learn`` all."""
 
 import itertools
 from collections.abc import Iterable
@@ -17,3 +17,10 @@ def pairwise(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
         quick.add(best)
         missing -= pairs[best]
     return [pytest.param(*row, marks=[] if number in quick else pytest.mark.slow) for number, row in enumerate(rows)]
+
+
+def one_of_each(values: Iterable[Any], *quick: Any) -> list[Any]:
+    """All values, in their order; those that are not named, for which those named stand, are slow tests."""
+    values = list(values)
+    assert all(value in values for value in quick), quick
+    return [pytest.param(value, marks=[] if value in quick else pytest.mark.slow) for value in values]

@@ -179,6 +179,7 @@ print(result["training_iteration"], result["evaluation"]["env_runners"]["num_epi
 ]
 
 
+@pytest.mark.slow
 def test_a_notebook_clones_what_was_recorded(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     cells = [{"cell_type": "code", "source": source} for source in CLONING]

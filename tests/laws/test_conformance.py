@@ -212,7 +212,7 @@ def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, options: dict[
 @pytest.mark.parametrize(("name", "options"), with_sde(COMPILED, quick=TRACED), scope="module")
 def test_traced_it_equals_eager(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "compile", lambda self: None)  # the graph runs operation by operation
-    check_compiled(name, options, enough=4)
+    check_compiled(name, options, enough=4, eager=trained(name, **options)[0])
 
 
 @pytest.mark.slow
@@ -221,20 +221,23 @@ def test_compiled_it_equals_eager(name: str, options: dict[str, Any]) -> None:
     check_compiled(name, options)
 
 
-def check_compiled(name: str, options: dict[str, Any], enough: int = 1_000) -> None:
-    """Train one; then it and one that is not compiled on batches of other sizes, for which other programs are made, if
-    there were not `enough` steps."""
-    eager, compiled = trained(name, **options)[0], small(name, compile=True, **options).learn(64)
-    if eager.learner.steps < enough:
+def check_compiled(name: str, options: dict[str, Any], enough: int = 1_000, eager: Any = None) -> None:
+    """Train both; then batches of other sizes, for which other programs are made, if there were not `enough` steps.
+
+    A trained model given as `eager` is not trained on: where that is needed, another takes its place.
+    """
+    if eager is None or eager.learner.steps < enough:
         eager = small(name, compile=False, **options).learn(64)
-        compare_on_other_batches(eager, compiled)
+    compiled = small(name, compile=True, **options).learn(64)
+    if eager.learner.steps < enough:
+        learn_other_batches(eager, compiled)
     assert compiled.engine.status == "compiled"
     assert eager.learner.steps == compiled.learner.steps
     rows_and_widths = 64 + 4 + 16 + 16
     assert_same(learned(eager), learned(compiled), drift(eager.learner.steps, 1e-3, rows_and_widths))
 
 
-def compare_on_other_batches(eager: Any, compiled: Any) -> None:
+def learn_other_batches(eager: Any, compiled: Any) -> None:
     for _ in range(20):
         if isinstance(eager, LearnsFromData):
             buffer = eager.data_buffer if eager.learns_offline else eager.replay_buffer

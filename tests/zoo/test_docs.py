@@ -61,8 +61,12 @@ LONG = {
     "callbacks",
     "imitation",
     "custom_environment",
+    "games",
+    "scale",
+    "from_d3rlpy",
+    "decision_transformer",
 }
-"""Pages whose snippets take more than ten seconds."""
+"""Pages whose snippets train for long, or start processes."""
 
 
 @pytest.mark.parametrize(
