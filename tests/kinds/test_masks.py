@@ -318,7 +318,10 @@ SAID_ON_POLICY = [
         for i, name in enumerate([*ACTIONS, *COMPOSED])
         for k, says in enumerate(SAYS)
     ),
-    *((*case, SAYS[i % 3]) for i, case in enumerate(ON_POLICY)),
+    *(
+        pytest.param(*case, SAYS[i % 3], marks=[pytest.mark.slow] * (case[0] == "TRPO" and case[1] in ACTIONS))
+        for i, case in enumerate(ON_POLICY)
+    ),
 ]
 SAID_WITH_REPLAY = [
     *product(["DQN"], SAYS),

@@ -62,6 +62,7 @@ LONG = {
     "imitation",
     "custom_environment",
     "games",
+    "datasets",
     "scale",
     "from_d3rlpy",
     "decision_transformer",

@@ -711,7 +711,7 @@ def test_methods_of_earlier_versions_name_what_took_their_place() -> None:
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", one_of_each(SMALL, "PPO", "DQN", "APPO"))
 def test_training_goes_on_the_same_from_each_restoration(name: str, tmp_path: Path) -> None:
     config: Any = SMALL[name]()
     if hasattr(config, "store_buffer_in_checkpoints"):
