@@ -43,9 +43,14 @@ def _is_written(value: Any) -> bool:
     """Whether it is a class or function of this package that stands in a file, rather than one that a program makes."""
     if not ((inspect.isclass(value) or inspect.isfunction(value)) and value.__module__.startswith("polyak.")):
         return False
-    path = Path(inspect.getfile(inspect.getmodule(value) or value))
-    body = ast.walk(ast.parse(path.read_text("utf-8")))
-    return any(isinstance(node, _DEFINITIONS) and node.name == value.__name__ for node in body)
+    return value.__name__ in _defined(inspect.getfile(inspect.getmodule(value) or value))
+
+
+@functools.cache
+def _defined(path: str) -> set[str]:
+    """The classes and functions that stand in a file."""
+    body = ast.walk(ast.parse(Path(path).read_text("utf-8")))
+    return {node.name for node in body if isinstance(node, _DEFINITIONS)}
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from polyak.data import Dataset, Transition
 from polyak.nn import ActorCriticPolicy, ContinuousPolicy, ValuePolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from tests.laws.test_matrix import Anything
+from tests.pairs import one_of_each
 
 SMALL: dict[str, Any] = {"batch_size": 32, "device": "cpu", "seed": 1, "policy_kwargs": {"net_arch": [32]}}
 SPACES = {
@@ -57,8 +58,14 @@ def test_losses_against_their_definitions() -> None:
     assert squared_norm(both).item() == pytest.approx(0.5 * ((actions**2).sum() + (weights**2).sum()))
 
 
-@pytest.mark.parametrize("stochastic", [False, True])
-@pytest.mark.parametrize("kind", SPACES)
+@pytest.mark.parametrize(
+    ("kind", "stochastic"),
+    [
+        pytest.param(kind, stochastic, marks=[] if (kind == "box") or stochastic == (i % 2 == 0) else pytest.mark.slow)
+        for i, kind in enumerate(SPACES)
+        for stochastic in (False, True)
+    ],
+)
 def test_it_does_as_it_was_shown(kind: str, stochastic: bool) -> None:
     data = shown(SPACES[kind])
     model = BC("MlpPolicy", data, learning_rate=3e-3, stochastic=stochastic, **SMALL).learn(600)
@@ -85,7 +92,7 @@ FOREIGN: dict[str, tuple[Any, str, dict[str, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("name", one_of_each(FOREIGN, "multi-discrete", "mean", "Gaussian", "squashed Gaussian", "TD3"))
 def test_a_policy_of_another_algorithm_is_cloned_into_and_loses_nothing_there(name: str) -> None:
     policy, kind, options, algorithm = FOREIGN[name]
     data = shown(SPACES[kind])

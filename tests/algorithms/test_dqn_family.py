@@ -19,6 +19,7 @@ from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.networks.encoders import NatureCNN
 from polyak.nn.networks.noisy import NoisyLinear
 from polyak.ops.distributional import clamped_share, midpoints, project
+from tests.pairs import one_of_each
 from tests.tolerance import bound
 
 ROWS, ACTIONS = 6, 2  # of a batch; of CartPole
@@ -381,7 +382,7 @@ class Costly(gym.Env[np.ndarray, int]):
 
 
 @pytest.mark.parametrize(("v_min", "warns"), [(-10.0, True), (-100.0, False)])
-@pytest.mark.parametrize("algorithm", [C51, Rainbow])
+@pytest.mark.parametrize("algorithm", one_of_each([C51, Rainbow], C51))
 def test_returns_outside_of_the_atoms_are_warned_of(
     algorithm: type[C51], v_min: float, warns: bool, recwarn: pytest.WarningsRecorder
 ) -> None:

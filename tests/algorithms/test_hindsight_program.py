@@ -15,7 +15,8 @@ N_BITS = 15
 @pytest.mark.parametrize(
     ("model_class", "goal_selection_strategy"),
     [
-        *((model_class, "future") for model_class in (DQN, SAC, DDPG, TD3)),
+        (SAC, "future"),
+        *(pytest.param(model_class, "future", marks=pytest.mark.slow) for model_class in (DQN, DDPG, TD3)),
         (DQN, GoalSelectionStrategy.FINAL),
         (DQN, "episode"),
     ],

@@ -265,6 +265,7 @@ def test_tqcs_critic_loss_is_the_mean_of_its_terms_and_its_gradient_is_right() -
     assert torch.autograd.gradcheck(lambda q: tqc.critic_loss(q, target, weights), q.requires_grad_())
 
 
+@pytest.mark.slow
 def test_tqcs_critics_learn_the_quantiles_of_their_target() -> None:
     """With a target of many samples far apart from each other, Huber's rounding of the loss hardly matters."""
     target = torch.linspace(-300, 300, 601, dtype=torch.float64)[None]

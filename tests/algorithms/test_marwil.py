@@ -16,6 +16,7 @@ from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.zoo.cli import main
 from polyak.zoo.run_folder import RunFolder
 from tests.algorithms.test_bc import SPACES
+from tests.pairs import one_of_each
 from tests.scores.small_envs import Corridor
 from tests.scores.test_small_problems import mean_return
 
@@ -174,7 +175,7 @@ def test_the_moving_average_by_hand_and_in_files(tmp_path: Path) -> None:
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", SPACES)
+@pytest.mark.parametrize("kind", one_of_each(SPACES, "box", "multi-discrete"))
 def test_it_does_better_than_what_it_was_shown(kind: str) -> None:
     """The teacher acts at random, and so does its clone."""
     data = recorded(SPACES[kind], n=2000, episode=1)

@@ -166,6 +166,7 @@ class Nothing(gym.Env[np.ndarray, np.ndarray]):
         return np.ones(1, np.float32), 0.0, False, True, {}
 
 
+@pytest.mark.slow
 def test_values_are_those_of_the_policy_that_acts() -> None:
     """Of one that stays, without rewards: V = alpha H / (1 - gamma), and Q = gamma V, eq. 2 and 3."""
     ours = model(

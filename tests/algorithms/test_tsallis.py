@@ -21,6 +21,7 @@ SPARSE = {"entropy_index": 2.0, "ent_coef": 0.05, "policy_kwargs": {"net_arch": 
 QUICK = {PPO: {"n_steps": 64, "batch_size": 32, "learning_rate": 3e-3}, A2C: {"n_steps": 16, "learning_rate": 3e-3}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", [PPO, A2C])
 def test_what_is_bad_gets_probability_zero_exactly(cls: Any, tmp_path: Path) -> None:
     model = cls("MlpPolicy", IdentityEnv(4), **SPARSE, **QUICK[cls], device="cpu", seed=0).learn(8_000)

@@ -48,9 +48,8 @@ def main(case: str, folder: str) -> None:
     env.close()
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[] if case == "ppo normalised" else [pytest.mark.slow]) for case in MODELS]
-)
+@pytest.mark.slow  # what the suite tries of it is in tests/laws/test_resumption.py
+@pytest.mark.parametrize("case", MODELS)
 def test_weights_are_equal_to_the_bit(case: str, tmp_path: Path) -> None:
     if "mujoco" in case:
         pytest.importorskip("mujoco")

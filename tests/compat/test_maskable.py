@@ -42,7 +42,7 @@ SMALL: dict[str, Any] = {"n_steps": 64, "batch_size": 32, "n_epochs": 2, "device
 @pytest.mark.parametrize("cls", [polyak.MaskablePPO, compat.MaskablePPO])
 def test_nothing_forbidden_is_done(cls: type[polyak.MaskablePPO], name: str, tmp_path: Path) -> None:
     env = STRICT[name]()
-    model = cls("MlpPolicy", env, **SMALL).learn(2_000)
+    model = cls("MlpPolicy", env, **SMALL).learn(640)
     for deterministic in (True, False):
         evaluate_policy(model, env, 5, deterministic=deterministic, warn=False)
     with pytest.raises(ValueError, match="is forbidden"):

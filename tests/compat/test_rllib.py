@@ -14,6 +14,7 @@ import pytest
 from polyak.compat.importer import parse
 from polyak.compat.rllib_table import RLLIB
 from polyak.compat.run import MARK
+from tests.pairs import one_of_each
 
 NOTEBOOK = """
 import ray
@@ -54,7 +55,7 @@ def outcome(words: list[str], folder: Path, *packages: Path) -> subprocess.Compl
     return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
 
 
-@pytest.mark.parametrize("installed", [False, True])
+@pytest.mark.parametrize("installed", one_of_each([False, True], True))
 def test_the_notebooks_import_lines(installed: bool, tmp_path: Path) -> None:
     """Unchanged under ``polyak run``. An installed Ray keeps its other names; its RLlib is not looked at."""
     script = NOTEBOOK
@@ -179,6 +180,7 @@ print(result["training_iteration"], result["evaluation"]["env_runners"]["num_epi
 ]
 
 
+@pytest.mark.slow
 def test_a_notebook_clones_what_was_recorded(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     cells = [{"cell_type": "code", "source": source} for source in CLONING]

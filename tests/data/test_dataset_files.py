@@ -17,6 +17,7 @@ from polyak.data import Column, Dataset, DatasetError, ReplayBuffer, collect
 from polyak.data.datasets.formats import FORMATS
 from polyak.envs import make_vec_env
 from tests.data.recorded import OBSERVED, Told, recorded, stacked
+from tests.pairs import pairwise
 from tests.tolerance import bound
 
 NEEDS = {"npz": [], "csv": ["pandas"], "parquet": ["pandas", "pyarrow"], "minari": ["minari", "h5py", "PIL"]}
@@ -42,8 +43,9 @@ def test_the_table_names_what_can_be_written() -> None:
     assert {name for name, kind in FORMATS.items() if kind.write is not None} == set(NEEDS)
 
 
-@pytest.mark.parametrize("kind", ["box", "mixed", "discrete"])
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(NEEDS, NEEDS)))
+@pytest.mark.parametrize(
+    ("kind", "first", "second"), pairwise(itertools.product(["box", "mixed", "discrete"], NEEDS, NEEDS))
+)
 def test_round_trips_keep_every_transition(kind, first, second, tmp_path):
     needs(first, second)
     told = recorded(kind)

@@ -13,6 +13,7 @@ from polyak.data import Dataset, DatasetError, Hindsight, ReplayBuffer, collect
 from polyak.data.datasets import checks
 from polyak.envs import FakeImageEnv, VecNormalize, make_vec_env
 from tests.data.recorded import ACTIONS, Told, judge, recorded
+from tests.pairs import pairwise
 from tests.tolerance import bound
 
 # -- making one --------------------------------------------------------------------------------------------------------
@@ -457,12 +458,19 @@ class Judge:
         return [judge(achieved, desired)]
 
 
+SAMPLERS = ("uniform", "prioritized", "rank_based")
+
+
 @pytest.mark.parametrize(
     ("kind", "sampler", "n", "saving", "her"),
-    [
-        *itertools.product(["box", "mixed", "discrete"], ["uniform", "prioritized"], [1, 3], [False, True], [False]),
-        *itertools.product(["goal"], ["uniform", "prioritized", "rank_based"], [1, 3], [False, True], [True]),
-    ],
+    pairwise(
+        [
+            *itertools.product(
+                ["box", "mixed", "discrete"], ["uniform", "prioritized"], [1, 3], [False, True], [False]
+            ),
+            *itertools.product(["goal"], ["uniform", "prioritized", "rank_based"], [1, 3], [False, True], [True]),
+        ]
+    ),
 )
 def test_batches_are_the_transitions_of_the_dataset(kind, sampler, n, saving, her):
     told = recorded(kind, episodes=8)

@@ -1,5 +1,6 @@
 """Hindsight goals against brute force, episode bookkeeping through ring and truncation, SB3's face."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ from gymnasium import spaces
 
 from polyak.data import GoalSelectionStrategy, HerReplayBuffer
 from polyak.experience.episodes import Episodes
+from tests.pairs import pairwise
 from tests.tolerance import bound, sampling
 
 GAMMA = 0.9
@@ -30,11 +32,10 @@ def allowed_goals(data, buffer, t, env, strategy):
     return [float(data.rows[k]["next_obs"][env]["achieved_goal"].item()) for k in times]
 
 
-@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
-@pytest.mark.parametrize("n_steps", [1, 3])
-@pytest.mark.parametrize("saving", [False, True])
-@pytest.mark.parametrize("n_envs", [1, 3])
-@pytest.mark.parametrize("capacity", [30, 300])
+@pytest.mark.parametrize(
+    ("strategy", "n_steps", "saving", "n_envs", "capacity"),
+    pairwise(itertools.product(["future", "final", "episode"], [1, 3], [False, True], [1, 3], [30, 300])),
+)
 def test_goals_rewards_and_frequencies(experience, goal_env, strategy, n_steps, saving, n_envs, capacity):
     data = experience("goal", n_envs=n_envs, steps=70, seed=n_steps)
     buffer = make(

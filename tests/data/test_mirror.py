@@ -1,6 +1,7 @@
 """Batches gathered on a device are those of main memory, bit for bit, whatever happened to the rows before."""
 
 import copy
+import itertools
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from polyak.data.placement import Placement
 from polyak.experience import Ring
 from polyak.experience.record import record_dtype
 from polyak.experience.ring import pieces
+from tests.pairs import pairwise
 
 GAMMA = 0.9
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
@@ -86,10 +88,14 @@ def looked_at_main_memory(buffer, monkeypatch, draw):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("kind", ["box", "goal", "stack", "mixed"])
-@pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
-@pytest.mark.parametrize("saving", [False, True])
-@pytest.mark.parametrize(("n_envs", "n"), [(1, 1), (3, 1), (2, 3)])
+@pytest.mark.parametrize(
+    ("kind", "sampler", "saving", "n_envs", "n"),
+    pairwise(
+        (*row, *sizes)
+        for row in itertools.product(["box", "goal", "stack", "mixed"], ["uniform", "prioritized"], [False, True])
+        for sizes in ((1, 1), (3, 1), (2, 3))
+    ),
+)
 def test_batches_are_those_of_main_memory(experience, device, kind, sampler, saving, n_envs, n):
     """While the ring is filled, full, and wrapped; after each step or after many."""
     data = experience(kind, n_envs=n_envs, breaks=0.1, steps=100)

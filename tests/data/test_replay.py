@@ -21,6 +21,7 @@ from polyak.data import (
     TransitionRows,
 )
 from polyak.data.batch import gathered
+from tests.pairs import pairwise
 from tests.tolerance import bound
 
 GAMMA = 0.9
@@ -36,7 +37,7 @@ def make(data, capacity=200, **keywords):
     return ReplayBuffer(capacity, data.space, data.action_space, "cpu", data.n_envs, **keywords)
 
 
-@pytest.mark.parametrize(("kind", "sampler", "n", "her", "saving", "capacity"), [*PLAIN, *GOAL])
+@pytest.mark.parametrize(("kind", "sampler", "n", "her", "saving", "capacity"), [*pairwise(PLAIN), *pairwise(GOAL)])
 def test_samples_are_what_happened(experience, compare, goal_env, kind, sampler, n, her, saving, capacity):
     rows_of, same = compare
     lengths = set()
@@ -95,9 +96,10 @@ def test_samples_are_what_happened(experience, compare, goal_env, kind, sampler,
     assert lengths == (set() if isinstance(n, int) else {1, 2, 3, 4})
 
 
-@pytest.mark.parametrize("kind", ["box", "goal", "stack", "mixed"])
-@pytest.mark.parametrize("n_envs", [1, 3])
-@pytest.mark.parametrize("padding", ["zero", "repeat"])
+@pytest.mark.parametrize(
+    ("kind", "n_envs", "padding"),
+    pairwise(itertools.product(["box", "goal", "stack", "mixed"], [1, 3], ["zero", "repeat"])),
+)
 def test_memory_saving_returns_the_same_bits(experience, kind, n_envs, padding):
     """Under random ends, and resets that no done flag announces."""
     for seed, capacity in itertools.product(range(2), [1, 2, 7, 50]):
@@ -322,10 +324,10 @@ def test_seeds(experience):
     assert torch.equal(a, draw(None)), "without a seed of its own it follows numpy's global one"
 
 
-@pytest.mark.parametrize("kind", ["box", "goal", "stack", "mixed"])
-@pytest.mark.parametrize("saving", [False, True])
-@pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("steps", [0, 15, 60])
+@pytest.mark.parametrize(
+    ("kind", "saving", "sampler", "steps"),
+    pairwise(itertools.product(["box", "goal", "stack", "mixed"], [False, True], SAMPLERS, [0, 15, 60])),
+)
 def test_state_dict_resumes_bit_by_bit(experience, goal_env, kind, saving, sampler, steps):
     data = experience(kind, steps=90)
 
@@ -500,17 +502,19 @@ def test_bad_rows(experience):
         data.fill(buffer).sample(0)
 
 
-@pytest.mark.parametrize("kind", ["box", "goal", "stack", "mixed"])
-@pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
-@pytest.mark.parametrize("n_envs", [1, 2])
 @pytest.mark.parametrize(
-    ("n", "saving", "her"),
-    [(1, False, False), (3, False, False), (3, True, False), (1, True, False), (1, False, True)],
+    ("kind", "sampler", "n_envs", "n", "saving", "her"),
+    pairwise(
+        [
+            *itertools.product(
+                ["box", "goal", "stack", "mixed"], ["uniform", "prioritized"], [1, 2], [1, 3], [False, True], [False]
+            ),
+            *itertools.product(["goal"], ["uniform", "prioritized"], [1, 2], [1], [False], [True]),
+        ]
+    ),
 )
 def test_transitions_are_the_samples(experience, goal_env, monkeypatch, kind, sampler, n_envs, n, saving, her):
     """The same bits from the same random numbers, however many batches are drawn together."""
-    if her and kind != "goal":
-        pytest.skip("hindsight needs goals")
     data = experience(kind, n_envs=n_envs, breaks=0.1)
     keywords = {"optimize_memory_usage": saving, "sampler": sampler, "n_steps": n, "gamma": GAMMA}
     buffers = [make(data, 40, **keywords, relabel=Hindsight(goal_env) if her else None) for _ in range(3)]

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from polyak.data import Column, Hindsight, ReplayBuffer, Schema, Sequence, Step, Transition, TransitionRows, placement
 from polyak.data.batch import gathered
 from polyak.data.placement import Placement
+from tests.pairs import pairwise
 
 GAMMA = 0.9
 COLUMNS = Schema([Column("serial", np.int64), Column("vector", np.float32, (3,)), Column("flag", bool)])
@@ -301,7 +302,7 @@ SEQUENCES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "sampler", "n", "her", "saving", "burn_in"), SEQUENCES)
+@pytest.mark.parametrize(("kind", "sampler", "n", "her", "saving", "burn_in"), pairwise(SEQUENCES))
 def test_sequences_are_what_happened(experience, compare, goal_env, kind, sampler, n, her, saving, burn_in):
     rows_of, same = compare
     data, transitions = experience(kind, steps=60), burn_in + 3

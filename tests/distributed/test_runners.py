@@ -17,6 +17,7 @@ from polyak.envs import make_vec_env
 from polyak.noise import NormalActionNoise
 from polyak.seeding import rng_state
 from tests.compat.ray.test_ray_masks import Strict
+from tests.pairs import one_of_each
 
 SMALL: dict[str, Any] = {"seed": 3, "device": "cpu", "policy_kwargs": {"net_arch": [8]}}
 TURNS: dict[str, Any] = {**SMALL, "n_steps": 16, "asynchronous": False}
@@ -125,7 +126,9 @@ class Kept(BaseCallback):
         return True
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", one_of_each(CASES, "ppo gSDE", "masks", "parts", "td3", "overlap", "pqn", "impala recurrent")
+)
 def test_it_trains_and_two_trainings_are_equal(case: str) -> None:
     """Also when the random numbers of this process are at another place, which runners do not draw from."""
     first, second = Kept(), Kept()
@@ -183,7 +186,7 @@ def test_rows_are_those_that_one_vector_of_the_same_environments_gives() -> None
 RESUMED = [case for case in CASES if case != "overlap"]
 
 
-@pytest.mark.parametrize("case", RESUMED)
+@pytest.mark.parametrize("case", one_of_each(RESUMED, "ppo", "recurrent", "dqn", "her", "appo"))
 def test_training_resumes_in_the_middle_of_a_rollout(case: str, tmp_path: Path) -> None:
     whole = CASES[case](n_runners=2, transport="local")
 

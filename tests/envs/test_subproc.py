@@ -138,7 +138,7 @@ def test_same_as_dummy_with_every_start_method(start_method):
     compare_with_dummy(KINDS["infos"], n_envs=3, n_workers=2, start_method=start_method)
 
 
-@pytest.mark.parametrize("start_method", START_METHODS)
+@pytest.mark.parametrize("start_method", SLOWLY)
 def test_same_as_dummy_with_a_block_in_the_caller(start_method):
     compare_with_dummy(KINDS["infos"], n_envs=5, n_workers=3, start_method=start_method, step_in_caller=True)
 
@@ -435,7 +435,7 @@ def fails(index, when, what, n_envs=4, **kwargs):
 SEVENS = np.array([1, 1, 7, 1])
 
 
-@pytest.mark.parametrize("start_method", START_METHODS)
+@pytest.mark.parametrize("start_method", SLOWLY)
 def test_exception_in_step_arrives_whole(start_method):
     fns, _ = fails(2, "step", "raise")
     venv = subproc(fns, n_workers=2, start_method=start_method)
@@ -534,8 +534,16 @@ def test_exception_in_a_method_leaves_the_workers_running():
         assert venv.step(np.zeros(4, np.int64))[0].shape == (4, 2)
 
 
-@pytest.mark.parametrize("what", ["exit", "kill"])
-@pytest.mark.parametrize("start_method", START_METHODS)
+@pytest.mark.parametrize(
+    ("start_method", "what"),
+    [
+        pytest.param(
+            method, what, marks=[] if method == "fork" or (method, what) == ("spawn", "exit") else pytest.mark.slow
+        )
+        for method in START_METHODS
+        for what in ("exit", "kill")
+    ],
+)
 def test_death_in_step(start_method, what):
     fns, _ = fails(2, "step", what)
     venv = subproc(fns, n_workers=2, start_method=start_method, timeout=60)

@@ -22,6 +22,7 @@ from polyak.envs import DummyVecEnv, Monitor, SelfPlayVecEnv, VecNormalize
 from polyak.evaluation.in_environments import evaluate, evaluate_policy
 from polyak.evaluation.undisturbed import undisturbed
 from polyak.noise import OrnsteinUhlenbeckActionNoise
+from tests.pairs import one_of_each
 
 SMALL: dict[str, Any] = {"seed": 4, "device": "cpu", "compile": False, "policy_kwargs": {"net_arch": [8]}}
 REPLAY: dict[str, Any] = {**SMALL, "learning_starts": 16, "batch_size": 8, "buffer_size": 200}
@@ -122,7 +123,9 @@ def evaluation(name: str, **options: Any) -> EvalCallback:
 
 
 @pytest.mark.filterwarnings("ignore:eval_env is wrapped")
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", one_of_each(MODELS, "PPO normalised", "PPO gSDE", "recurrent PPO", "DQN", "DQN noisy", "SAC gSDE", "TD3")
+)
 def test_evaluated_often_or_never_a_model_learns_the_same(name: str) -> None:
     never = learned(MODELS[name], None)
     assert_same(learned(MODELS[name], evaluation(name, deterministic=False)), never)

@@ -27,6 +27,7 @@ from polyak.nn.distributions.discrete import (
     SparseCategoricalFamily,
 )
 from polyak.ops.tsallis import sparsemax
+from tests.pairs import one_of_each
 from tests.tolerance import bound
 
 COMPOSED: dict[str, spaces.Space] = {
@@ -312,8 +313,15 @@ ON_POLICY = [
 ]
 #: What is done to a batch does not depend on where its masks came from: only one algorithm of a loop tries them all.
 SAID_ON_POLICY = [
-    *product(["PPO"], [*ACTIONS, *COMPOSED], SAYS),
-    *((*case, SAYS[i % 3]) for i, case in enumerate(ON_POLICY)),
+    *(
+        pytest.param("PPO", name, says, marks=[] if (i + k) % 3 == 0 else pytest.mark.slow)
+        for i, name in enumerate([*ACTIONS, *COMPOSED])
+        for k, says in enumerate(SAYS)
+    ),
+    *(
+        pytest.param(*case, SAYS[i % 3], marks=[pytest.mark.slow] * (case[0] == "TRPO" and case[1] in ACTIONS))
+        for i, case in enumerate(ON_POLICY)
+    ),
 ]
 SAID_WITH_REPLAY = [
     *product(["DQN"], SAYS),
@@ -354,7 +362,7 @@ def goes_on(model: Any, env: DummyVecEnv, tmp_path: Any) -> None:
     loaded.learn(70, reset_num_timesteps=False)
 
 
-@pytest.mark.parametrize("algo", ["PPO", "DQN", pytest.param("PQN", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("algo", one_of_each(["PPO", "DQN", "PQN"], "PPO"))
 def test_it_learns_which_of_the_allowed_is_best(algo: str) -> None:
     options = {
         "PPO": {"n_steps": 64, "batch_size": 64, "learning_rate": 3e-3, "gamma": 0.0},

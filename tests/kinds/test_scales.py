@@ -29,6 +29,7 @@ from polyak.evaluation.off_policy.log_probs import log_prob_of
 from polyak.evaluation.off_policy.policy_actions import choices_of
 from polyak.nn.networks.standardised import StandardisedExtractor
 from polyak.warning import forget
+from tests.pairs import one_of_each
 
 
 class Sided(gym.Env):
@@ -101,6 +102,11 @@ def test_a_model_gets_raw_observations_in_its_own_scale(kind: str, expert: PPO, 
     assert np.all(log_prob_of(model, OBSERVATIONS, np.array(SIDES)) > np.log(0.5))
     dataset = collect(Sided(), model, 100, deterministic=True, seed=0)
     assert np.mean(dataset.rewards) > 0.9
+
+
+@pytest.mark.parametrize("kind", one_of_each(["live", "from a file"], "from a file"))
+def test_an_expert_is_shown_observations_in_its_own_scale(kind: str, expert: PPO, file: Path) -> None:
+    model = expert if kind == "live" else PPO.load(file, env=make_vec_env(Sided, 2))
     dagger = DAgger("MlpPolicy", Sided(), expert=model, seed=0, steps_per_round=200, learning_rate=3e-3).learn(1200)
     assert evaluate(dagger, Sided(), 5, seed=1).mean > 17
 

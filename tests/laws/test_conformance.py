@@ -1,4 +1,8 @@
-"""What every algorithm in the registry must do, tested on each in the same way."""
+"""What every algorithm in the registry must do, tested on each in the same way.
+
+The scope of the parameters has no fixture behind it: it lets all tests of one algorithm run in a row, in one process,
+where they share its trained models.
+"""
 
 import ast
 import contextlib
@@ -6,8 +10,10 @@ import copy
 import dataclasses
 import functools
 import inspect
+import io
 import json
 import pickle
+from collections.abc import Collection
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
@@ -39,6 +45,11 @@ CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) fo
 NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, NetworkAlgorithm)]
 COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
+TRACED = [
+    *("ppo", "recurrent_ppo", "trpo", "pqn", "appo", "dqn", "rainbow", "sac", "td3", "crossq", "cql", "bc", "mbpo"),
+    *("decision_transformer", *TOYS),
+]
+"""One or more of each kind, and those whose updates have parts that no others have: the others are slow tests."""
 PLANNING = [name for name, cls in CLASSES.items() if issubclass(cls, Planning)]
 INTERACTING = [name for name, cls in CLASSES.items() if issubclass(cls, Algorithm) and cls.steps_environments]
 
@@ -47,19 +58,21 @@ def fields_of(name: str) -> set[str]:
     return {field.name for field in dataclasses.fields(CLASSES[name])}
 
 
-def with_sde(names: list[str]) -> list[Any]:
-    """Each algorithm, and once more with state-dependent exploration where it has that.
+def with_sde(names: list[str], quick: Collection[str] = NAMES) -> list[Any]:
+    """Each algorithm, and once more with state-dependent exploration where it has that; those not `quick` are slow.
 
-    One algorithm for each way that actions come about stands for the others, which are slow tests.
+    With that exploration one algorithm for each way that actions come about stands for the others, which are slow.
     """
     have_it = [name for name in names if "use_sde" in fields_of(name) and spaces.Box in CLASSES[name].action_spaces]
-    marks = {name: [] if name in ("ppo", "recurrent_ppo", "appo", "sac") else [pytest.mark.slow] for name in have_it}
-    plain = [pytest.param(name, {}, id=name) for name in names]
-    return plain + [pytest.param(name, {"use_sde": True}, id=f"{name}-sde", marks=marks[name]) for name in have_it]
+    one_of_each = {"ppo", "recurrent_ppo", "appo", "sac"}.intersection(quick)
+    rows = [(name, {}, name, name in quick) for name in names]
+    rows += [(name, {"use_sde": True}, f"{name}-sde", name in one_of_each) for name in have_it]
+    slow = [pytest.mark.slow]
+    return [pytest.param(name, each, id=label, marks=[] if now else slow) for name, each, label, now in rows]
 
 
 def small(name: str, seed: int = 3, **changes: Any) -> Any:
-    """A small model of the algorithm, quick to train, that has made updates by 100 steps."""
+    """A small model of the algorithm, quick to train, that has made updates by 64 steps."""
     cls = CLASSES[name]
     options = {**cls.trial(), "seed": seed}
     if changes.get("use_sde"):
@@ -68,12 +81,21 @@ def small(name: str, seed: int = 3, **changes: Any) -> Any:
 
 
 @functools.cache
-def trained(name: str) -> tuple[Any, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """A model after 100 steps, which all tests share and none trains; what it had learned before them, and then."""
-    model = small(name)
+def trained(name: str, **changes: Any) -> Any:
+    """A model after 64 steps, which all tests share and none trains; what it had learned before them, and then; its
+    file, in which the streams of random numbers stand as they did then."""
+    model, file = small(name, **changes), io.BytesIO()
     before = learned(model)
-    assert model.learn(100) is model
-    return model, before, learned(model)
+    assert model.learn(64) is model
+    model.save(file, include=model.saves_also)
+    return model, before, learned(model), file
+
+
+@functools.cache
+def trained_on(name: str, **changes: Any) -> Any:
+    """What another such model has learned after 64 steps, and itself after as many more."""
+    model = small(name, **changes).learn(64)
+    return learned(model), model.learn(64, reset_num_timesteps=False)
 
 
 def not_in_files(model: Algorithm) -> dict[str, Any]:
@@ -109,6 +131,10 @@ def assert_same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor], 
         )
 
 
+def same(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
 def test_the_package_offers_what_the_registry_lists() -> None:
     import polyak
     from polyak import algorithms
@@ -118,10 +144,10 @@ def test_the_package_offers_what_the_registry_lists() -> None:
         assert class_name in polyak.__all__
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_it_learns_something(name: str) -> None:
-    model, before, after = trained(name)
-    assert model.num_timesteps >= 100 or (name in PLANNING and model.converged)
+    model, before, after, _ = trained(name)
+    assert model.num_timesteps >= 64 or (name in PLANNING and model.converged)
     assert model._n_updates > 0
     moved = {key for key in after if key not in before or not torch.equal(before[key], after[key])}
     assert moved
@@ -130,15 +156,16 @@ def test_it_learns_something(name: str) -> None:
     assert weights <= moved, f"not trained: {weights - moved}"
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - set(PLANNING)))  # which draw nothing
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(PLANNING)), scope="module")  # which draw nothing
 def test_same_seed_same_result_other_seed_another(name: str) -> None:
-    first = trained(name)[2]
-    second, other = (learned(small(name, seed=seed).learn(100)) for seed in (3, 4))
-    assert_same(first, second)
-    assert any(not torch.equal(first[key], other[key]) for key in first)
+    _, before, first, _ = trained(name)
+    assert_same(first, trained_on(name)[0])
+    other = small(name, seed=4)
+    if same(before, learned(other)):  # tables and linear policies begin with zeros, networks do not
+        assert not same(first, learned(other.learn(64)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_saved_and_loaded_it_is_bit_equal(name: str, tmp_path: Path) -> None:
     model = trained(name)[0]
     model.save(tmp_path / "model")
@@ -168,26 +195,24 @@ def _assert_equal_state(ours: Any, theirs: Any) -> None:
         )
 
 
-@pytest.mark.parametrize(("name", "options"), with_sde(NAMES))
-def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, options: dict[str, Any], tmp_path: Path) -> None:
-    model = small(name, **options)
-    model.learn(64)
-    others = not_in_files(model)
-    model.save(tmp_path / "half", include=model.saves_also)
-    model.learn(64, reset_num_timesteps=False)
+@pytest.mark.parametrize(("name", "options"), with_sde(NAMES), scope="module")
+def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, options: dict[str, Any]) -> None:
+    half, _, _, file = trained(name, **options)
+    whole = trained_on(name, **options)[1]
     torch.manual_seed(99)
     np.random.seed(99)
 
-    resumed = type(model).load(tmp_path / "half", resume=True, force_reset=False, device="cpu", **others)
+    file.seek(0)
+    resumed = type(half).load(file, resume=True, force_reset=False, device="cpu", **not_in_files(half))
     resumed.learn(64, reset_num_timesteps=False)
-    assert_same(learned(model), learned(resumed))
-    assert resumed.num_timesteps == model.num_timesteps
+    assert_same(learned(whole), learned(resumed))
+    assert resumed.num_timesteps == whole.num_timesteps
 
 
-@pytest.mark.parametrize(("name", "options"), with_sde(COMPILED))
+@pytest.mark.parametrize(("name", "options"), with_sde(COMPILED, quick=TRACED), scope="module")
 def test_traced_it_equals_eager(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "compile", lambda self: None)  # the graph runs operation by operation
-    check_compiled(name, options, enough=4)
+    check_compiled(name, options, enough=4, eager=trained(name, **options)[0])
 
 
 @pytest.mark.slow
@@ -196,10 +221,24 @@ def test_compiled_it_equals_eager(name: str, options: dict[str, Any]) -> None:
     check_compiled(name, options)
 
 
-def check_compiled(name: str, options: dict[str, Any], enough: int = 1_000) -> None:
-    """Train both; then batches of other sizes, for which other programs are made, if there were not `enough` steps."""
-    eager, compiled = (small(name, compile=choice, **options).learn(64) for choice in (False, True))
-    for _ in range(20 if eager.learner.steps < enough else 0):
+def check_compiled(name: str, options: dict[str, Any], enough: int = 1_000, eager: Any = None) -> None:
+    """Train both; then batches of other sizes, for which other programs are made, if there were not `enough` steps.
+
+    A trained model given as `eager` is not trained on: where that is needed, another takes its place.
+    """
+    if eager is None or eager.learner.steps < enough:
+        eager = small(name, compile=False, **options).learn(64)
+    compiled = small(name, compile=True, **options).learn(64)
+    if eager.learner.steps < enough:
+        learn_other_batches(eager, compiled)
+    assert compiled.engine.status == "compiled"
+    assert eager.learner.steps == compiled.learner.steps
+    rows_and_widths = 64 + 4 + 16 + 16
+    assert_same(learned(eager), learned(compiled), drift(eager.learner.steps, 1e-3, rows_and_widths))
+
+
+def learn_other_batches(eager: Any, compiled: Any) -> None:
+    for _ in range(20):
         if isinstance(eager, LearnsFromData):
             buffer = eager.data_buffer if eager.learns_offline else eager.replay_buffer
             batch = Transition.from_samples(buffer.sample(16), eager.gamma)
@@ -210,10 +249,6 @@ def check_compiled(name: str, options: dict[str, Any], enough: int = 1_000) -> N
         for model in (eager, compiled):
             torch.manual_seed(0)
             model.learner.update(batch)
-    assert compiled.engine.status == "compiled"
-    assert eager.learner.steps == compiled.learner.steps
-    rows_and_widths = 64 + 4 + 16 + 16
-    assert_same(learned(eager), learned(compiled), drift(eager.learner.steps, 1e-3, rows_and_widths))
 
 
 @pytest.mark.parametrize("name", sorted(PEER.keys() & CLASSES.keys()))
@@ -235,7 +270,7 @@ def attributes_read(module: ModuleType) -> set[str]:
     return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_every_hyperparameter_is_read(name: str) -> None:
     cls = CLASSES[name]
     read: set[str] = set()
@@ -249,7 +284,7 @@ def test_every_hyperparameter_is_read(name: str) -> None:
         assert field.name in read, f"{name}: nothing reads {field.name}"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_every_hyperparameter_is_documented_at_run_time(name: str) -> None:
     cls = CLASSES[name]
     documented = " ".join((cls.__doc__ or "").split())
@@ -261,14 +296,14 @@ def test_every_hyperparameter_is_documented_at_run_time(name: str) -> None:
         assert first in entry, f"{name}: help() does not say of {field.name} what stands below it"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_every_hyperparameter_refuses_what_it_cannot_be(name: str) -> None:
     for field in fields_of(name) - {"env"}:
         with pytest.raises(HyperparameterError, match=rf"^{field}=\[<object .* cannot be used: it must be "):
             small(name, **{field: [object()]})
 
 
-@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize("name", DEEP, scope="module")
 def test_its_learner_follows_the_hyperparameters_that_it_declares(name: str) -> None:
     model = small(name, compile=False)
     assert model.learner.tunables.keys() <= fields_of(name)
@@ -290,7 +325,7 @@ def test_its_learner_follows_the_hyperparameters_that_it_declares(name: str) -> 
     assert recipe().networks().keys() == model.learner.networks().keys()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_repr_is_a_card(name: str) -> None:
     model = trained(name)[0]
     parts = [
@@ -307,13 +342,13 @@ def test_repr_is_a_card(name: str) -> None:
     assert type(model).__name__ in repr(type(model).__new__(type(model)))  # as a debugger shows it in its constructor
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_an_unknown_argument_is_an_error(name: str) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'tua'"):
         small(name, tua=0.1)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, scope="module")
 def test_a_users_subclass_works(name: str) -> None:
     cls = CLASSES[name]
 

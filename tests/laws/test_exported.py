@@ -21,7 +21,6 @@ QUICK = {
     ("ppo", "dict action"),
     ("dqn", "mask"),
     ("sac", "memory"),
-    ("c51", "picture"),
     ("td3", "dict"),
     ("double_q_learning", "table"),
 }

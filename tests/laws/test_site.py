@@ -165,7 +165,13 @@ def test_notebooks_are_up_to_date() -> None:
         assert path.read_text("utf-8") == text, f"{path.name} is out of date: run python docs/notebooks.py"
 
 
-@pytest.mark.parametrize("path", sorted((DOCS / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem == "offline"))
+        for path in sorted((DOCS / "notebooks").glob("*.ipynb"))
+    ],
+)
 def test_a_notebook_runs_without_a_server(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `polyak run` runs its cells, trainings shortened."""
     from polyak.compat.notebooks.runner import read_cells, run_cell

@@ -22,6 +22,7 @@ from polyak.learning.engine.cuda_program import CudaProgram
 from polyak.learning.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
 from polyak.learning.engine.pytree import tensors_of
 from polyak.learning.learner import Learner
+from tests.pairs import one_of_each
 from tests.tolerance import bound, drift
 
 from .changes import loaded_optimizer, replaced_network
@@ -241,6 +242,21 @@ class Devices(TorchDispatchMode):
         return results
 
 
+OF_EACH_KIND = (
+    "ppo",
+    "trpo",
+    "recurrent_ppo",
+    "pqn",
+    "appo",
+    "dqn",
+    "rainbow",
+    "sac",
+    "crossq",
+    "cql",
+    "bc",
+    "mbpo",
+    "ars",
+)
 ENOUGH = 45
 """Calls of :meth:`Learner.run` after which each step that a short training takes has been taken, rare ones too."""
 
@@ -263,7 +279,9 @@ def steps_of(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[Any, ...]
     return {step: made for step, made in taken.items() if made[0] is model.learner}
 
 
-@pytest.mark.parametrize("name", sorted(name for name in REGISTRY if issubclass(get(name), NetworkAlgorithm)))
+@pytest.mark.parametrize(
+    "name", one_of_each(sorted(name for name in REGISTRY if issubclass(get(name), NetworkAlgorithm)), *OF_EACH_KIND)
+)
 def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On tensors without values, which stand for those of a GPU: no step reads a value or makes a tensor elsewhere."""
     steps = steps_of(name, monkeypatch)

@@ -140,8 +140,14 @@ def assert_equal_to_one(name: str, results: list[tuple[dict[str, Tensor], list[b
     assert all(torch.equal(first[key], other[key]) for other, _ in results[1:] for key in first)
 
 
-@pytest.mark.parametrize("compile", [False, True], ids=["plain", "traced"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "compile"),
+    [
+        pytest.param(name, traced, marks=[] if traced or name == "ppo" else pytest.mark.slow)
+        for name in NAMES
+        for traced in (False, True)
+    ],
+)
 def test_learners_in_threads_learn_as_one(name: str, compile: bool) -> None:
     results = in_threads(model(name).learner, name, compile)
     assert_equal_to_one(name, [(learner.networks(), skipped) for learner, skipped in results])

@@ -78,8 +78,17 @@ def test_weights_that_nothing_else_moves_are_driven_to_zero() -> None:
     assert max(float(w.abs().max()) for w in parts(model).values()) <= RATE + 1e-6
 
 
-@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop])
-@pytest.mark.parametrize("cls", [PPO, SAC])
+@pytest.mark.parametrize(
+    ("cls", "kind"),
+    [
+        *((PPO, kind) for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop)),
+        (SAC, torch.optim.Adam),
+        *(
+            pytest.param(SAC, kind, marks=pytest.mark.slow)
+            for kind in (torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop)
+        ),
+    ],
+)
 def test_traced_it_equals_eager(cls: Any, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "compile", lambda self: None)
     regular = {"l1": 0.1, "weight_decay": 0.1}

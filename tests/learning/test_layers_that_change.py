@@ -62,8 +62,16 @@ def assert_same(plain: Any, traced: Any) -> None:
         torch.testing.assert_close(theirs[name], tensor, rtol=0, atol=2e-5, msg=lambda text, n=name: f"{n}: {text}")
 
 
-@pytest.mark.parametrize("layer", [dropout, batch_norm])
-@pytest.mark.parametrize("algorithm", [SAC, DQN, PPO])
+@pytest.mark.parametrize(
+    ("algorithm", "layer"),
+    [
+        *((SAC, dropout), (DQN, batch_norm), (PPO, dropout)),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((SAC, batch_norm), (DQN, dropout), (PPO, batch_norm))
+        ),
+    ],
+)
 def test_a_traced_training_is_the_plain_one(algorithm: Any, layer: Any) -> None:
     plain, traced = (train(algorithm, layer, compile) for compile in (False, True))
     assert_same(plain, traced)

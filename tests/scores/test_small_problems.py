@@ -13,6 +13,7 @@ import torch
 import polyak
 from polyak.envs.testing import IdentityEnv, IdentityEnvBox, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
 from polyak.noise import NormalActionNoise
+from tests.pairs import one_of_each
 
 from .small_envs import Corridor, OneState, Panel
 
@@ -65,7 +66,7 @@ def mean_return(model: Any, env: gym.Env, episodes: int = 10) -> float:
     return total / episodes
 
 
-@pytest.mark.parametrize("algo", ["PPO", "A2C", *DISCRETE])
+@pytest.mark.parametrize("algo", one_of_each(["PPO", "A2C", *DISCRETE], "PPO", "DQN"))
 def test_learns_to_name_a_discrete_state(algo: str) -> None:
     env = IdentityEnv(4, ep_length=50)
     untrained = getattr(polyak, algo)("MlpPolicy", env, seed=3, **settings_for(algo, False), gamma=0.4)
@@ -73,8 +74,15 @@ def test_learns_to_name_a_discrete_state(algo: str) -> None:
     assert mean_return(untrained.learn(1_200 if algo == "DiscreteSAC" else 2_500), env) >= 47.5
 
 
-@pytest.mark.parametrize("algo", ["PPO", "A2C"])
-@pytest.mark.parametrize("env_class", [IdentityEnvMultiDiscrete, IdentityEnvMultiBinary])
+@pytest.mark.parametrize(
+    ("algo", "env_class"),
+    [
+        ("PPO", IdentityEnvMultiDiscrete),
+        ("A2C", IdentityEnvMultiBinary),
+        pytest.param("PPO", IdentityEnvMultiBinary, marks=pytest.mark.slow),
+        pytest.param("A2C", IdentityEnvMultiDiscrete, marks=pytest.mark.slow),
+    ],
+)
 def test_learns_structured_discrete_actions(algo: str, env_class: Any) -> None:
     env = env_class(2, ep_length=50)
     model = getattr(polyak, algo)("MlpPolicy", env, seed=1, **settings_for(algo, False), gamma=0.4).learn(2_500)
@@ -88,10 +96,7 @@ def test_learns_which_button_and_how_far_a_lever_at_once() -> None:
     assert mean_return(untrained.learn(12_000), Panel()) >= 15
 
 
-@pytest.mark.parametrize(
-    "algo",
-    ["PPO", "A2C", *(pytest.param(algo, marks=[pytest.mark.slow] * (algo == "CrossQ")) for algo in CONTINUOUS)],
-)
+@pytest.mark.parametrize("algo", one_of_each(["PPO", "A2C", *CONTINUOUS], "PPO", "SAC", "TD3"))
 def test_learns_to_name_a_continuous_state(algo: str) -> None:
     env = IdentityEnvBox(eps=0.3, ep_length=50)
     steps = 5_000 if algo in ON_POLICY else 800 if algo == "CrossQ" else 500

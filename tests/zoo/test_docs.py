@@ -61,8 +61,13 @@ LONG = {
     "callbacks",
     "imitation",
     "custom_environment",
+    "games",
+    "datasets",
+    "scale",
+    "from_d3rlpy",
+    "decision_transformer",
 }
-"""Pages whose snippets take more than ten seconds."""
+"""Pages whose snippets train for long, or start processes."""
 
 
 @pytest.mark.parametrize(
@@ -77,6 +82,7 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """The snippets of a page, one after the other in one folder; those that start processes run as scripts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setattr("polyak.algorithms._REGISTERED", {})  # what a page registers, other tests do not know
     program = ModuleType("__main__")  # loading looks for classes of the program there
     monkeypatch.setitem(sys.modules, "__main__", program)
     for number, block in enumerate(blocks(page)):

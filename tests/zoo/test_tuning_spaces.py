@@ -50,8 +50,14 @@ def test_entries_of_policy_kwargs_are_drawn_by_themselves() -> None:
     assert search(random_trial(), Task(100, images=True)) == {"policy_kwargs": {"a": 3, "b": 4}}
 
 
-@pytest.mark.parametrize("algo", TUNED)
-@pytest.mark.parametrize("n_timesteps", [200, 1_000_000])
+@pytest.mark.parametrize(
+    ("algo", "n_timesteps"),
+    [
+        pytest.param(algo, steps, marks=[pytest.mark.slow] * ((i + k) % 2))
+        for i, algo in enumerate(TUNED)
+        for k, steps in enumerate((200, 1_000_000))
+    ],
+)
 def test_draws_are_plain_and_fit_the_constructor(algo: str, n_timesteps: int) -> None:
     algorithm = find_algorithm(algo)
     raw = load_settings(algorithm, algo, "CartPole-v1").raw

@@ -28,28 +28,35 @@ from polyak.compat.ray.environments import portable
 from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
 from polyak.compat.ray.processes.runner_worker import RunnerOfConfig
 
-sent = open(sys.argv[1], "rb").read()
-config, actor, policy, weights, order, episodes = pickle.loads(sent)
-runner = RunnerOfConfig(config, 1)
-runner.take_actor(actor, False)
-runner.reset(None)
-assert len(runner.collect(weights, order).infos) == 4
-assert EvaluatorWorker(config, 1).play(policy, None, None, episodes).lengths
+for name in sys.argv[1:]:
+    with open(name, "rb") as file:
+        config, actor, policy, weights, order, episodes = pickle.load(file)
+    runner = RunnerOfConfig(config, 1)
+    runner.take_actor(actor, False)
+    runner.reset(None)
+    assert len(runner.collect(weights, order).infos) == 4
+    assert EvaluatorWorker(config, 1).play(policy, None, None, episodes).lengths
 print(sorted(set({heavy}) & set(sys.modules)))
 """
 
 
-@pytest.mark.parametrize("cls", [PPOConfig, IMPALAConfig, DQNConfig])
-def test_who_acts_takes_in_no_compiler(cls: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = FakeRay()
-    monkeypatch.setattr(ray_workers, "ray", lambda: made)
+def sent_to_processes(cls: Any) -> tuple[Any, ...]:
+    """A config, an actor, a policy, its weights, and what to do with them."""
     config = cls().environment("CartPole-v1").debugging(seed=0).env_runners(num_env_runners=1)
     with config.learners(num_learners=0).build_algo() as algo:
         policy, group = algo.model.policy, algo.model.runner
-        order = Order(4, 0, [0.0], 1, True, None)
-        episodes = EvaluationOrder(1, in_steps=False, explores=False, seed=1)
         sent = portable(algo.config), group._sent.value, cloudpickle.dumps(copy_of(policy)), flat_weights(policy)
-        (tmp_path / "sent").write_bytes(cloudpickle.dumps((*sent, order, episodes)))
-    words = [sys.executable, "-c", PROGRAM.format(heavy=HEAVY), str(tmp_path / "sent")]
+    episodes = EvaluationOrder(1, in_steps=False, explores=False, seed=1)
+    return (*sent, Order(4, 0, [0.0], 1, True, None), episodes)
+
+
+def test_who_acts_takes_in_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = FakeRay()
+    monkeypatch.setattr(ray_workers, "ray", lambda: made)
+    files = []
+    for cls in (PPOConfig, IMPALAConfig, DQNConfig):
+        files.append(tmp_path / cls.__name__)
+        files[-1].write_bytes(cloudpickle.dumps(sent_to_processes(cls)))
+    words = [sys.executable, "-c", PROGRAM.format(heavy=HEAVY), *map(str, files)]
     out = subprocess.run(words, capture_output=True, text=True, check=False)
     assert out.stdout.strip() == "[]", out.stderr

@@ -35,6 +35,7 @@ from polyak.compat.ray.models.actor_critics import WholeModulePolicy
 from polyak.nn.backends.numpy import Numpy
 from tests.compat.ray import own_networks as own
 from tests.compat.ray.test_config import NOTEBOOK
+from tests.pairs import one_of_each
 
 
 def ppo(**training: Any) -> PPOConfig:
@@ -81,7 +82,9 @@ def equal(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> bool:
 # -- the notebook ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["PPO", "IMPALA", "APPO", *sorted(NOTEBOOK)])
+@pytest.mark.parametrize(
+    "name", one_of_each(["PPO", "IMPALA", "APPO", *sorted(NOTEBOOK)], "PPO", "APPO", "Rainbow_DQN")
+)
 def test_the_notebooks_flow(name: str, tmp_path: Path) -> None:
     """Configure, build, look at the module, train and save, save at last, stop; restore and evaluate."""
     training = dict(NOTEBOOK.get(name, {}))
@@ -165,8 +168,14 @@ class Snapshot(BaseCallback):
         return not self.weights
 
 
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("n_envs", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "n_envs"),
+    [
+        pytest.param(name, n, marks=[] if (i + n) % 2 else pytest.mark.slow)
+        for i, name in enumerate(SMALL)
+        for n in (1, 2)
+    ],
+)
 def test_equal_seeds_give_the_weights_of_the_plain_api(name: str, n_envs: int) -> None:
     """The plain call, as the config words it, on an environment that nobody but it has made."""
     config: Any = SMALL[name]().env_runners(num_envs_per_env_runner=n_envs).framework(torch_compile_learner=False)
@@ -702,7 +711,7 @@ def test_methods_of_earlier_versions_name_what_took_their_place() -> None:
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", one_of_each(SMALL, "PPO", "DQN", "APPO"))
 def test_training_goes_on_the_same_from_each_restoration(name: str, tmp_path: Path) -> None:
     config: Any = SMALL[name]()
     if hasattr(config, "store_buffer_in_checkpoints"):

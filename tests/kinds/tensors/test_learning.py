@@ -19,6 +19,7 @@ from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.logging import logger
 from polyak.warning import forget
 from tests.envs.tensor.test_tensor_envs import NoCopyToHost, NoRead
+from tests.pairs import one_of_each
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16]}, "seed": 0, "device": "cpu", "compile": False}
 ROLLOUTS = {**SMALL, "n_steps": 16, "gamma": 0.9}
@@ -87,7 +88,11 @@ def test_the_loop_in_numpy_gives_the_same_networks(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in REGISTRY if issubclass(get(name), OnPolicyAlgorithm | LearnsFromData)]
+    "name",
+    one_of_each(
+        [name for name in REGISTRY if issubclass(get(name), OnPolicyAlgorithm | LearnsFromData)],
+        *("ppo", "recurrent_ppo", "trpo", "pqn", "reinforce", "dqn", "sac", "td3", "fast_td3", "hiro", "mbpo", "pets"),
+    ),
 )
 def test_every_algorithm_takes_environments_in_tensors(name: str) -> None:
     """In tensors, or through numpy where it says why."""

@@ -42,6 +42,7 @@ from polyak.nn.policies.direct import DirectPolicy
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
 from polyak.nn.policies.value import CategoricalQNetwork, ImplicitQuantileNetwork, QuantileNetwork
 from tests.nn.policy_cases import ACTIONS, OBSERVATIONS, VECTOR
+from tests.pairs import one_of_each
 from tests.tolerance import FUNCTION, LIKELY, assert_near, bound, drift, rounding, through
 
 BOX = spaces.Box(-2.0, 3.0, (3,), np.float32)
@@ -271,7 +272,7 @@ def assert_best(policy: ValuePolicy, obs: np.ndarray, actions: np.ndarray, deter
 # --- agreement ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch", [1, 7, 16])
+@pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 16])
 @pytest.mark.parametrize("head", HEADS)
 def test_actions_and_draws_are_those_of_torch(head: str, batch: int) -> None:
     acting = acting_on(build(head))
@@ -957,7 +958,9 @@ class Counter(gym.Env):
         return np.full(5, self.time / 9, np.float32), float(action[0]), self.time == 8, False, {}
 
 
-@pytest.mark.parametrize("name", ["PPO", "A2C", "SAC", "TD3", "CrossQ", "PPO gSDE", "SAC gSDE"])
+@pytest.mark.parametrize(
+    "name", one_of_each(["PPO", "A2C", "SAC", "TD3", "CrossQ", "PPO gSDE", "SAC gSDE"], "PPO", "TD3", "SAC gSDE")
+)
 def test_a_training_is_the_same_through_torch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, _, gsde = name.partition(" ")
 
