@@ -7,6 +7,7 @@ a rollout once, when the rollout is complete.
 Shapes: T steps of N environments; R = T * N rows, step by step; S successors, those of K cut episodes and N last ones.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,25 @@ class RolloutWriter:
         if step.ended and step.truncated.any():
             self.successors.add(buffer.pos * buffer.n_envs, step, self.actor.memory)
         buffer.record(columns_of(step) if step.extras else step)
+
+    @property
+    def adopts(self) -> bool:
+        """Whether a whole rollout may enter at once: nothing of a program's own looks at each step."""
+        return type(self) is RolloutWriter and type(self.buffer).add is RolloutBuffer.add
+
+    def adopt(self, columns: Mapping[str, Any], seen: Any, cut: Iterable[tuple[int, Step]]) -> None:
+        """Let columns be the rollout, uncopied where they have the types of the buffer.
+
+        Args:
+            columns: see :meth:`~polyak.data.RolloutBuffer.adopt`.
+            seen: see there.
+            cut: the steps in which episodes ended, after each of which the actor holds the recurrent state, and their
+                numbers.
+        """
+        for number, step in cut:
+            if step.truncated.any():
+                self.successors.add(number * self.buffer.n_envs, step, self.actor.memory)
+        self.buffer.adopt(columns, seen)
 
     def rows(self) -> tuple[Any, ...]:
         """Observations [R, ...], actions [R, ...], and a dict of further columns [R, ...] if there are some, of a whole

@@ -113,6 +113,11 @@ class Chunk(NamedTuple):
     """Environment steps that it leaves out."""
 
     @property
+    def rows(self) -> dict[str, Any]:
+        """The columns by the names that a rollout has for them."""
+        return {name.removeprefix(EXTRA): column for name, column in self.columns.items()}
+
+    @property
     def observations(self) -> Any:
         """[N, ...] to act on next, as experience keeps them."""
         return mapped(lambda part: part[-1], self.seen)

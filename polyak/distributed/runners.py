@@ -529,19 +529,37 @@ class RunnerGroup:
 
     def step(self) -> Step:
         """The next step of all environments."""
+        if self.is_used_up:
+            self.fetch()
+        return self._handed_out()
+
+    def fetch(self) -> Chunk:
+        """What runners have made of one request, none of which is handed out yet."""
         if self.obs is None:
             self.reset()
-        if self.is_used_up:
-            with self.split.env:
-                if not self.is_ahead:
-                    self._request()
-                chunks = self._received()
-            self._merge(chunks)
-            self._chunk, self._row = self._together(chunks), 0
-            before, self._made_by = self._made_by, self.env.made_by
-            if before not in ([], self._made_by) or len(set(self._made_by)) < len(self._made_by):
-                self.on_loss()
-        return self._handed_out()
+        with self.split.env:
+            if not self.is_ahead:
+                self._request()
+            chunks = self._received()
+        self._merge(chunks)
+        self._chunk, self._row = self._together(chunks), 0
+        before, self._made_by = self._made_by, self.env.made_by
+        if before not in ([], self._made_by) or len(set(self._made_by)) < len(self._made_by):
+            self.on_loss()
+        return self._chunk
+
+    def peek(self, row: int) -> Step:
+        """One of the steps that were fetched; the actor has the recurrent state after it."""
+        assert self._chunk is not None
+        step, self.actor.memory, _ = row_of(self._chunk, row, self.actor.codec)
+        return step
+
+    def pass_over(self) -> None:
+        """Go to the end of what was fetched, as if each step had been handed out."""
+        assert self._chunk is not None
+        steps = len(self._chunk.infos)
+        self.steps, self._row = self.steps + steps - 1, steps - 1
+        self._handed_out()
 
     def _together(self, chunks: Sequence[Chunk]) -> Chunk:
         """What runners have made as steps of all environments."""

@@ -30,7 +30,6 @@ from polyak.data import RolloutBuffer
 from polyak.data.batch import TensorObs
 from polyak.data.step import Observations, Step
 from polyak.data.trajectory import Trajectory
-from polyak.distributed.runner_process import EXTRA
 from polyak.distributed.runners import RunnerGroup
 from polyak.distributed.separate_runners import Finished, SeparateRunners
 from polyak.distributed.weights import put_back
@@ -409,16 +408,11 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         chunk, buffer = finished.chunk, self._make_rollout_buffer()
         put_back(self._acting_policy, finished.weights)
         writer = self._writer(buffer, Successors())
-        whole = type(writer) is RolloutWriter and type(buffer).add is RolloutBuffer.add
-        ends = {end.step for end in chunk.ends}
-        for row in range(self.n_steps):
-            if not whole:
+        if writer.adopts:
+            writer.adopt(chunk.rows, chunk.seen, ((end.step, runner.step_in_hand(end.step)) for end in chunk.ends))
+        else:
+            for row in range(self.n_steps):
                 writer.write(runner.step_in_hand(row))
-            elif row in ends and (step := runner.step_in_hand(row)).truncated.any():
-                writer.successors.add(row * buffer.n_envs, step, self._actor.memory)
-        if whole:
-            rows = {name.removeprefix(EXTRA): column for name, column in chunk.columns.items()}
-            buffer.adopt(rows, chunk.seen)
         last = runner.after_in_hand()
         with self._split.inference:
             states = writer.ends(cast(Any, last), self.device)
@@ -468,19 +462,6 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         unrolls = [rollout.unrolled() for rollout in rollouts]
         self._unrolls = [joined(unrolls[first : first + per_batch]) for first in range(0, len(unrolls), per_batch)]
         self._lags = [self.learner.steps - rollout.version for rollout in rollouts]
-
-    def collect_rollout(self, callback: BaseCallback, version: int) -> Rollout | None:
-        """Make one rollout with the weights that the policy has now; ``None``: a callback asked to stop.
-
-        Args:
-            callback: asked after every step.
-            version: of these weights.
-        """
-        self._broadcast()
-        self._catch_up()
-        if not self.collect(callback, self.rollout_buffer, self.n_steps):
-            return None
-        return self._made(self.rollout_buffer, version, [])
 
     def _prepare(self, writer: RolloutWriter) -> Tensor:
         return self._evaluate(writer)  # V-trace estimates advantages and targets as the learner learns

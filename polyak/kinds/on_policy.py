@@ -24,7 +24,8 @@ from polyak.collecting.tensors.rollout import TensorRollout, TensorRolloutWriter
 from polyak.collecting.tensors.rows import on_host
 from polyak.data import RolloutBuffer
 from polyak.data.step import Step
-from polyak.distributed.runners import Transport
+from polyak.distributed.runner_process import Chunk
+from polyak.distributed.runners import RunnerGroup, Transport
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Runners, require
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
 from polyak.learning.rollout_learner import RolloutLearner
@@ -291,6 +292,8 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
             callback.on_rollout_start()
             if collection.pending is not None:
                 self._take(collection.pending, collection, writer)
+            if not asked and self._comes_whole(collection, writer):
+                self._take_whole(cast(RunnerGroup, self.runner), collection, writer)
             while not self._is_collected(collection, rollout_buffer, n_steps):
                 step = self._make_step(collection)
                 if shown:
@@ -338,6 +341,33 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         writer.write(step)
         self._split.copy.seconds += perf_counter() - started
         collection.pending = None
+
+    def _comes_whole(self, collection: Collection, writer: RolloutWriter) -> bool:
+        """Whether runners elsewhere bring a rollout of which nothing here wants to see each step."""
+        cls, plain, runner = type(self), OnPolicyAlgorithm, self.runner
+        if not isinstance(runner, RunnerGroup) or not runner.is_used_up or collection.steps > 0:
+            return False
+        own = any(
+            getattr(cls, name) is not getattr(plain, name) for name in ("_make_step", "_take", "_update_info_buffer")
+        )
+        return writer.adopts and not own and self.rewards_follow is None
+
+    def _take_whole(self, runner: RunnerGroup, collection: Collection, writer: RolloutWriter) -> None:
+        """Take the columns of a rollout as they are."""
+        if runner.actor.policy is not self._acting_policy:
+            runner.actor.adopt(self._acting_policy)
+        chunk = runner.fetch()
+        collection.steps = len(chunk.infos)
+        self.num_timesteps += collection.steps * self.n_envs
+        writer.adopt(chunk.rows, chunk.seen, self._noted(runner, chunk))
+        runner.pass_over()
+
+    def _noted(self, runner: RunnerGroup, chunk: Chunk) -> Iterator[tuple[int, Step]]:
+        """The steps in which episodes ended, whose statistics are kept."""
+        for end in chunk.ends:
+            step = runner.peek(end.step)
+            self._note_episodes(step)
+            yield end.step, step
 
     def _writer(self, rollout_buffer: RolloutBuffer, successors: Successors) -> RolloutWriter:
         """What steps enter the buffer by."""

@@ -230,6 +230,8 @@ class EpisodeWriter:
         finished: the rows that a step completes.
     """
 
+    adopts = False
+
     def __init__(self, writer: RolloutWriter, finished: Callable[[Step], list[Step]]) -> None:
         self._inner, self._finished, self.buffer = writer, finished, writer.buffer
         self._rows: list[Step] = []
