@@ -169,7 +169,7 @@ class RemoteEnvs(VecEnv):
                 asked = next((one for one in self._pending if (one.maker, one.method) == (worker, what)), None)
                 if isinstance(answer, Failure) or what == "describe":
                     self._send_again(worker)
-                elif asked is not None:
+                elif what == method and asked is not None:
                     self._pending.remove(asked)
                     found[asked.block], makers[asked.block] = answer, (worker, self._generation[worker])
                 elif what == "collect":
@@ -185,6 +185,12 @@ class RemoteEnvs(VecEnv):
         self._pending = [one for one in self._pending if one not in again]
         for one in again:
             self._send(one)
+
+    def drop_requests(self) -> None:
+        """Let runners do what they were asked for; nobody wants the answers."""
+        self._pending.clear()
+        self.ask_all("pause")
+        self._early.clear()
 
     def ask_present(self, method: str, *arguments: Any) -> list[Any]:
         """What each runner answers that is not lost."""
@@ -418,12 +424,16 @@ class RunnerGroup:
         self._made_by: list[tuple[int, int]] = []
         self._chunk: Chunk | None = None
         self._row = 0
-        remote.on_renewal = self._renewed
+        remote.drop_requests()  # of another group
+        remote.on_renewal, remote.on_absence = self._renewed, self._lost
         self.epsilon_after: Callable[[int], float] = lambda steps: numbers.epsilon
         """The probability of a random action after so many environment steps."""
         self.on_loss: Callable[[], None] = lambda: None
         """Called when the next step does not continue the episodes of the one before."""
         self._send_actor()
+
+    def _lost(self, worker: int) -> None:
+        """Nothing: what a runner was asked for is asked of another."""
 
     def _renewed(self, worker: int) -> None:
         """Give a runner that has taken the place of another what it needs."""

@@ -89,7 +89,6 @@ class SeparateRunners(RunnerGroup):
         """Runner -> the weights with which it makes what it was asked for."""
         self._published: Published | None = None
         super().__init__(env, actor, numbers, split, uses_masks)
-        self.env.on_absence = self._lost
         self._begin_idle()
 
     def _begin_idle(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -126,6 +127,19 @@ def test_one_runner_elsewhere_makes_the_numbers_of_this_process(fake: FakeRay, c
             found.append(algo.get_weights()["default_policy"])
     for name, ours in found[0].items():
         np.testing.assert_array_equal(ours, found[1][name])
+
+
+@pytest.mark.parametrize("cls", [DQNConfig, IMPALAConfig])
+def test_what_runners_make_meanwhile_is_not_what_a_restored_algorithm_has_asked_for(
+    fake: FakeRay, cls: Any, tmp_path: Path
+) -> None:
+    """Without a seed they are always ahead."""
+    with config(cls, envs=2, runners=2).debugging(seed=None).build_algo() as algo:
+        before = algo.train()["num_env_steps_sampled_lifetime"]
+        algo.save_to_path(tmp_path)
+        algo.restore_from_path(tmp_path)
+        found = [algo.train()["num_env_steps_sampled_lifetime"] for _ in range(2)]
+    assert found[0] - before == found[1] - found[0] > 0
 
 
 # -- which rows minibatches are made of --------------------------------------------------------------------------------
