@@ -44,7 +44,7 @@ QUESTIONS = ("apply", "ask_env")
 
 
 @dataclass(eq=False)
-class _Asked:
+class _Wanted:
     """What is wanted for a block of environments, those of one runner."""
 
     block: int
@@ -92,7 +92,7 @@ class RemoteEnvs(VecEnv):
         self.absent: set[int] = set()
         """Runners that were lost, whose places others have not taken yet."""
         self._makers, self._generation = list(range(self.n_runners)), [0] * self.n_runners
-        self._pending: list[_Asked] = []
+        self._pending: list[_Wanted] = []
         self.made_by: list[tuple[int, int]] = []
         """Which runner gave the latest answer for each block of environments, and which in its place it was."""
         self._early: list[tuple[int, str, Any]] = []
@@ -150,9 +150,9 @@ class RemoteEnvs(VecEnv):
     def send(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> None:
         """Ask for each block of environments the runner that makes its steps."""
         for block, own in enumerate(arguments):
-            self._send(_Asked(block, method, own))
+            self._send(_Wanted(block, method, own))
 
-    def _send(self, asked: _Asked) -> None:
+    def _send(self, asked: _Wanted) -> None:
         maker = self._makers[asked.block]
         asked.maker = None if maker in self.absent else maker
         self._pending.append(asked)
@@ -179,7 +179,7 @@ class RemoteEnvs(VecEnv):
         return [found[block] for block in range(self.n_runners)]
 
     def _send_again(self, worker: int) -> None:
-        """What a runner that is lost was asked, and what nobody has been asked yet."""
+        """What a runner that is lost was asked, and what no runner has been asked yet."""
         lost = (None, worker) if worker in self.absent else (None,)
         again = [one for one in self._pending if one.maker in lost]
         self._pending = [one for one in self._pending if one not in again]
@@ -187,7 +187,7 @@ class RemoteEnvs(VecEnv):
             self._send(one)
 
     def drop_requests(self) -> None:
-        """Let runners do what they were asked for; nobody wants the answers."""
+        """Let runners do what they were asked for, and drop the answers."""
         self._pending.clear()
         self.ask_all("pause")
         self._early.clear()
