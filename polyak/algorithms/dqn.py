@@ -19,6 +19,7 @@ from polyak.cards import Card, Search, tune
 from polyak.collecting.exploration import EpsilonGreedy, Exploration
 from polyak.collecting.train_freq import TrainFreq
 from polyak.data import Transition
+from polyak.distributed.runners import RunnerGroup
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, Only, Positive, later, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds import epsilon_greedy
@@ -263,8 +264,10 @@ class DQN(OffPolicyAlgorithm):
             self._update_target()
         self.epsilon.follow(self._current_progress_remaining)
 
-    def _epsilon_after(self, steps: int) -> float:
-        return float(self.epsilon.schedule(1.0 - float(steps) / float(self._total_timesteps)))
+    def _make_group(self, actor: Any) -> RunnerGroup:
+        group = super()._make_group(actor)
+        group.epsilon_after = lambda steps: self.epsilon.schedule(1.0 - float(steps) / float(self._total_timesteps))
+        return group
 
     def _update_target(self) -> None:
         """The target network's clock has struck."""

@@ -426,8 +426,8 @@ class RunnerGroup:
         self._row = 0
         remote.drop_requests()  # of another group
         remote.on_renewal, remote.on_absence = self._renewed, self._lost
-        self.epsilon_after: Callable[[int], float] = lambda steps: numbers.epsilon
-        """The probability of a random action after so many environment steps."""
+        self.epsilon_after: Callable[[int], float] | None = None
+        """The probability of a random action after so many environment steps; ``None``: it stays while they collect."""
         self.on_loss: Callable[[], None] = lambda: None
         """Called when the next step does not continue the episodes of the one before."""
         self._send_actor()
@@ -532,8 +532,9 @@ class RunnerGroup:
 
     def _order(self, begins: bool) -> Order:
         made, stride = self.numbers.steps, self.env.n_runners * self.env.per_runner
-        later = [self.epsilon_after(made + number * stride) for number in range(1, self._planned)]
-        epsilon = [self.numbers.epsilon, *later]
+        epsilon = [self.numbers.epsilon]
+        if self.epsilon_after is not None:
+            epsilon += [self.epsilon_after(made + number * stride) for number in range(1, self._planned)]
         streams = rng_state() if self.shares_streams else None
         return Order(self._planned, made, epsilon, stride, begins, self._normalising(), streams)
 

@@ -357,10 +357,6 @@ class NetworkAlgorithm(Algorithm):
         """Environments that one actor acts in: all, or those of one runner."""
         return self.n_envs if (remote := envs_of_runners(self.env)) is None else remote.per_runner
 
-    def _epsilon_after(self, steps: int) -> float:
-        """The probability of a random action after so many environment steps, where exploration has one."""
-        return self._progress.epsilon
-
     def _episodes_lost(self) -> None:
         """Some episodes ended without a last step, with the process that made them."""
 
@@ -392,7 +388,7 @@ class NetworkAlgorithm(Algorithm):
         if envs_of_runners(self.env) is not None:
             actor: Any = self.make_actor()
             group: Any = self._make_group(actor)
-            self.runner, group.on_loss, group.epsilon_after = group, self._episodes_lost, self._epsilon_after
+            self.runner, group.on_loss = group, self._episodes_lost
             return
         if not self.in_tensors:
             super()._make_runner()

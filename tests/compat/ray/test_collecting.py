@@ -119,9 +119,15 @@ def test_actions_before_learning_starts_are_explored_as_later(cls: Any) -> None:
 
 @pytest.mark.parametrize("cls", [PPOConfig, DQNConfig, SACConfig])
 def test_one_runner_elsewhere_makes_the_numbers_of_this_process(fake: FakeRay, cls: Any) -> None:
+    """Also while the probability of random actions moves from step to step of a fragment."""
     found = []
     for runners in (0, 1):
-        with config(cls, envs=2, runners=runners).build_algo() as algo:
+        made = config(cls, envs=2, runners=runners)
+        if cls is not PPOConfig:
+            made.env_runners(rollout_fragment_length=4)
+        if cls is DQNConfig:
+            made.training(epsilon=[[0, 1.0], [60, 0.0]])
+        with made.build_algo() as algo:
             for _ in range(2):
                 algo.train()
             found.append(algo.get_weights()["default_policy"])
