@@ -21,6 +21,7 @@ from polyak.hyperparameters.declaration import HyperparameterError, declared
 from polyak.logging.logger import Logger
 from polyak.noise import NormalActionNoise
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
+from tests.pairs import one_of_each
 
 PARTNERS: dict[str, dict[str, Any]] = {
     "kl_target": {"kl_coef": 0.1},
@@ -134,7 +135,14 @@ def plain(value: Any) -> Any:
     return value if simple or isinstance(value, type) else type(value).__name__
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+QUICK = [
+    *("ppo", "recurrent_ppo", "trpo", "appo", "reinforce", "dqn", "rainbow", "sac", "td3", "cql", "edac", "bc", "mbpo"),
+    *("hiro", "gail", "dagger", "alphazero", "ars", "fqe", "q_learning", "dyna_q", "value_iteration"),
+]
+"""One or more of each kind; the others are slow tests."""
+
+
+@pytest.mark.parametrize("name", one_of_each(REGISTRY, *QUICK))
 def test_what_is_set_on_a_model_takes_effect_or_is_refused(name: str) -> None:
     cls, model = get(name), small(name)
     for field, declaration in declared(cls).items():

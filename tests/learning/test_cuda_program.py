@@ -176,7 +176,7 @@ def moved_memory(model: SAC) -> None:
         parameter.data = parameter.data.clone()
 
 
-@pytest.mark.parametrize("change", [moved_memory, loaded_optimizer, replaced_network])
+@pytest.mark.parametrize("change", one_of_each([moved_memory, loaded_optimizer, replaced_network], replaced_network))
 def test_it_records_again_when_the_learner_has_other_tensors(change: Callable[[SAC], None]) -> None:
     plain, recorded = (sac(compile=choice).learn(40) for choice in (False, True))
     for model in (plain, recorded):

@@ -272,7 +272,7 @@ def assert_best(policy: ValuePolicy, obs: np.ndarray, actions: np.ndarray, deter
 # --- agreement ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 16])
+@pytest.mark.parametrize("batch", one_of_each([1, 7, 16], 16))
 @pytest.mark.parametrize("head", HEADS)
 def test_actions_and_draws_are_those_of_torch(head: str, batch: int) -> None:
     acting = acting_on(build(head))
