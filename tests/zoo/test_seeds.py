@@ -56,6 +56,7 @@ def polyak(*words: object) -> list[str]:
     return [sys.executable, "-m", "polyak", *map(str, words)]
 
 
+@pytest.mark.slow
 def test_a_failing_seed_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "moody.py").write_text(
         "import gymnasium\n"
