@@ -26,6 +26,13 @@ class ReplayMemory:
     """Experience that it was given."""
     recorded: ReplayBuffer | None = None
     """The dataset as it is replayed."""
+    empty_at: int = 0
+    """Environment steps at which the own experience that is being collected was empty."""
+
+    def begun(self, steps: int, learning_starts: int) -> bool:
+        """Whether there is enough to learn from after so many environment steps."""
+        assert self.own is not None
+        return (self.recorded is not None or steps - self.empty_at > learning_starts) and self.own.can_sample()
 
     @property
     def prioritized(self) -> ReplayBuffer:

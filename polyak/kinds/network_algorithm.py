@@ -116,6 +116,8 @@ class NetworkAlgorithm(Algorithm):
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
     :data:`~polyak.learning.learner.Tunable`."""
+    _collection = Held[Collection | None]("clock.series")
+    """The one that has begun, or that a file has brought."""
     engine = Held[Engine | None]("host.engine")
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
 
@@ -125,8 +127,6 @@ class NetworkAlgorithm(Algorithm):
         """Whether a file has brought experience with masks, which environments need not have shown yet."""
         self._explored: list[Any] | None = None
         """The values of ``explores_by`` that the exploration of now was built from."""
-        self._collection: Collection | None = None
-        """The one that has begun, or that a file has brought."""
         self._learners: LearnerGroup | None = None
         self._held: tuple[HeldPart, ...] = ()
         """What is logged and saved with it."""

@@ -29,6 +29,7 @@ from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.wrappers.layers import frozen
 from polyak.experience.samplers import Prioritized, Uniform
+from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
@@ -124,8 +125,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     raw_experience: ClassVar[bool] = True
     few_updates: ClassVar[bool] = False
     """Whether fewer updates than transitions are meant, so that there is no advice about it."""
-    _empty_at = 0
-    """Environment steps at which the buffer that is being filled was empty."""
+    _empty_at = Held[int]("memory.empty_at")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -1,0 +1,1 @@
+"""Trainings: who does what when."""

@@ -1,0 +1,31 @@
+"""The loop of algorithms that write their iteration as a hook of the model."""
+
+from typing import Any, Protocol
+
+from polyak.callbacks.callback import BaseCallback
+
+
+class Loop(Protocol):
+    """Who does what when, in one call of ``learn``."""
+
+    def run(self) -> None:
+        """Until the clock says that it is over, or a callback asks to stop."""
+
+
+class HookLoop:
+    """Asks a model for one iteration after another.
+
+    Args:
+        model: has ``_iterate``.
+        callback: asked after every step whether to continue.
+        log_interval: between two log tables.
+    """
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.callback, self.log_interval = model, callback, log_interval
+
+    def run(self) -> None:
+        """Until the clock says that it is over, or a callback asks to stop."""
+        clock = self.model.clock
+        while clock.steps < clock.total and self.model._iterate(self.callback, self.log_interval):
+            self.model._check_iteration()
