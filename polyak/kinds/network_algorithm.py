@@ -44,6 +44,7 @@ from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.loops.schedules import Schedules
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
@@ -116,6 +117,7 @@ class NetworkAlgorithm(Algorithm):
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
     :data:`~polyak.learning.learner.Tunable`."""
+    lr_schedule = Held[Schedule]("schedules.rate")
     _collection = Held[Collection | None]("clock.series")
     """The one that has begun, or that a file has brought."""
     engine = Held[Engine | None]("host.engine")
@@ -139,7 +141,7 @@ class NetworkAlgorithm(Algorithm):
         self.policy_kwargs = dict(self.policy_kwargs or {})
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
-        self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
+        self.schedules = Schedules(get_schedule_fn(self.learning_rate))
 
     def _summary(self) -> dict[str, str]:
         engine = self.engine if "host" in vars(self) else None
@@ -194,12 +196,23 @@ class NetworkAlgorithm(Algorithm):
             self._setup_lr_schedule()
         if value is not None and (isinstance(before, FloatSchedule) or name in self.kept_as_schedules):
             self._put(**{name: get_schedule_fn(value)})
+        if name in self.explores_by and self.runner is not None:
+            cast(Any, self.runner.actor).explore_next(self._exploration())
         if learner is None or name in learner.tunables or name not in learner.declared_tunables():
-            return  # these move at the next update
+            if learner is not None:
+                self._renew_schedules()
+            return
         if isinstance(value, str):
             setattr(learner, name, value)
         else:
             learner.add_tunables(**{name: value})
+
+    def _renew_schedules(self) -> None:
+        """Bring the hyper-parameters that stay the same to the learner, and find those that move."""
+        values = {name: getattr(self, name) for name in self.learner.tunables if name != "learning_rate"}
+        self.schedules.moving = {name: value for name, value in values.items() if callable(value)}
+        self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
+        self.learner.set(**{name: value for name, value in values.items() if not callable(value)})
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if not known."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from time import perf_counter
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -23,7 +24,7 @@ from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
 from polyak.data.replay_state import EXTRAS
 from polyak.data.step import Step
-from polyak.distributed.runners import Transport
+from polyak.distributed.runners import Transport, envs_of_runners
 from polyak.distributed.shards import ShardedReplay
 from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.adapters.counted import Counted
@@ -41,6 +42,10 @@ from polyak.hyperparameters.declaration import (
     require,
 )
 from polyak.kinds.dataset import LearnsFromData
+from polyak.loops.collector import Collector
+from polyak.loops.hooks import Loop
+from polyak.loops.off_policy import OffPolicyLoop, shown
+from polyak.loops.updates import Updates
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.noise import ActionNoise, for_environments
 from polyak.warning import advise
@@ -390,6 +395,33 @@ class OffPolicyAlgorithm(LearnsFromData):
         self.replay_buffer.cut_episodes()  # no n-step window and no hindsight goal may reach across the reset
 
     # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:
+        if self._needs_hooks():
+            return super()._loop(callback, log_interval)
+        assert self.runner is not None
+        self._renew_schedules()
+        names = self._callback_locals(
+            callback=callback, train_freq=self.train_freq, replay_buffer=self.memory.own, log_interval=log_interval,
+            learning_starts=self.learning_starts, action_noise=self.action_noise,
+        )  # fmt: skip
+        clock, split, policy = self.clock, self._split, lambda: self.policy
+        published = partial(shown, names)
+        collector = Collector(self.runner, self._progress, clock, self.statistics, callback, published, policy)
+        updates = Updates(self.learner, self.memory, self.host, self.schedules, clock, self.logger, split)
+        after_step = () if type(self)._on_step is LearnsFromData._on_step else (self._on_step,)
+        between = (self._check_iteration,)
+        return OffPolicyLoop(
+            self, collector, updates, self.normalisation, after_step, between, self.dump_logs, log_interval
+        )
+
+    def _needs_hooks(self) -> bool:
+        """Whether the loop must ask the model itself: in this example all but the plain case."""
+        cls, plain = type(self), OffPolicyAlgorithm
+        hooks = "_iterate collect train _store _take _make_step _is_collected _updates_due _note_episodes _acting_policy"
+        own = any(getattr(cls, name) is not getattr(plain, name) for name in (*hooks.split(), "_update_info_buffer"))
+        elsewhere = self.in_tensors or self.overlap or self.n_replay_shards or envs_of_runners(self.env) is not None
+        return bool(own or elsewhere or self.memory.dataset is not None or self.policy.recurrence is not None)
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         """Act and store, then draw minibatches and learn from them. False: a callback asked to stop."""

@@ -5,11 +5,15 @@ from typing import Any
 
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.collection import Collection
+from polyak.collecting.exploration import ActingProgress
 from polyak.collecting.runner import Runner
 from polyak.collecting.train_freq import TrainFreq
 from polyak.data.step import Step
 from polyak.loops.clock import Clock
 from polyak.loops.statistics import EpisodeStatistics
+
+Store = Callable[[Step], None]
+"""Takes a step of the environments that callbacks have let pass."""
 
 
 class Collector:
@@ -17,28 +21,29 @@ class Collector:
 
     Args:
         runner: acts and steps.
+        progress: numbers that exploration goes by.
         clock: moves with each step.
         statistics: of the episodes that end.
         callback: asked after every step whether to continue.
         shown: what callbacks find in their ``locals``, by a step and the series that it is in.
-        prepare: called before a series, with whether it is a new one: the actor takes up what has changed.
-        n_envs: environments.
+        policy: gives the policy that acts, which a program may have exchanged.
     """
 
     def __init__(
         self,
         runner: Runner,
+        progress: ActingProgress,
         clock: Clock,
         statistics: EpisodeStatistics,
         callback: BaseCallback,
         shown: Callable[[Step, Collection], Mapping[str, Any]],
-        prepare: Callable[[bool], None],
-        n_envs: int,
+        policy: Callable[[], Any],
     ) -> None:
-        self.runner, self.clock, self.statistics, self.callback = runner, clock, statistics, callback
-        self._shown, self._prepare, self.n_envs = shown, prepare, n_envs
+        self.runner, self.progress, self.clock, self.statistics = runner, progress, clock, statistics
+        self.callback, self._shown, self._policy = callback, shown, policy
+        self.n_envs = runner.env.num_envs
 
-    def collect(self, wanted: TrainFreq, into: Callable[[Step], None], after: Callable[[int], None]) -> Collection | None:
+    def collect(self, wanted: TrainFreq, into: Store, after: Callable[[int], None]) -> Collection | None:
         """Make a series of steps, or finish the one that a file has brought.
 
         Args:
@@ -53,37 +58,39 @@ class Collector:
         try:
             self.callback.on_rollout_start()
             if series.pending is not None:
-                self._keep(series, series.pending, into, after)
+                self._keep(series, into, after)
             while not series.is_complete(wanted):
-                step = self._step(series)
-                if not self._may_go_on(step, series):
+                if not self._step(series):
                     return None
-                self._keep(series, step, into, after)
+                self._keep(series, into, after)
             self.callback.on_rollout_end()
         finally:
             self.clock.series = None
         return series
 
     def _begin(self, wanted: TrainFreq) -> Collection:
-        clock = self.clock
-        self._prepare(clock.series is None and not self.runner.is_ahead)
-        clock.series = series = Collection() if clock.series is None else clock.series
+        clock, actor = self.clock, self.runner.actor
+        actor.use(self._policy())
+        actor.begin(self.n_envs, restart=clock.series is None and not self.runner.is_ahead)
+        clock.series = series = clock.series or Collection()
+        self.progress.steps = clock.steps
         self.runner.plan(series.missing(wanted))
         self._asks, self._shows = not self.callback.is_idle, self.callback.needs_locals
         return series
 
-    def _step(self, series: Collection) -> Step:
+    def _step(self, series: Collection) -> bool:
+        """One more step, not stored yet. Whether callbacks let it pass."""
+        self.progress.steps = self.clock.steps
         step = series.pending = self.runner.step()
         series.steps += 1
         self.clock.steps += self.n_envs
-        return step
-
-    def _may_go_on(self, step: Step, series: Collection) -> bool:
         if self._shows:
             self.callback.update_locals(self._shown(step, series))
         return not self._asks or self.callback.on_step()
 
-    def _keep(self, series: Collection, step: Step, into: Callable[[Step], None], after: Callable[[int], None]) -> None:
+    def _keep(self, series: Collection, into: Store, after: Callable[[int], None]) -> None:
+        step = series.pending
+        assert step is not None
         if step.episodes:
             self.statistics.note(step.episodes)
         if self.runner.interrupted:  # a callback has evaluated in the same environments

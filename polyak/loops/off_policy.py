@@ -1,56 +1,82 @@
 """Off-policy learning: act and store, then draw minibatches and learn from them."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from polyak.checkpoint.collection import Collection
-from polyak.loops.clock import Clock
+from polyak.data.step import Step
 from polyak.loops.collector import Collector
 from polyak.loops.updates import Updates
 
 
+@dataclass
 class OffPolicyLoop:
-    """Collects series of steps into a memory and makes the gradient steps that are due after each.
+    """Collects a series of steps, then makes the gradient steps that are due; again and again."""
 
-    Args:
-        settings: the hyper-parameters, which may change meanwhile.
-        clock: of the training.
-        collector: where experience comes from.
-        updates: how it is learned from.
-    """
-
-    def __init__(self, settings: Any, clock: Clock, collector: Collector, updates: Updates, log_interval: int | None) -> None:
-        self.settings, self.clock, self.collector, self.updates = settings, clock, collector, updates
-        self.log_interval = log_interval
-        self.store = updates.memory.own.record
+    settings: Any
+    """The hyper-parameters, which a program may change meanwhile."""
+    collector: Collector
+    """Where experience comes from."""
+    updates: Updates
+    """How it is learned from; their memory takes it."""
+    normalisation: Any
+    """Of what is replayed."""
+    after_step: tuple[Callable[[], None], ...]
+    """Called after each step of the environments that is stored."""
+    between: tuple[Callable[[], None], ...]
+    """Called after each series and its updates."""
+    dump_logs: Callable[[], None]
+    """Writes a table."""
+    log_interval: int | None
+    """Episodes between two tables."""
 
     def run(self) -> None:
         """Until the clock says that it is over, or a callback asks to stop."""
-        while self.clock.steps < self.clock.total and self.iterate():
-            self.settings.check_iteration()
+        clock = self.updates.clock
+        while clock.steps < clock.total and self.iterate():
+            for check in self.between:
+                check()
 
     def iterate(self) -> bool:
         """One series of steps, and what is learned after it. False: a callback asked to stop."""
         settings = self.settings
-        series = self.collector.collect(settings.train_freq, self.store, self.after_step)
+        series = self.collector.collect(settings.train_freq, self.updates.memory.own.record, self.count)
         if series is None:
             return False
-        if (due := self.due(series)) > 0:
-            with settings.time_of.update:
-                self.updates.make(due, settings.batch_size, settings.gamma, settings.dataset_share, settings.normalizer)
+        if (steps := self.due(series)) > 0:
+            with self.updates.split.update:
+                replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
+                self.updates.make(steps, *replay)
         return True
 
     def due(self, series: Collection) -> int:
         """Gradient steps to make after a series: none before there is enough to learn from."""
         settings = self.settings
-        if self.clock.steps - settings.empty_at <= settings.learning_starts or not self.updates.memory.can_sample():
+        if not self.updates.memory.begun(self.updates.clock.steps, settings.learning_starts):
             return 0
         return settings.gradient_steps if settings.gradient_steps >= 0 else series.steps * self.collector.n_envs
 
-    def after_step(self, ended: int) -> None:
-        """Count the episodes that ended in a step, each of which may be one to log after."""
-        self.settings.on_step()
-        for _ in range(ended):
-            self.clock.episodes += 1
-            if self.log_interval is not None and self.clock.episodes % self.log_interval == 0:
-                self.settings.dump_logs()
+    def count(self, ended: int) -> None:
+        """A step is stored, in which so many episodes ended."""
+        for task in self.after_step:
+            task()
+        clock = self.updates.clock
+        for clock.episodes in range(clock.episodes + 1, clock.episodes + ended + 1):
+            if self.log_interval is not None and clock.episodes % self.log_interval == 0:
+                self.dump_logs()
+
+
+def shown(names: dict[str, Any], step: Step, series: Collection) -> dict[str, Any]:
+    """What callbacks find in ``self.locals`` about a step, under the names of Stable-Baselines3, before it is stored."""
+    return {
+        **names,
+        "actions": step.env_actions,
+        "buffer_actions": step.actions,
+        "rewards": step.rewards,
+        "dones": step.dones,
+        "infos": list(step.infos),
+        "new_obs": step.new_obs,
+        "num_collected_steps": series.steps,
+        "num_collected_episodes": series.episodes,
+    }
