@@ -42,7 +42,7 @@ from polyak.envs.normalisation import Normalisation
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.wrappers.layers import PartNormalizer
 from polyak.evaluation.undisturbed import learning
-from polyak.hyperparameters.changing import inherited, make_changeable
+from polyak.hyperparameters.changing import change, checked_names, inherited
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
@@ -173,8 +173,13 @@ class Algorithm:
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Self:
             check_names(cls, kwargs)
-            make_changeable(cls)
             return super().__new__(cls)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in checked_names(type(self)) and "_is_built" in vars(self):
+                change(self, name, value)
+            else:
+                object.__setattr__(self, name, value)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         env, self.env = self.env, None

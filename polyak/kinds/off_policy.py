@@ -407,10 +407,12 @@ class OffPolicyAlgorithm(LearnsFromData):
         )  # fmt: skip
         clock, split, policy = self.clock, self._split, lambda: self.policy
         published = partial(shown, names)
-        collector = Collector(self.runner, self._progress, clock, self.statistics, callback, published, policy)
+        collector = Collector(
+            self.runner, self._progress, clock, self.statistics, callback, published, policy, self._start_episodes
+        )
         updates = Updates(self.learner, self.memory, self.host, self.schedules, clock, self.logger, split)
         after_step = () if type(self)._on_step is LearnsFromData._on_step else (self._on_step,)
-        between = (self._check_iteration,)
+        between = (self._check_engine,) if self.host.must_run else ()
         return OffPolicyLoop(
             self, collector, updates, self.normalisation, after_step, between, self.dump_logs, log_interval
         )

@@ -27,6 +27,7 @@ class Collector:
         callback: asked after every step whether to continue.
         shown: what callbacks find in their ``locals``, by a step and the series that it is in.
         policy: gives the policy that acts, which a program may have exchanged.
+        restart: begins new episodes, where another program has reset the environments.
     """
 
     def __init__(
@@ -38,9 +39,10 @@ class Collector:
         callback: BaseCallback,
         shown: Callable[[Step, Collection], Mapping[str, Any]],
         policy: Callable[[], Any],
+        restart: Callable[[], None],
     ) -> None:
         self.runner, self.progress, self.clock, self.statistics = runner, progress, clock, statistics
-        self.callback, self._shown, self._policy = callback, shown, policy
+        self.callback, self._shown, self._policy, self._restart = callback, shown, policy, restart
         self.n_envs = runner.env.num_envs
 
     def collect(self, wanted: TrainFreq, into: Store, after: Callable[[int], None]) -> Collection | None:
@@ -69,6 +71,8 @@ class Collector:
         return series
 
     def _begin(self, wanted: TrainFreq) -> Collection:
+        if self.runner.interrupted:
+            self._restart()
         clock, actor = self.clock, self.runner.actor
         actor.use(self._policy())
         actor.begin(self.n_envs, restart=clock.series is None and not self.runner.is_ahead)
