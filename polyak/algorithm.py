@@ -62,6 +62,7 @@ from polyak.logging.logger import Logger, configure_logger
 from polyak.loops.clock import Clock
 from polyak.loops.hooks import HookLoop, Loop
 from polyak.loops.statistics import EpisodeStatistics
+from polyak.loops.training import Training
 from polyak.seeding import derived_seed, set_random_seed
 from polyak.warning import advise, warn_user
 
@@ -517,27 +518,9 @@ class Algorithm:
         Raises:
             ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
         """
-        fitted("total_timesteps", total_timesteps, NonNegative)
-        fitted("log_interval", log_interval, int | None)
-        require(log_interval != 0, "log_interval", log_interval, "give at least 1, or None for no tables.")
-        name = type(self).__name__ if tb_log_name is None else tb_log_name
-        total_timesteps, callback = self._setup_learn(
-            total_timesteps, callback, reset_num_timesteps, name, progress_bar
-        )
-        with learning(self):
-            callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
-        with learning(self), self._while_learning():
-            try:
-                self._loop(callback, log_interval).run()
-            except BaseException:
-                _end_in_spite(callback)
-                raise
-            else:
-                callback.on_training_end()
-            finally:
-                self._split.stop()
-        if self.verbose >= 1:
-            print("time: " + ", ".join(f"{name} {share} %" for name, share in self._split.percent().items()))
+        Training(
+            self, total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
+        ).run()
         return self
 
     def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:
@@ -890,14 +873,6 @@ def _layers(env: VecEnv) -> str:
     """``VecNormalize(DummyVecEnv)``."""
     name = type(env).__name__
     return f"{name}({_layers(env.venv)})" if isinstance(env, VecEnvWrapper) else name
-
-
-def _end_in_spite(callback: BaseCallback) -> None:
-    """Let callbacks end after an error, which what they raise must not hide."""
-    try:
-        callback.on_training_end()
-    except Exception as error:
-        warn_user(f"a callback raised {error!r} in on_training_end(), after training had failed.")
 
 
 setattr(Algorithm, "load", _Loader(Algorithm.__dict__["load"].__func__))  # noqa: B010  # type checkers see the classmethod

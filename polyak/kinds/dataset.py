@@ -26,6 +26,7 @@ from polyak.experience.samplers import make_prioritized
 from polyak.hyperparameters.declaration import HyperparameterError, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NetworkAlgorithm
+from polyak.loops.training import Training
 from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.schedules import is_constant
 
@@ -215,7 +216,10 @@ class LearnsFromData(NetworkAlgorithm):
             ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
         """
         callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+        Training(
+            self, total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
+        ).run()
+        return self
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         return learn_from_data(self, callback, log_interval)

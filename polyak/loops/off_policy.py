@@ -33,22 +33,16 @@ class OffPolicyLoop:
 
     def run(self) -> None:
         """Until the clock says that it is over, or a callback asks to stop."""
-        clock = self.updates.clock
-        while clock.steps < clock.total and self.iterate():
+        settings, updates, clock = self.settings, self.updates, self.updates.clock
+        while clock.steps < clock.total:
+            series = self.collector.collect(settings.train_freq, updates.memory.own.record, self.count)
+            if series is None:
+                return
+            if (steps := self.due(series)) > 0:
+                replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
+                updates.make(steps, *replay)
             for check in self.between:
                 check()
-
-    def iterate(self) -> bool:
-        """One series of steps, and what is learned after it. False: a callback asked to stop."""
-        settings = self.settings
-        series = self.collector.collect(settings.train_freq, self.updates.memory.own.record, self.count)
-        if series is None:
-            return False
-        if (steps := self.due(series)) > 0:
-            with self.updates.split.update:
-                replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
-                self.updates.make(steps, *replay)
-        return True
 
     def due(self, series: Collection) -> int:
         """Gradient steps to make after a series: none before there is enough to learn from."""

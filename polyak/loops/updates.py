@@ -54,17 +54,19 @@ class Updates:
             normalizer: of observations and rewards.
         """
         learner, memory = self.learner, self.memory
+        metrics: dict[str, list[Tensor]] = {}
+        learn = learner.update if learner.fellows is None else learner.learn
         learner.policy.set_training_mode(True)
         self.logger.record("train/learning_rate", self.schedules.follow(learner, self.clock.remaining))
         memory.prioritized.anneal(1 - self.clock.remaining)
-        metrics: dict[str, list[Tensor]] = {}
         batches = memory.batches(rows, gamma, steps, share, normalizer, learner.gathers_late)
-        for batch, indices in self.split.sample.timing(batches):
-            update = learner.learn(batch)
-            if indices is not None and update.td_error is not None:
-                memory.prioritized.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
-            for name, value in update.metrics.items():
-                metrics.setdefault(name, []).append(value)
+        with self.split.update:
+            for batch, indices in self.split.sample.timing(batches):
+                update = learn(batch)
+                if indices is not None and update.td_error is not None:
+                    memory.prioritized.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
+                for name, value in update.metrics.items():
+                    metrics.setdefault(name, []).append(value)
         self.clock.updates += steps
         self._record({name: values[0] if steps == 1 else torch.stack(values).mean() for name, values in metrics.items()})
 
