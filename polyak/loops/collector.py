@@ -85,6 +85,7 @@ class Collector:
     def _step(self, series: Collection) -> bool:
         """One more step, not stored yet. Whether callbacks let it pass."""
         self.progress.steps = self.clock.steps
+        self.runner.actor.use(self._policy())
         step = series.pending = self.runner.step()
         series.steps += 1
         self.clock.steps += self.n_envs
