@@ -44,6 +44,7 @@ from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.learning.part_rates import set_part_rates
 from polyak.loops.schedules import Schedules
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
@@ -521,6 +522,7 @@ class NetworkAlgorithm(Algorithm):
         self.learner.adopt_optimizers()
         values = {name: self._value_of(name) for name in self.learner.tunables if name != "learning_rate"}
         self.learner.set(**self._present_rate(), **values)
+        set_part_rates(self.learner, self.schedules.part_rates, self.clock.remaining)
 
     def _present_rate(self) -> dict[str, float]:
         """Log the learning rate of this moment: ``learning_rate``, for :meth:`~polyak.learning.learner.Learner.set`."""

@@ -1,7 +1,7 @@
 """Off-policy learning: step, store, replay."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -43,9 +43,8 @@ from polyak.hyperparameters.declaration import (
 )
 from polyak.kinds.dataset import LearnsFromData
 from polyak.loops.collector import Collector
-from polyak.loops.hooks import Loop
+from polyak.loops.hooks import HookLoop, Loop
 from polyak.loops.off_policy import OffPolicyLoop, shown
-from polyak.loops.updates import Updates
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.noise import ActionNoise, for_environments
 from polyak.warning import advise
@@ -397,38 +396,43 @@ class OffPolicyAlgorithm(LearnsFromData):
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:
-        if self._needs_hooks():
+        if self.learns_offline:
             return super()._loop(callback, log_interval)
+        if self._needs_hooks():
+            return HookLoop(self, callback, log_interval)
         assert self.runner is not None
-        self._renew_schedules()
         names = self._callback_locals(
             callback=callback, train_freq=self.train_freq, replay_buffer=self.memory.own, log_interval=log_interval,
             learning_starts=self.learning_starts, action_noise=self.action_noise,
         )  # fmt: skip
-        clock, split, policy = self.clock, self._split, lambda: self.policy
+        clock, policy = self.clock, lambda: self.policy
         published = partial(shown, names)
         collector = Collector(
             self.runner, self._progress, clock, self.statistics, callback, published, policy, self._start_episodes
         )
-        updates = Updates(self.learner, self.memory, self.host, self.schedules, clock, self.logger, split)
         after_step = () if type(self)._on_step is LearnsFromData._on_step else (self._on_step,)
-        between = (self._check_engine,) if self.host.must_run else ()
+        between = (self._check_iteration,) if self.host.must_run else ()
         return OffPolicyLoop(
-            self, collector, updates, self.normalisation, after_step, between, self.dump_logs, log_interval
-        )
+            self, collector, self._storing(), self._updates(), self.normalisation, after_step, between, self.dump_logs,
+            log_interval,
+        )  # fmt: skip
+
+    def _storing(self) -> Callable[[Step], None]:
+        """Where steps go to; a class may store them in its own way."""
+        if type(self)._store is LearnsFromData._store:
+            return self.memory.record
+        return lambda step: self._store(step, cast(ReplayBuffer, self.memory.own))
 
     def _needs_hooks(self) -> bool:
         """Whether the loop must ask the model itself: in this example all but the plain case."""
         cls, plain = type(self), OffPolicyAlgorithm
-        hooks = "_iterate collect train _store _take _make_step _is_collected _updates_due _note_episodes _acting_policy"
+        hooks = "_iterate collect _take _make_step _is_collected _updates_due _note_episodes _acting_policy"
         own = any(getattr(cls, name) is not getattr(plain, name) for name in (*hooks.split(), "_update_info_buffer"))
         elsewhere = self.in_tensors or self.overlap or self.n_replay_shards or envs_of_runners(self.env) is not None
-        return bool(own or elsewhere or self.memory.dataset is not None or self.policy.recurrence is not None)
+        return bool(own or elsewhere)
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         """Act and store, then draw minibatches and learn from them. False: a callback asked to stop."""
-        if self.learns_offline:
-            return super()._iterate(callback, log_interval)
         buffer = self.memory.own
         assert buffer is not None
         rollout = self.collect(callback, self.train_freq, buffer, log_interval)

@@ -12,6 +12,21 @@ class Loop(Protocol):
         """Until the clock says that it is over, or a callback asks to stop."""
 
 
+class ModelUpdates:
+    """Gradient steps that a model makes by a ``train`` of its own.
+
+    Args:
+        model: has ``train``.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.memory, self.clock, self.split = model, model.memory, model.clock, model._split
+
+    def make(self, steps: int, rows: int, *_: Any) -> None:
+        """Some gradient steps on minibatches of so many rows."""
+        self.model.train(gradient_steps=steps, batch_size=rows)
+
+
 class HookLoop:
     """Asks a model for one iteration after another.
 

@@ -7,6 +7,7 @@ from typing import Any
 from polyak.checkpoint.collection import Collection
 from polyak.data.step import Step
 from polyak.loops.collector import Collector
+from polyak.loops.hooks import ModelUpdates
 from polyak.loops.updates import Updates
 
 
@@ -18,8 +19,10 @@ class OffPolicyLoop:
     """The hyper-parameters, which a program may change meanwhile."""
     collector: Collector
     """Where experience comes from."""
-    updates: Updates
-    """How it is learned from; their memory takes it."""
+    store: Callable[[Step], None]
+    """Where it goes to."""
+    updates: Updates | ModelUpdates
+    """How it is learned from."""
     normalisation: Any
     """Of what is replayed."""
     after_step: tuple[Callable[[], None], ...]
@@ -35,12 +38,13 @@ class OffPolicyLoop:
         """Until the clock says that it is over, or a callback asks to stop."""
         settings, updates, clock = self.settings, self.updates, self.updates.clock
         while clock.steps < clock.total:
-            series = self.collector.collect(settings.train_freq, updates.memory.own.record, self.count)
+            series = self.collector.collect(settings.train_freq, self.store, self.count)
             if series is None:
                 return
             if (steps := self.due(series)) > 0:
                 replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
-                updates.make(steps, *replay)
+                with updates.split.update:
+                    updates.make(steps, *replay)
             for check in self.between:
                 check()
 

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from polyak.learning.learner import Learner
 from polyak.learning.part_rates import set_part_rates
-from polyak.schedules import Schedule
+from polyak.logging.logger import Logger
+from polyak.loops.clock import Clock
+from polyak.schedules import Schedule, is_constant
 
 
 class Schedules:
@@ -21,14 +23,16 @@ class Schedules:
         self.part_rates: Mapping[str, float | Schedule] = {}
         """Learning rates of parts that have their own."""
 
-    def follow(self, learner: Learner, remaining: float) -> float:
-        """Set the values of this moment.
+    @property
+    def stand_still(self) -> bool:
+        """Whether nothing moves, so that many updates may be made at once."""
+        return all(map(is_constant, (self.rate, *self.moving.values())))
 
-        Returns:
-            the learning rate.
-        """
+    def follow(self, learner: Learner, clock: Clock, logger: Logger) -> None:
+        """Set the values of this moment."""
+        remaining = clock.remaining
         learner.adopt_optimizers()
         rate = self.rate(remaining)
         learner.set(learning_rate=rate, **{name: schedule(remaining) for name, schedule in self.moving.items()})
         set_part_rates(learner, self.part_rates, remaining)
-        return rate
+        logger.record("train/learning_rate", rate)

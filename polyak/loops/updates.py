@@ -1,8 +1,6 @@
 """Gradient steps on minibatches of a memory."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from collections.abc import Callable
 import torch
 from torch import Tensor
 
@@ -14,7 +12,9 @@ from polyak.learning.learner import Learner
 from polyak.learning.replayed_sequences import sequence_errors
 from polyak.logging.logger import Logger
 from polyak.loops.clock import Clock
-from polyak.loops.schedules import Schedules
+
+Metrics = dict[str, list[Tensor]]
+"""What a learner measured, by name, of each gradient step."""
 
 
 class Updates:
@@ -24,10 +24,12 @@ class Updates:
         learner: learns.
         memory: what minibatches are drawn from.
         host: what the learner learns by.
-        schedules: hyper-parameters that move.
+        follow: brings hyper-parameters that move to the learner.
         clock: counts gradient steps.
         logger: takes the means of what the learner measures.
         split: adds up the time.
+        after_each: called after each gradient step.
+        watching: called with what some of them measured.
     """
 
     def __init__(
@@ -35,13 +37,19 @@ class Updates:
         learner: Learner,
         memory: ReplayMemory,
         host: LearnerHost,
-        schedules: Schedules,
+        follow: Callable[[], None],
         clock: Clock,
         logger: Logger,
         split: TimeSplit,
+        after_each: tuple[Callable[[], None], ...] = (),
+        watching: tuple[Callable[[Metrics], None], ...] = (),
     ) -> None:
-        self.learner, self.memory, self.host, self.schedules = learner, memory, host, schedules
+        self.learner, self.memory, self.host, self.follow = learner, memory, host, follow
         self.clock, self.logger, self.split = clock, logger, split
+        self.after_each, self.watching = after_each, watching
+        self.learn = learner.update if learner.fellows is None else learner.learn
+        recurrence = learner.policy.recurrence
+        self._together = 1 if recurrence is None else recurrence.length
 
     def make(self, steps: int, rows: int, gamma: float, share: float | None, normalizer: Normalizer | None) -> None:
         """Some gradient steps.
@@ -54,24 +62,28 @@ class Updates:
             normalizer: of observations and rewards.
         """
         learner, memory = self.learner, self.memory
-        metrics: dict[str, list[Tensor]] = {}
-        learn = learner.update if learner.fellows is None else learner.learn
+        metrics: Metrics = {}
         learner.policy.set_training_mode(True)
-        self.logger.record("train/learning_rate", self.schedules.follow(learner, self.clock.remaining))
+        self.follow()
         memory.prioritized.anneal(1 - self.clock.remaining)
+        rows = max(1, rows // self._together)  # or sequences
         batches = memory.batches(rows, gamma, steps, share, normalizer, learner.gathers_late)
-        with self.split.update:
-            for batch, indices in self.split.sample.timing(batches):
-                update = learn(batch)
-                if indices is not None and update.td_error is not None:
-                    memory.prioritized.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
-                for name, value in update.metrics.items():
-                    metrics.setdefault(name, []).append(value)
+        for batch, indices in self.split.sample.timing(batches):
+            update = self.learn(batch)
+            for task in self.after_each:
+                task()
+            if indices is not None and update.td_error is not None:
+                memory.prioritized.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
+            for name, value in update.metrics.items():
+                metrics.setdefault(name, []).append(value)
         self.clock.updates += steps
-        self._record({name: values[0] if steps == 1 else torch.stack(values).mean() for name, values in metrics.items()})
+        self._record(metrics)
 
-    def _record(self, means: Mapping[str, Any]) -> None:
+    def _record(self, metrics: Metrics) -> None:
+        means = {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in metrics.items()}
         self.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
         for name, mean in means.items():
             self.logger.record(f"train/{name}", mean)
         self.host.watch(means)  # a loss that is not finite ends training
+        for watch in self.watching:
+            watch(metrics)
