@@ -24,7 +24,7 @@ from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
 from polyak.data.replay_state import EXTRAS
 from polyak.data.step import Step
-from polyak.distributed.runners import Transport, envs_of_runners
+from polyak.distributed.runners import Transport
 from polyak.distributed.shards import ShardedReplay
 from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.adapters.counted import Counted
@@ -407,10 +407,16 @@ class OffPolicyAlgorithm(LearnsFromData):
         )  # fmt: skip
         clock, policy = self.clock, lambda: self.policy
         published = partial(shown, names)
+        if self.in_tensors:
+            published = lambda step, series: shown(names, on_host(step), series)  # noqa: E731
         collector = Collector(
             self.runner, self._progress, clock, self.statistics, callback, published, policy, self._start_episodes
         )
-        after_step = () if type(self)._on_step is LearnsFromData._on_step else (self._on_step,)
+        after_step: tuple[Callable[[], None], ...] = ()
+        if type(self)._on_step is not LearnsFromData._on_step:
+            after_step += (self._on_step,)
+        if self.in_tensors:
+            after_step += (partial(self._read_now_and_then, log_interval),)
         between = (self._check_iteration,) if self.host.must_run else ()
         return OffPolicyLoop(
             self, collector, self._storing(), self._updates(), self.normalisation, after_step, between, self.dump_logs,
@@ -424,12 +430,10 @@ class OffPolicyAlgorithm(LearnsFromData):
         return lambda step: self._store(step, cast(ReplayBuffer, self.memory.own))
 
     def _needs_hooks(self) -> bool:
-        """Whether the loop must ask the model itself: in this example all but the plain case."""
+        """Whether a class collects in its own way, so that the loop must ask the model itself."""
         cls, plain = type(self), OffPolicyAlgorithm
         hooks = "_iterate collect _take _make_step _is_collected _updates_due _note_episodes _acting_policy"
-        own = any(getattr(cls, name) is not getattr(plain, name) for name in (*hooks.split(), "_update_info_buffer"))
-        elsewhere = self.in_tensors or self.overlap or self.n_replay_shards or envs_of_runners(self.env) is not None
-        return bool(own or elsewhere)
+        return any(getattr(cls, name) is not getattr(plain, name) for name in (*hooks.split(), "_update_info_buffer"))
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         """Act and store, then draw minibatches and learn from them. False: a callback asked to stop."""
@@ -547,8 +551,8 @@ class OffPolicyAlgorithm(LearnsFromData):
         self._on_step()
         if step.ended:
             collection.episodes += self._count_episodes(step, log_interval)
-        elif isinstance(self.runner.env, Counted) and self.runner.steps % _STEPS_BETWEEN_READS == 0:
-            self._log_episodes_in_tensors(log_interval)
+        elif isinstance(self.runner.env, Counted):
+            self._read_now_and_then(log_interval)
         collection.pending = None
 
     def _count_episodes(self, step: Step, log_interval: int | None) -> int:
@@ -560,8 +564,10 @@ class OffPolicyAlgorithm(LearnsFromData):
                 self.dump_logs()
         return ended
 
-    def _log_episodes_in_tensors(self, log_interval: int | None) -> None:
+    def _read_now_and_then(self, log_interval: int | None) -> None:
         """The same of those that have ended since the last time: the host waits for the device to know them."""
+        if cast(Any, self.runner).steps % _STEPS_BETWEEN_READS:
+            return
         before = self._episode_num
         self._read_episodes()
         if log_interval is not None and self._episode_num // log_interval > before // log_interval:

@@ -1,6 +1,7 @@
 """Collecting: series of steps of the environments, each shown to callbacks and handed on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from polyak.callbacks.callback import BaseCallback
@@ -71,16 +72,29 @@ class Collector:
         return series
 
     def _begin(self, wanted: TrainFreq) -> Collection:
-        if self.runner.interrupted:
+        if self.runner.interrupted and not self.runner.is_ahead:
             self._restart()
-        clock, actor = self.clock, self.runner.actor
-        actor.use(self._policy())
-        actor.begin(self.n_envs, restart=clock.series is None and not self.runner.is_ahead)
+        clock = self.clock
+        restart = clock.series is None and not self.runner.is_ahead
         clock.series = series = clock.series or Collection()
-        self.progress.steps = clock.steps
-        self.runner.plan(series.missing(wanted))
+        self._prepare(series.missing(wanted), restart)
         self._asks, self._shows = not self.callback.is_idle, self.callback.needs_locals
         return series
+
+    def _prepare(self, steps: int, restart: bool = True) -> None:
+        """Make ready to act in so many steps or more."""
+        self.runner.actor.use(self._policy())
+        self.runner.actor.begin(self.n_envs, restart)
+        self.progress.steps = self.clock.steps
+        self.runner.plan(steps)
+
+    @contextmanager
+    def ahead(self, wanted: TrainFreq) -> Iterator[None]:
+        """While the block runs, the environments make the first step of the next series. All random numbers of acting
+        are drawn before it."""
+        self._prepare(Collection().missing(wanted))
+        with self.runner.ahead():
+            yield
 
     def _step(self, series: Collection) -> bool:
         """One more step, not stored yet. Whether callbacks let it pass."""

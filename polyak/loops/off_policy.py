@@ -1,11 +1,13 @@
 """Off-policy learning: act and store, then draw minibatches and learn from them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from polyak.checkpoint.collection import Collection
 from polyak.data.step import Step
+from polyak.envs.wrappers.layers import frozen
 from polyak.loops.collector import Collector
 from polyak.loops.hooks import ModelUpdates
 from polyak.loops.updates import Updates
@@ -42,11 +44,23 @@ class OffPolicyLoop:
             if series is None:
                 return
             if (steps := self.due(series)) > 0:
-                replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
-                with updates.split.update:
+                with self.ahead() if settings.overlap and clock.steps < clock.total else updates.split.update:
+                    replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
                     updates.make(steps, *replay)
             for check in self.between:
                 check()
+
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Around gradient steps: the environments make the first step of the next series meanwhile. Minibatches are
+        normalised with the statistics from before it."""
+        known = self.normalisation.replay
+        self.normalisation.replay = frozen(known)
+        try:
+            with self.collector.ahead(self.settings.train_freq), self.updates.split.update:
+                yield
+        finally:
+            self.normalisation.replay = known
 
     def due(self, series: Collection) -> int:
         """Gradient steps to make after a series: none before there is enough to learn from."""
