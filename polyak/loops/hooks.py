@@ -8,8 +8,8 @@ from polyak.callbacks.callback import BaseCallback
 class Loop(Protocol):
     """Who does what when, in one call of ``learn``."""
 
-    def run(self) -> None:
-        """Until the clock says that it is over, or a callback asks to stop."""
+    def iterate(self) -> bool:
+        """Collect some experience and learn from it. False: a callback asked to stop."""
 
 
 class ModelUpdates:
@@ -39,8 +39,9 @@ class HookLoop:
     def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
         self.model, self.callback, self.log_interval = model, callback, log_interval
 
-    def run(self) -> None:
-        """Until the clock says that it is over, or a callback asks to stop."""
-        clock = self.model.clock
-        while clock.steps < clock.total and self.model._iterate(self.callback, self.log_interval):
+    def iterate(self) -> bool:
+        """Collect some experience and learn from it. False: a callback asked to stop."""
+        continues = self.model._iterate(self.callback, self.log_interval)
+        if continues:
             self.model._check_iteration()
+        return continues

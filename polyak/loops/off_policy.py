@@ -36,19 +36,19 @@ class OffPolicyLoop:
     log_interval: int | None
     """Episodes between two tables."""
 
-    def run(self) -> None:
-        """Until the clock says that it is over, or a callback asks to stop."""
+    def iterate(self) -> bool:
+        """A series of steps, and the gradient steps that are due. False: a callback asked to stop."""
         settings, updates, clock = self.settings, self.updates, self.updates.clock
-        while clock.steps < clock.total:
-            series = self.collector.collect(settings.train_freq, self.store, self.count)
-            if series is None:
-                return
-            if (steps := self.due(series)) > 0:
-                with self.ahead() if settings.overlap and clock.steps < clock.total else updates.split.update:
-                    replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
-                    updates.make(steps, *replay)
-            for check in self.between:
-                check()
+        series = self.collector.collect(settings.train_freq, self.store, self.count)
+        if series is None:
+            return False
+        if (steps := self.due(series)) > 0:
+            with self.ahead() if settings.overlap and clock.steps < clock.total else updates.split.update:
+                replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
+                updates.make(steps, *replay)
+        for check in self.between:
+            check()
+        return True
 
     @contextmanager
     def ahead(self) -> Iterator[None]:

@@ -34,21 +34,21 @@ class OfflineLoop:
     log_interval: int | None
     """Chunks between two tables."""
 
-    def run(self) -> None:
-        """Until the clock says that it is over, or a callback asks to stop."""
+    def iterate(self) -> bool:
+        """Some gradient steps. False: a callback asked to stop."""
         settings, updates, clock = self.settings, self.updates, self.updates.clock
-        while clock.steps < clock.total:
-            alone = self.callback.is_idle and self.schedules.stand_still
-            steps = min(CHUNK - clock.steps % CHUNK, clock.total - clock.steps) if alone else 1
-            replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
-            with updates.split.update:
-                updates.make(steps, *replay)
-            clock.steps += steps
-            clock.tick()
-            if not (self.callback.is_idle or self.callback.on_step()):
-                return
-            chunks, rest = divmod(clock.steps, CHUNK)
-            if self.log_interval is not None and rest == 0 and chunks % self.log_interval == 0:
-                self.dump_logs()
-            for check in self.between:
-                check()
+        alone = self.callback.is_idle and self.schedules.stand_still
+        steps = min(CHUNK - clock.steps % CHUNK, clock.total - clock.steps) if alone else 1
+        replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
+        with updates.split.update:
+            updates.make(steps, *replay)
+        clock.steps += steps
+        clock.tick()
+        if not (self.callback.is_idle or self.callback.on_step()):
+            return False
+        chunks, rest = divmod(clock.steps, CHUNK)
+        if self.log_interval is not None and rest == 0 and chunks % self.log_interval == 0:
+            self.dump_logs()
+        for check in self.between:
+            check()
+        return True

@@ -44,7 +44,9 @@ class Training:
             callback.on_training_start(model._callback_locals(**names), globals())
         with learning(model), model._while_learning():
             try:
-                model._loop(callback, self.log_interval).run()
+                loop, clock = model._loop(callback, self.log_interval), model.clock
+                while clock.steps < clock.total and loop.iterate():
+                    pass
             except BaseException:
                 end_in_spite(callback)
                 raise

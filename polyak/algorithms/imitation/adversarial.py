@@ -38,6 +38,7 @@ from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import OptimizerRecipe
+from polyak.loops.hooks import Loop
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
 from polyak.schedules import Schedule
@@ -355,17 +356,17 @@ class AdversarialImitation(NetworkAlgorithm):
         with super()._while_learning(), self.generator._while_learning():
             yield
 
+    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:
+        self._generating = self.generator._loop(self._relay, log_interval)
+        return super()._loop(callback, log_interval)
+
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        going = self.generator._iterate(self._relay, log_interval)
+        going = self._generating.iterate()
         self._follow()
         if going and self.num_timesteps - self._round_began >= self._round:
             self._round_began = self.num_timesteps
             self._improve_reward()
         return going
-
-    def _check_iteration(self) -> None:
-        super()._check_iteration()
-        self.generator._check_iteration()
 
     def _follow(self) -> None:
         """Copy the generator's counters."""
