@@ -41,13 +41,11 @@ from polyak.envs.masks import KEY, Masks, find_masks
 from polyak.envs.normalisation import Normalisation
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.wrappers.layers import PartNormalizer
-from polyak.evaluation.undisturbed import learning
 from polyak.hyperparameters.changing import change, checked_names, inherited
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Natural,
-    NonNegative,
     Only,
     check_names,
     declared,
@@ -64,7 +62,7 @@ from polyak.loops.hooks import HookLoop, Loop
 from polyak.loops.statistics import EpisodeStatistics
 from polyak.loops.training import Training
 from polyak.seeding import derived_seed, set_random_seed
-from polyak.warning import advise, warn_user
+from polyak.warning import advise
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
 Recipe = str | Callable[..., Any]

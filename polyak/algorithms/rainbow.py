@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
 
 from polyak.algorithms.c51 import C51, C51Learner
 from polyak.algorithms.dqn import DQN

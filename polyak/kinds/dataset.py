@@ -33,7 +33,6 @@ from polyak.loops.training import Training
 from polyak.loops.updates import Metrics, Updates
 
 
-
 class LearnsFromData(NetworkAlgorithm):
     """Algorithms that replay a dataset, and what they have experienced themselves if they act."""
 

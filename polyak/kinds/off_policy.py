@@ -30,7 +30,6 @@ from polyak.envs import DummyVecEnv, VecEnv
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.wrappers.layers import frozen
 from polyak.experience.samplers import Prioritized, Uniform
-from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
@@ -41,11 +40,12 @@ from polyak.hyperparameters.declaration import (
     later,
     require,
 )
+from polyak.hyperparameters.held import Held
 from polyak.kinds.dataset import LearnsFromData
+from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.loops.collector import Collector
 from polyak.loops.hooks import HookLoop, Loop
 from polyak.loops.off_policy import OffPolicyLoop, shown
-from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.noise import ActionNoise, for_environments
 from polyak.warning import advise
 

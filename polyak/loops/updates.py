@@ -1,6 +1,7 @@
 """Gradient steps on minibatches of a memory."""
 
 from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
