@@ -143,6 +143,7 @@ class NetworkAlgorithm(Algorithm):
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
         self.schedules = Schedules(get_schedule_fn(self.learning_rate))
+        self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
 
     def _summary(self) -> dict[str, str]:
         engine = self.engine if "host" in vars(self) else None
