@@ -13,7 +13,6 @@ import numpy as np
 from polyak.checkpoint.serialise import decode, encode
 from polyak.collecting.exploration import Arrays
 from polyak.collecting.runner import flat, unflat
-from polyak.collecting.train_freq import TrainFreq
 from polyak.data.step import Step
 from polyak.envs.adapters.infos import episode_columns
 from polyak.experience.arrays import place
@@ -29,14 +28,6 @@ class Collection:
     """That ended in them."""
     pending: Step | None = None
     """A step that is not stored yet, while callbacks are called."""
-
-    def is_complete(self, wanted: TrainFreq) -> bool:
-        """Whether it is as long as that."""
-        return (self.steps if wanted.unit == "step" else self.episodes) >= wanted.frequency
-
-    def missing(self, wanted: TrainFreq) -> int:
-        """Steps that are sure to follow before it is."""
-        return wanted.frequency - self.steps if wanted.unit == "step" else 1
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""

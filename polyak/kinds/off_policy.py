@@ -43,8 +43,8 @@ from polyak.hyperparameters.declaration import (
 from polyak.hyperparameters.held import Held
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
-from polyak.loops.collector import Collector
-from polyak.loops.hooks import HookLoop, Loop
+from polyak.loops.collector import Collector, Into
+from polyak.loops.hooks import HookLoop, Loop, Storing
 from polyak.loops.off_policy import OffPolicyLoop, shown
 from polyak.noise import ActionNoise, for_environments
 from polyak.warning import advise
@@ -423,11 +423,9 @@ class OffPolicyAlgorithm(LearnsFromData):
             log_interval,
         )  # fmt: skip
 
-    def _storing(self) -> Callable[[Step], None]:
+    def _storing(self) -> Into:
         """Where steps go to; a class may store them in its own way."""
-        if type(self)._store is LearnsFromData._store:
-            return self.memory.record
-        return lambda step: self._store(step, cast(ReplayBuffer, self.memory.own))
+        return self.memory if type(self)._store is LearnsFromData._store else Storing(self)
 
     def _needs_hooks(self) -> bool:
         """Whether a class collects in its own way, so that the loop must ask the model itself."""

@@ -19,6 +19,8 @@ class Clock:
     """Gradient steps so far."""
     episodes: int = 0
     """Episodes that have ended."""
+    iterations: int = 0
+    """Rollouts in the present ``learn``."""
     remaining: float = 1.0
     """Share of the training that is left, from 1 to 0: what schedules are functions of."""
     began: float = 0.0

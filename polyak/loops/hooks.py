@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from polyak.callbacks.callback import BaseCallback
+from polyak.data.step import Step
 
 
 class Loop(Protocol):
@@ -25,6 +26,21 @@ class ModelUpdates:
     def make(self, steps: int, rows: int, *_: Any) -> None:
         """Some gradient steps on minibatches of so many rows."""
         self.model.train(gradient_steps=steps, batch_size=rows)
+
+
+class Storing:
+    """Where a model puts steps that it stores in its own way.
+
+    Args:
+        model: has ``_store``.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def record(self, step: Step) -> None:
+        """Take a step of the environments."""
+        self.model._store(step, self.model.memory.own)
 
 
 class HookLoop:

@@ -8,7 +8,7 @@ from typing import Any
 from polyak.checkpoint.collection import Collection
 from polyak.data.step import Step
 from polyak.envs.wrappers.layers import frozen
-from polyak.loops.collector import Collector
+from polyak.loops.collector import Collector, Into
 from polyak.loops.hooks import ModelUpdates
 from polyak.loops.updates import Updates
 
@@ -21,7 +21,7 @@ class OffPolicyLoop:
     """The hyper-parameters, which a program may change meanwhile."""
     collector: Collector
     """Where experience comes from."""
-    store: Callable[[Step], None]
+    store: Into
     """Where it goes to."""
     updates: Updates | ModelUpdates
     """How it is learned from."""
@@ -71,6 +71,7 @@ class OffPolicyLoop:
 
     def count(self, ended: int) -> None:
         """A step is stored, in which so many episodes ended."""
+        self.updates.clock.tick()
         for task in self.after_step:
             task()
         clock = self.updates.clock

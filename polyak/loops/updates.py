@@ -81,10 +81,15 @@ class Updates:
         self._record(metrics)
 
     def _record(self, metrics: Metrics) -> None:
-        means = {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in metrics.items()}
         self.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
-        for name, mean in means.items():
-            self.logger.record(f"train/{name}", mean)
-        self.host.watch(means)  # a loss that is not finite ends training
+        record_means(metrics, self.logger, self.host)
         for watch in self.watching:
             watch(metrics)
+
+
+def record_means(metrics: Metrics, logger: Logger, host: LearnerHost) -> None:
+    """Log the mean of each; a loss that is not finite ends training."""
+    means = {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in metrics.items()}
+    for name, mean in means.items():
+        logger.record(f"train/{name}", mean)
+    host.watch(means)

@@ -155,10 +155,13 @@ class TensorRolloutWriter:
 
     Args:
         buffer: where to.
+        steps: how many the rollout has.
     """
 
-    def __init__(self, buffer: TensorRollout) -> None:
-        self.buffer = buffer
+    adopts = False
+
+    def __init__(self, buffer: TensorRollout, steps: int | None = None) -> None:
+        self.buffer, self.steps = buffer, buffer.buffer_size if steps is None else steps
         self._last: Step
 
     @cached_property
@@ -166,11 +169,19 @@ class TensorRolloutWriter:
         """[R, ...] of a whole rollout."""
         return self.buffer.rows()
 
+    def is_complete(self, series: Any) -> bool:
+        """Whether all steps are there."""
+        return series.steps >= self.steps
+
+    def missing(self, series: Any) -> int:
+        """Steps that are sure to follow."""
+        return self.steps - series.steps
+
     def ready(self, step: Step) -> Step:
         """The step as it is: its values are known when the rollout is complete."""
         return step
 
-    def write(self, step: Step) -> None:
+    def record(self, step: Step) -> None:
         """The one place where steps enter the buffer."""
         self._last = step
         self.buffer.record(step)
