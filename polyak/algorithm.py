@@ -516,9 +516,12 @@ class Algorithm:
         Raises:
             ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
         """
-        Training(
+        training = Training(
             self, total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
-        ).run()
+        )
+        with training.under_way() as loop:
+            while self.clock.steps < self.clock.total and loop.iterate():
+                pass
         return self
 
     def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:

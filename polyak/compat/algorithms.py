@@ -654,8 +654,7 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
         """Fill the rollout buffer; False: a callback asked to stop."""
-        rollout = self._plain.begin(n_rollout_steps)
-        return self._plain.collector.collect(rollout, rollout, complete=self._plain.complete) is not None
+        return self._plain.collect(n_rollout_steps)
 
 
 class Telling:

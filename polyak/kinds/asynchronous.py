@@ -343,6 +343,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
 
     def _loop(self, callback: BaseCallback, log_interval: int | None) -> Any:
         self._turns = super()._loop(callback, log_interval)
+        self._turns.collector.policy = lambda: self._acting_policy
         self._turns.estimates = False  # V-trace estimates advantages and targets as the learner learns
         return HookLoop(self, callback, log_interval)
 
@@ -463,9 +464,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     def _collect_one(self, callback: BaseCallback) -> bool:
         """Make a rollout and take it. False: a callback asked to stop."""
         version = self._catch_up()  # also for a collection that a file has brought: it began with these
-        turns = self._turns
-        rollout = turns.begin()
-        if turns.collector.collect(rollout, rollout, complete=turns.complete) is None:
+        if not self._turns.collect():
             return False
         self.take([self._made(self.rollout_buffer, version, [])])
         return True

@@ -405,7 +405,7 @@ class OffPolicyAlgorithm(LearnsFromData):
             callback=callback, train_freq=self.train_freq, replay_buffer=self.memory.own, log_interval=log_interval,
             learning_starts=self.learning_starts, action_noise=self.action_noise,
         )  # fmt: skip
-        clock, policy = self.clock, lambda: self.policy
+        clock, policy = self.clock, partial(getattr, self, "policy")
         published = partial(shown, names)
         if self.in_tensors:
             published = lambda step, series: shown(names, on_host(step), series)  # noqa: E731

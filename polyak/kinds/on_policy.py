@@ -20,6 +20,7 @@ from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
 from polyak.loops.collector import Collector
 from polyak.loops.group_collector import GroupCollector
+from polyak.loops.hooks import ModelLessons
 from polyak.loops.on_policy import OnPolicyLoop, writer_of
 from polyak.loops.rollout_updates import Gained, Minibatches, RolloutUpdates
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -243,17 +244,20 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         names, late = self._callback_locals(callback=callback), self.rewards_follow
         kind = GroupCollector if isinstance(self.runner, RunnerGroup) else Collector
         collector = kind(
-            self.runner, self._progress, self.clock, self.statistics, callback, lambda *seen: loop.shown(*seen),
-            lambda: self._acting_policy, self._start_episodes,
+            self.runner, self._progress, self.clock, self.statistics, callback, dict, partial(getattr, self, "policy"),
+            self._start_episodes,
         )  # fmt: skip
         collector.whole = late is None
+        own = "train" in vars(self) or type(self).train is not OnPolicyAlgorithm.train
+        updates = ModelLessons(self) if own else self._updates()
         completing = (lambda: late(self.rollout_buffer),) if late is not None else ()
         loop = OnPolicyLoop(
-            self, collector, self._updates(), self._split, names,
+            self, collector, updates, self._split, names,
             tuple(partial(task, self) for task in self.beginning),
             (*completing, *(partial(task, self) for task in self.completing)),
             (self._check_iteration,) if self.host.must_run else (), log_interval,
         )  # fmt: skip
+        collector.shown = loop.shown
         return loop
 
     def _updates(self) -> RolloutUpdates:

@@ -60,7 +60,7 @@ class Collector:
         restart: Callable[[], None],
     ) -> None:
         self.runner, self.progress, self.clock, self.statistics = runner, progress, clock, statistics
-        self.callback, self._shown, self._policy, self._restart = callback, shown, policy, restart
+        self.callback, self.shown, self.policy, self._restart = callback, shown, policy, restart
         self.n_envs = runner.env.num_envs
 
     def collect(
@@ -88,12 +88,12 @@ class Collector:
                 self._keep(series, into, after)
             while not wanted.is_complete(series):
                 self.progress.steps = self.clock.steps
-                self.runner.actor.use(self._policy())
+                self.runner.actor.use(self.policy())
                 step = series.pending = self.runner.step()
                 series.steps += 1
                 self.clock.steps += self.n_envs
                 if self._shows:
-                    self.callback.update_locals(self._shown(step, series))
+                    self.callback.update_locals(self.shown(step, series))
                 if self._asks and not self.callback.on_step():
                     return None
                 self._keep(series, into, after)
@@ -115,7 +115,7 @@ class Collector:
 
     def _prepare(self, steps: int, restart: bool = True) -> None:
         """Make ready to act in so many steps or more."""
-        self.runner.actor.use(self._policy())
+        self.runner.actor.use(self.policy())
         self.runner.actor.begin(self.n_envs, restart)
         self.progress.steps = self.clock.steps
         self.runner.plan(steps)

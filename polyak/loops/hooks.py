@@ -28,6 +28,21 @@ class ModelUpdates:
         self.model.train(gradient_steps=steps, batch_size=rows)
 
 
+class ModelLessons:
+    """What a model learns from its rollout by a ``train`` of its own.
+
+    Args:
+        model: has ``train``.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def make(self, buffer: Any) -> None:
+        """Learn from a rollout, which the model holds."""
+        self.model.train()
+
+
 class Storing:
     """Where a model puts steps that it stores in its own way.
 

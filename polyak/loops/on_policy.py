@@ -16,6 +16,7 @@ from polyak.collecting.tensors.rows import on_host
 from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import Step
 from polyak.loops.collector import Collector
+from polyak.loops.hooks import ModelLessons
 from polyak.loops.rollout_updates import RolloutUpdates
 
 Task = Callable[[], None]
@@ -29,7 +30,7 @@ class OnPolicyLoop:
     """The hyper-parameters, which a program may change meanwhile, and the buffer of now."""
     collector: Collector
     """Where experience comes from."""
-    updates: RolloutUpdates
+    updates: RolloutUpdates | ModelLessons
     """How it is learned from."""
     split: TimeSplit
     """Adds up the time."""
@@ -59,6 +60,11 @@ class OnPolicyLoop:
         for check in self.between:
             check()
         return True
+
+    def collect(self, steps: int | None = None) -> bool:
+        """A rollout alone, of so many steps. False: a callback asked to stop."""
+        rollout = self.begin(steps)
+        return self.collector.collect(rollout, rollout, complete=self.complete) is not None
 
     def begin(self, steps: int | None = None) -> RolloutWriter:
         """A rollout to fill, or the one of which a file has brought a part."""

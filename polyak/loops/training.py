@@ -1,15 +1,18 @@
 """One call of ``learn``, from its arguments to its end."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.evaluation.undisturbed import learning
 from polyak.hyperparameters.declaration import NonNegative, fitted, require
+from polyak.loops.hooks import Loop
 from polyak.warning import warn_user
 
 
 class Training:
-    """Sets a model up to learn, runs its loop, and ends in order whatever happens.
+    """Sets a model up to learn, and ends in order whatever happens.
 
     Args:
         model: what learns.
@@ -37,16 +40,15 @@ class Training:
         self.model, self.log_interval = model, log_interval
         _, self.callback = model._setup_learn(total_timesteps, callback, reset_num_timesteps, name, progress_bar)
 
-    def run(self) -> None:
-        """Learn until it is over, or a callback asks to stop."""
+    @contextmanager
+    def under_way(self) -> Iterator[Loop]:
+        """Around all iterations of the loop that this gives, until it is over or a callback asks to stop."""
         model, callback, names = self.model, self.callback, {"callback": self.callback, "log_interval": self.log_interval}
         with learning(model):
             callback.on_training_start(model._callback_locals(**names), globals())
         with learning(model), model._while_learning():
             try:
-                loop, clock = model._loop(callback, self.log_interval), model.clock
-                while clock.steps < clock.total and loop.iterate():
-                    pass
+                yield model._loop(callback, self.log_interval)
             except BaseException:
                 end_in_spite(callback)
                 raise
