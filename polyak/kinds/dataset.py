@@ -237,14 +237,10 @@ class LearnsFromData(NetworkAlgorithm):
         return self._plain_updates() if cls.train is LearnsFromData.train else ModelUpdates(self)
 
     def _plain_updates(self) -> Updates:
-        cls, plain = type(self), NetworkAlgorithm
-        self._renew_schedules()
-        own = (cls._sync_hyperparameters, cls._present_rate) != (plain._sync_hyperparameters, plain._present_rate)
-        follow = self._sync_hyperparameters if own else partial(self.schedules.follow, self.learner, self.clock, self.logger)
-        after = (self._on_step,) if self.learns_offline and cls._on_step is not LearnsFromData._on_step else ()
+        after = (self._on_step,) if self.learns_offline and type(self)._on_step is not LearnsFromData._on_step else ()
         watching = tuple(partial(watch, self) for watch in self.watching)
         return Updates(
-            self.learner, self.memory, self.host, follow, self.clock, self.logger, self._split, after, watching
+            self.learner, self.memory, self.host, self._follow(), self.clock, self.logger, self._split, after, watching
         )
 
     def train(self, gradient_steps: int, batch_size: int = 256) -> None:

@@ -216,6 +216,14 @@ class NetworkAlgorithm(Algorithm):
         self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
         self.learner.set(**{name: value for name, value in values.items() if not callable(value)})
 
+    def _follow(self) -> Callable[[], None]:
+        """What brings the values of each moment to the learner; a class may have a way of its own."""
+        self._renew_schedules()
+        cls, plain = type(self), NetworkAlgorithm
+        if (cls._sync_hyperparameters, cls._present_rate) != (plain._sync_hyperparameters, plain._present_rate):
+            return self._sync_hyperparameters
+        return partial(self.schedules.follow, self.learner, self.clock, self.logger)
+
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if not known."""
         return 0, 1

@@ -262,13 +262,9 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
 
     def _updates(self) -> RolloutUpdates:
         """How it learns from rollouts."""
-        cls, plain = type(self), NetworkAlgorithm
-        self._renew_schedules()
-        own = (cls._sync_hyperparameters, cls._present_rate) != (plain._sync_hyperparameters, plain._present_rate)
-        follow = self._sync_hyperparameters if own else partial(self.schedules.follow, self.learner, self.clock, self.logger)
         return RolloutUpdates(
-            self.learner, partial(cls.lesson, self), lambda: self._minibatches, self.host, follow, self.clock,
-            self.logger, self._split, tuple(partial(watch, self) for watch in self.watching),
+            self.learner, self.lesson, lambda: self._minibatches, self.host, self._follow(), self.clock, self.logger,
+            self._split, tuple(partial(watch, self) for watch in self.watching),
         )  # fmt: skip
 
     def train(self) -> None:

@@ -1,6 +1,7 @@
 """Gradient steps on a rollout."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,35 +29,28 @@ class Gained(NamedTuple):
     """By how much the counter of updates rises."""
 
 
+@dataclass
 class RolloutUpdates:
-    """Lets a learner learn from one rollout after another.
+    """Lets a learner learn from one rollout after another."""
 
-    Args:
-        learner: learns.
-        lesson: what it makes of the minibatches of a rollout.
-        minibatches: of a rollout.
-        host: what the learner learns by.
-        follow: brings hyper-parameters that move to the learner.
-        clock: counts updates.
-        logger: takes the means of what the learner measures.
-        split: adds up the time.
-        watching: called with what was measured, when it is logged.
-    """
-
-    def __init__(
-        self,
-        learner: Learner,
-        lesson: Callable[[Minibatches], Gained],
-        minibatches: Callable[[], Minibatches],
-        host: LearnerHost,
-        follow: Callable[[], None],
-        clock: Clock,
-        logger: Logger,
-        split: TimeSplit,
-        watching: tuple[Callable[[Gained], None], ...] = (),
-    ) -> None:
-        self.learner, self.lesson, self.minibatches, self.host, self.follow = learner, lesson, minibatches, host, follow
-        self.clock, self.logger, self.split, self.watching = clock, logger, split, watching
+    learner: Learner
+    """Learns."""
+    lesson: Callable[[Minibatches], Gained]
+    """What it makes of the minibatches of a rollout."""
+    minibatches: Callable[[], Minibatches]
+    """Of the present rollout."""
+    host: LearnerHost
+    """What the learner learns by."""
+    follow: Callable[[], None]
+    """Brings hyper-parameters that move to the learner."""
+    clock: Clock
+    """Counts updates."""
+    logger: Logger
+    """Takes the means of what the learner measures."""
+    split: TimeSplit
+    """Adds up the time."""
+    watching: tuple[Callable[[Gained], None], ...] = ()
+    """Called with what was measured, when it is logged."""
 
     def make(self, buffer: Any) -> None:
         """Learn from a rollout whose advantages are known."""

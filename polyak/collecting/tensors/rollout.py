@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.tensors.rows import row_of, rows_layout
 from polyak.data.batch import ExtendedRolloutSamples, RolloutBufferSamples, RolloutRows, RolloutSamples
 from polyak.data.step import Step
@@ -148,10 +149,8 @@ class TensorRollout(Randomness):
         self.ring.extend(Experience({name: column for name, column in state.items() if name != "rng"}), copy=True)
 
 
-class TensorRolloutWriter:
+class TensorRolloutWriter(RolloutWriter):
     """Writes steps into a rollout in tensors, and what the learner says of them when all are there.
-
-    It is used as a :class:`~polyak.collecting.rollout.RolloutWriter` is.
 
     Args:
         buffer: where to.
@@ -168,18 +167,6 @@ class TensorRolloutWriter:
     def _rows(self) -> Experience:
         """[R, ...] of a whole rollout."""
         return self.buffer.rows()
-
-    def is_complete(self, series: Any) -> bool:
-        """Whether all steps are there."""
-        return series.steps >= self.steps
-
-    def missing(self, series: Any) -> int:
-        """Steps that are sure to follow."""
-        return self.steps - series.steps
-
-    def ready(self, step: Step) -> Step:
-        """The step as it is: its values are known when the rollout is complete."""
-        return step
 
     def record(self, step: Step) -> None:
         """The one place where steps enter the buffer."""
