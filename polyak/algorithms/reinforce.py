@@ -206,8 +206,13 @@ class REINFORCE(OnPolicyAlgorithm):
 
     def _loop(self, callback: BaseCallback, log_interval: int | None) -> Any:
         loop = super()._loop(callback, log_interval)
-        loop.ends_at_zero = True  # episodes may take more steps than there are left
+        loop.tick = self._tick
         return loop
+
+    def _tick(self) -> None:
+        """The last episodes may take more steps than there are left."""
+        self.clock.tick()
+        self.clock.remaining = max(self.clock.remaining, 0.0)
 
     def _writer(self, buffer: RolloutBuffer, successors: Successors, steps: int | None = None) -> WholeEpisodeWriter:
         assert isinstance(buffer, EpisodeBuffer)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -642,6 +642,7 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
     def _loop(self, callback: BaseCallback, log_interval: int | None) -> Any:
         self._plain = super()._loop(callback, log_interval)
+        self._plain.tick = lambda: self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
         if not _is_polyaks(self._update_info_buffer):
             self._plain.collector.statistics = EpisodeStatistics(1)  # it keeps them
         return StepwiseRollouts(self, self._plain)
@@ -1218,7 +1219,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
     @property
     def _last_lstm_states(self) -> RNNStates | None:
         """The recurrent state before the next step, [K, N, H] each; ``None`` before the first."""
-        memory = None if self.runner is None else self._actor.recall(self.runner.episode_starts)
+        memory = None if self.runner is None else cast(Any, self.runner.actor).recall(self.runner.episode_starts)
         if memory is None:
             return None
         policy: Any = self.policy

@@ -255,7 +255,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
             self, collector, updates, self._split, names,
             tuple(partial(task, self) for task in self.beginning),
             (*completing, *(partial(task, self) for task in self.completing)),
-            (self._check_iteration,) if self.host.must_run else (), log_interval,
+            (self._check_iteration,) if self.host.must_run else (), self.clock.tick, log_interval,
         )  # fmt: skip
         collector.shown = loop.shown
         return loop

@@ -42,10 +42,10 @@ class OnPolicyLoop:
     """Called when a rollout is whole, before it is evaluated."""
     between: tuple[Task, ...]
     """Called after each rollout and what was learned from it."""
+    tick: Task
+    """Moves schedules on."""
     log_interval: int | None
     """Rollouts between two tables."""
-    ends_at_zero: bool = False
-    """Whether the last rollout may be longer than what is left, and schedules end at 0 all the same."""
     estimates: bool = True
     """Whether advantages are estimated before learning begins."""
 
@@ -96,8 +96,7 @@ class OnPolicyLoop:
         """Count a rollout, and write a table if it is time."""
         clock = self.collector.clock
         clock.iterations += 1
-        clock.tick()
-        clock.remaining = max(clock.remaining, 0.0) if self.ends_at_zero else clock.remaining
+        self.tick()
         if self.log_interval is not None and clock.iterations % self.log_interval == 0:
             self.settings.dump_logs(clock.iterations)
 

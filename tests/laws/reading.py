@@ -39,10 +39,11 @@ def first_iterations(model: Any, steps: int) -> Reading:
             seen.add(frame.f_code)
 
     total, callback = model._setup_learn(steps)
+    loop = model._loop(callback, None)
     while model.num_timesteps < total:
         sys.setprofile(trace)
         try:
-            model._iterate(callback, None)
+            loop.iterate()
         finally:
             sys.setprofile(None)
     return _count(seen)
