@@ -241,6 +241,7 @@ SMALL = ("-params", "n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2")
 def test_an_interrupted_training_is_saved_and_says_so(
     number: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from polyak import PPO
     from polyak.loops.on_policy import OnPolicyLoop
 
     iterate = OnPolicyLoop.iterate
