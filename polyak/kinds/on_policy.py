@@ -4,7 +4,6 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
 from polyak.algorithm import GymEnv, Recipe
@@ -14,15 +13,12 @@ from polyak.collecting.exploration import Exploration, gsde
 from polyak.collecting.rollout import Successors
 from polyak.collecting.tensors.rollout import TensorRollout
 from polyak.data import RolloutBuffer
-from polyak.distributed.runners import RunnerGroup, Transport
+from polyak.distributed.runners import Transport
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Runners, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
-from polyak.loops.collector import Collector
-from polyak.loops.group_collector import GroupCollector
-from polyak.loops.hooks import ModelLessons
-from polyak.loops.on_policy import OnPolicyLoop, writer_of
-from polyak.loops.rollout_updates import Gained, Minibatches, RolloutUpdates
+from polyak.loops.on_policy import on_policy_loop, train_on_rollout, writer_of
+from polyak.loops.rollout_updates import Gained, Minibatches
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.schedules import Schedule
@@ -93,6 +89,8 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     """The same when it is whole, before the learner evaluates it."""
     watching: ClassVar[tuple[Callable[..., None], ...]] = ()
     """The same, and what was learned from it, when that is logged."""
+    _loop = on_policy_loop
+    train = train_on_rollout
     _iteration = Held[int]("clock.iterations")
     rewards_follow = cast(Any, None)
     """Fills in the rewards of a rollout that was collected without them."""
@@ -238,38 +236,6 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         return length
 
     # -- the loop ------------------------------------------------------------------------------------------------------
-
-    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Any:
-        assert self.runner is not None
-        names, late = self._callback_locals(callback=callback), self.rewards_follow
-        kind = GroupCollector if isinstance(self.runner, RunnerGroup) else Collector
-        collector = kind(
-            self.runner, self._progress, self.clock, self.statistics, callback, dict, partial(getattr, self, "policy"),
-            self._start_episodes,
-        )  # fmt: skip
-        collector.whole = late is None
-        own = "train" in vars(self) or type(self).train is not OnPolicyAlgorithm.train
-        updates = ModelLessons(self) if own else self._updates()
-        completing = (lambda: late(self.rollout_buffer),) if late is not None else ()
-        loop = OnPolicyLoop(
-            self, collector, updates, self._split, names,
-            tuple(partial(task, self) for task in self.beginning),
-            (*completing, *(partial(task, self) for task in self.completing)),
-            (self._check_iteration,) if self.host.must_run else (), self.clock.tick, log_interval,
-        )  # fmt: skip
-        collector.shown = loop.shown
-        return loop
-
-    def _updates(self) -> RolloutUpdates:
-        """How it learns from rollouts."""
-        return RolloutUpdates(
-            self.learner, self.lesson, lambda: self._minibatches, self.host, self._follow(), self.clock, self.logger,
-            self._split, tuple(partial(watch, self) for watch in self.watching),
-        )  # fmt: skip
-
-    def train(self) -> None:
-        """Learn from the rollout buffer."""
-        self._updates().make(self.rollout_buffer)
 
     def lesson(self, minibatches: Minibatches) -> Gained:
         """What it learns from a rollout: here one gradient step on all of it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polyak.callbacks.callback import LoopLocals
+from polyak.callbacks.callback import BaseCallback, LoopLocals
 from polyak.checkpoint.collection import Collection
 from polyak.collecting import stepwise
 from polyak.collecting.rollout import RolloutWriter, Successors
@@ -15,7 +15,9 @@ from polyak.collecting.tensors.rollout import TensorRollout, TensorRolloutWriter
 from polyak.collecting.tensors.rows import on_host
 from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import Step
+from polyak.distributed.runners import RunnerGroup
 from polyak.loops.collector import Collector
+from polyak.loops.group_collector import GroupCollector
 from polyak.loops.hooks import ModelLessons
 from polyak.loops.rollout_updates import RolloutUpdates
 
@@ -82,15 +84,15 @@ class OnPolicyLoop:
         """A rollout is whole: values and log-probabilities, which are the learner's, then advantages and returns."""
         for task in self.completing:
             task()
-        rollout, runner, settings = self.rollout, self.collector.runner, self.settings
+        rollout, collector, settings = self.rollout, self.collector, self.settings
         with self.split.inference:
-            ends = rollout.ends(runner, settings.device)
-            last_values = rollout.fill(settings.learner.prepare(rollout.rows(), ends, settings._acting_policy))
+            ends = rollout.ends(collector.runner, settings.device)
+            last_values = rollout.fill(settings.learner.prepare(rollout.rows(), ends, collector.policy()))
         if self.estimates:
             with self.split.update:
-                rollout.estimate(last_values, runner.episode_starts)
-        if self.collector.callback.needs_locals:
-            self.collector.callback.update_locals(self.published(rollout.last(), {"values": last_values}))
+                rollout.estimate(last_values, collector.runner.episode_starts)
+        if collector.callback.needs_locals:
+            collector.callback.update_locals(self.published(rollout.last(), {"values": last_values}))
 
     def note(self) -> None:
         """Count a rollout, and write a table if it is time."""
@@ -111,9 +113,50 @@ class OnPolicyLoop:
         """The same besides other names; what is expensive is computed when it is read."""
         if not isinstance(step.rewards, np.ndarray):
             step = on_host(step)
-        learner, acting = self.settings.learner, self.settings._acting_policy
-        later = partial(stepwise.locals_of, step, learner, acting, self.split.inference)
+        later = partial(
+            stepwise.locals_of, step, self.settings.learner, self.collector.policy(), self.split.inference
+        )
         return LoopLocals({**names, **on_policy_locals(step)}, later)
+
+
+def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OnPolicyLoop:
+    """The loop of a model that learns from rollouts. What its class and its settings ask for is found out here."""
+    runner, clock, split, late = model.runner, model.clock, model._split, model.rewards_follow
+    kind = GroupCollector if isinstance(runner, RunnerGroup) else Collector
+    policy = partial(getattr, model, "policy")
+    collector = kind(runner, model._progress, clock, model.statistics, callback, dict, policy, model._start_episodes)
+    collector.whole = late is None
+    own = "train" in vars(model) or type(model).train is not train_on_rollout
+    completing = () if late is None else (lambda: late(model.rollout_buffer),)
+    loop = OnPolicyLoop(
+        model,
+        collector,
+        ModelLessons(model) if own else rollout_updates(model),
+        split,
+        model._callback_locals(callback=callback),
+        beginning=tuple(partial(task, model) for task in model.beginning),
+        completing=(*completing, *(partial(task, model) for task in model.completing)),
+        between=(model._check_iteration,) if model.host.must_run else (),
+        tick=clock.tick,
+        log_interval=log_interval,
+    )
+    collector.shown = loop.shown
+    return loop
+
+
+def rollout_updates(model: Any) -> RolloutUpdates:
+    """How a model learns from rollouts."""
+    watching = tuple(partial(watch, model) for watch in model.watching)
+    minibatches = partial(getattr, model, "_minibatches")
+    return RolloutUpdates(
+        model.learner, model.lesson, minibatches, model.host, model._follow(), model.clock, model.logger, model._split,
+        watching,
+    )  # fmt: skip
+
+
+def train_on_rollout(model: Any) -> None:
+    """Learn from the rollout buffer."""
+    rollout_updates(model).make(model.rollout_buffer)
 
 
 def on_policy_locals(step: Step) -> dict[str, Any]:
