@@ -525,7 +525,7 @@ class Algorithm:
         return self
 
     def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:
-        """Who does what when, in one call of ``learn``."""
+        """What happens when, in one call of ``learn``."""
         return HookLoop(self, callback, log_interval)
 
     def _setup_learn(

@@ -83,8 +83,8 @@ class DeepSARSALearner(RolloutLearner):
         return Objective(value_loss(q, batch.returns))
 
 
-def tell_policy(model: Any) -> None:
-    """Tell the learner how the policy acts, before it evaluates what that has made."""
+def pass_exploration(model: Any) -> None:
+    """Pass to the learner how the policy acts, before it evaluates what that has made."""
     model.learner.exploration_rate, model.learner.expected = model.exploration_rate, model.expected
 
 
@@ -126,7 +126,7 @@ class DeepSARSA(OnPolicyAlgorithm):
     q_net = Held("policy.q_net")
     predict = epsilon_greedy.predict
     beginning: ClassVar = (epsilon_greedy.follow,)
-    completing: ClassVar = (tell_policy,)
+    completing: ClassVar = (pass_exploration,)
     exploration_rate = Held[float]("epsilon.rate")
     exploration_schedule = Held[Schedule]("epsilon.schedule")
 

@@ -649,7 +649,7 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
     def _writer(self, *args: Any) -> Any:
         writer = super()._writer(*args)
-        return writer if _is_polyaks(self._update_info_buffer) else Telling(writer, self)
+        return writer if _is_polyaks(self._update_info_buffer) else Reporting(writer, self)
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
@@ -658,7 +658,7 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
         return self._plain.collect(n_rollout_steps)
 
 
-class Telling:
+class Reporting:
     """Where steps go to of a class that keeps statistics of episodes by its own ``_update_info_buffer``.
 
     Args:

@@ -1,1 +1,1 @@
-"""Trainings: who does what when."""
+"""Trainings: what happens when."""

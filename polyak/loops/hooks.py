@@ -7,7 +7,7 @@ from polyak.data.step import Step
 
 
 class Loop(Protocol):
-    """Who does what when, in one call of ``learn``."""
+    """What happens when, in one call of ``learn``."""
 
     def iterate(self) -> bool:
         """Collect some experience and learn from it. False: a callback asked to stop."""
