@@ -115,8 +115,7 @@ class Actor:
         if actions is None or self._recurrent:  # a recurrent state advances whatever acts
             memory = self.recall(starts)
             chosen, extras, self.memory = self._decide(observations, self.deterministic, masks, memory)
-            if memory is not None:
-                extras = {**{name: part.numpy(force=True) for name, part in memory.items()}, **extras}
+            extras = {**{name: part.numpy(force=True) for name, part in (memory or {}).items()}, **extras}
             actions = chosen if actions is None else actions
         for after in self._after:
             actions = after(actions)
