@@ -39,8 +39,8 @@ from polyak.noise import NormalActionNoise
 
 CASES: dict[str, Callable[[], str]] = {}
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16, 16]}, "seed": 1, "device": "cpu", "compile": False}
-OFF: dict[str, Any] = {"learning_starts": 100, "buffer_size": 2000, "batch_size": 32, **SMALL}
-ON: dict[str, Any] = {"n_steps": 64, "batch_size": 32, "n_epochs": 3, **SMALL}
+OFF: dict[str, Any] = {"learning_starts": 50, "buffer_size": 1000, "batch_size": 16, **SMALL}
+ON: dict[str, Any] = {"n_steps": 32, "batch_size": 16, "n_epochs": 2, **SMALL}
 ROLLOUT = ("advantages", "returns", "values", "log_probs", "rewards", "actions", "final_values")
 TIMES = {"start_time", "versions", "system_info", "t", "time_elapsed"}
 """Entries of a file that no two runs share."""
@@ -204,13 +204,13 @@ def flipping() -> Any:
 
 def evaluated() -> BaseCallback:
     """Evaluations elsewhere."""
-    return EvalCallback(make_vec_env("Pendulum-v1", seed=5), eval_freq=150, n_eval_episodes=1, verbose=0)
+    return EvalCallback(make_vec_env("Pendulum-v1", seed=5), eval_freq=80, n_eval_episodes=1, verbose=0)
 
 
 def recorded() -> Dataset:
     """What a short training of SAC has experienced."""
     model = SAC("MlpPolicy", "Pendulum-v1", **OFF)
-    model.learn(300)
+    model.learn(120)
     return Dataset.from_model(model)
 
 
@@ -224,65 +224,64 @@ class OwnRollout(RolloutBuffer):
 falling, softer = (lambda p: 1e-3 * p), (lambda p: 0.1 + 0.2 * p)
 noise = NormalActionNoise(np.zeros(1), 0.1 * np.ones(1))
 rates = {"learning_rate": falling, "learning_rates": {"actor": 1e-4}}
-trained("sac", SAC, "Pendulum-v1", 600, **OFF)
-trained("sac_seen", SAC, "Pendulum-v1", 600, Seen, **OFF)
-trained("sac_logged", SAC, "Pendulum-v1", 900, Logged, **OFF)
-trained("sac_sde", SAC, "Pendulum-v1", 500, use_sde=True, sde_sample_freq=16, **OFF)
-trained("sac_episodes", SAC, "Pendulum-v1", 500, train_freq=(1, "episode"), gradient_steps=-1, **rates, **OFF)
-trained("sac_changed", SAC, "Pendulum-v1", 400, lambda: Seen(act=at(200, batch_size=16, gamma=0.9, tau=0.1)), **OFF)
-trained("sac_evaluated", SAC, "Pendulum-v1", 450, evaluated, **OFF)
-trained("sac_normalised", SAC, lambda: VecNormalize(pendulum()), 400, **OFF)
-trained("sac_ahead", SAC, lambda: VecNormalize(pendulum(2)), 300, overlap=True, **OFF)
-trained("sac_shards", SAC, lambda: pendulum(2), 260, n_replay_shards=2, transport="local", **OFF)
-trained("td3_noise", TD3, lambda: pendulum(2), 600, action_noise=noise, **OFF)
-trained("tqc", polyak.TQC, "Pendulum-v1", 400, **OFF)
-trained("sd3", polyak.SD3, "Pendulum-v1", 200, **OFF)
-trained("mbpo", MBPO, "Pendulum-v1", 220, Seen, model_gradient_steps=20, **OFF)
-trained("dqn", DQN, "CartPole-v1", 800, Seen, target_update_interval=50, train_freq=4, **OFF)
-trained("dqn_priorities", DQN, "CartPole-v1", 500, prioritized=True, n_steps=3, **OFF)
-trained("dqn_drawn_steps", DQN, "CartPole-v1", 400, n_steps=(1, 4), **OFF)
-trained("dqn_runners", DQN, "CartPole-v1", 400, n_runners=2, transport="local", train_freq=4, **OFF)
-trained("dqn_tensors", DQN, lambda: TensorCartPole(4), 900, Logged, target_update_interval=40, **OFF)
-trained("dqn_masks", DQN, lambda: InvalidActionEnvDiscrete(dim=20, n_invalid_actions=10), 400, **OFF)
-trained("c51", polyak.C51, "CartPole-v1", 400, **OFF)
+trained("sac_seen", SAC, "Pendulum-v1", 150, Seen, **OFF)
+trained("dqn_logged", DQN, "CartPole-v1", 300, Logged, **OFF)
+trained("sac_sde", SAC, "Pendulum-v1", 150, use_sde=True, sde_sample_freq=16, **OFF)
+trained("sac_episodes", SAC, "Pendulum-v1", 420, train_freq=(1, "episode"), gradient_steps=-1, **rates, **OFF)
+trained("sac_changed", SAC, "Pendulum-v1", 250, lambda: Seen(act=at(120, batch_size=8, gamma=0.9, tau=0.1)), **OFF)
+trained("sac_evaluated", SAC, "Pendulum-v1", 200, evaluated, **OFF)
+trained("sac_normalised", SAC, lambda: VecNormalize(pendulum()), 150, **OFF)
+trained("sac_ahead", SAC, lambda: VecNormalize(pendulum(2)), 160, overlap=True, **OFF)
+trained("sac_shards", SAC, lambda: pendulum(2), 160, n_replay_shards=2, transport="local", **OFF)
+trained("td3_noise", TD3, lambda: pendulum(2), 200, action_noise=noise, **OFF)
+trained("tqc", polyak.TQC, "Pendulum-v1", 150, **OFF)
+trained("sd3", polyak.SD3, "Pendulum-v1", 120, **OFF)
+trained("mbpo", MBPO, "Pendulum-v1", 120, Seen, model_gradient_steps=10, **OFF)
+trained("dqn", DQN, "CartPole-v1", 250, Seen, target_update_interval=50, train_freq=4, **OFF)
+trained("dqn_priorities", DQN, "CartPole-v1", 200, prioritized=True, n_steps=3, **OFF)
+trained("dqn_drawn_steps", DQN, "CartPole-v1", 200, n_steps=(1, 4), **OFF)
+trained("dqn_runners", DQN, "CartPole-v1", 240, n_runners=2, transport="local", train_freq=4, **OFF)
+trained("dqn_tensors", DQN, lambda: TensorCartPole(4), 500, Logged, target_update_interval=40, **OFF)
+trained("dqn_masks", DQN, lambda: InvalidActionEnvDiscrete(dim=20, n_invalid_actions=10), 150, **OFF)
+trained("c51", polyak.C51, "CartPole-v1", 200, **OFF)
 hindsight = {"replay_buffer_class": HerReplayBuffer, "replay_buffer_kwargs": {"n_sampled_goal": 4}}
-trained("ddpg_hindsight", DDPG, flipping, 400, policy="MultiInputPolicy", **hindsight, **OFF)
-trained("cql", CQL, recorded, 150, batch_size=32, **SMALL)
-trained("cql_stopped", CQL, recorded, 150, lambda: Seen(120), batch_size=32, **SMALL)
-trained("cql_rates", CQL, recorded, 120, batch_size=32, **rates, **SMALL)
+trained("ddpg_hindsight", DDPG, flipping, 200, policy="MultiInputPolicy", **hindsight, **OFF)
+trained("cql", CQL, recorded, 60, batch_size=32, **SMALL)
+trained("cql_stopped", CQL, recorded, 60, lambda: Seen(40), batch_size=32, **SMALL)
+trained("cql_rates", CQL, recorded, 60, batch_size=32, **rates, **SMALL)
 
-trained("ppo", PPO, "Pendulum-v1", 500, **ON)
-trained("ppo_4", PPO, lambda: pendulum(4), 900, **ON)
-trained("ppo_logged", PPO, "Pendulum-v1", 450, Logged, **ON)
-trained("ppo_seen", PPO, lambda: pendulum(2), 700, Seen, **ON)
+trained("ppo", PPO, "Pendulum-v1", 200, **ON)
+trained("ppo_4", PPO, lambda: pendulum(4), 400, **ON)
+trained("ppo_logged", PPO, "Pendulum-v1", 200, Logged, **ON)
+trained("ppo_seen", PPO, lambda: pendulum(2), 200, Seen, **ON)
 trained("ppo_values", PPO, "CartPole-v1", 200, lambda: Seen(values=True), **ON)
-trained("ppo_target_kl", PPO, "Pendulum-v1", 500, target_kl=0.003, learning_rate=3e-3, **ON)
-trained("ppo_penalty", PPO, "Pendulum-v1", 400, Logged, kl_coef=0.5, kl_target=0.01, **ON)
-trained("ppo_schedules", PPO, "Pendulum-v1", 500, Logged, clip_range=softer, clip_range_vf=0.3, ent_coef=falling, **ON)
-trained("ppo_sde", PPO, "Pendulum-v1", 400, use_sde=True, sde_sample_freq=8, **ON)
-trained("ppo_normalised", PPO, lambda: VecNormalize(pendulum(2)), 600, **ON)
-trained("ppo_dict", PPO, flipping, 300, policy="MultiInputPolicy", **ON)
-trained("ppo_changed", PPO, "Pendulum-v1", 500, lambda: Seen(act=at(100, batch_size=16, n_steps=48, gamma=0.9)), **ON)
-trained("ppo_runners", PPO, "CartPole-v1", 500, n_runners=2, transport="local", **ON)
-trained("ppo_runners_seen", PPO, "CartPole-v1", 300, Seen, n_runners=2, transport="local", **ON)
+trained("ppo_target_kl", PPO, "Pendulum-v1", 200, target_kl=0.003, learning_rate=3e-3, **ON)
+trained("ppo_penalty", PPO, "Pendulum-v1", 200, Logged, kl_coef=0.5, kl_target=0.01, **ON)
+trained("ppo_schedules", PPO, "Pendulum-v1", 200, Logged, clip_range=softer, clip_range_vf=0.3, ent_coef=falling, **ON)
+trained("ppo_sde", PPO, "Pendulum-v1", 150, use_sde=True, sde_sample_freq=8, **ON)
+trained("ppo_normalised", PPO, lambda: VecNormalize(pendulum(2)), 200, **ON)
+trained("ppo_dict", PPO, flipping, 150, policy="MultiInputPolicy", **ON)
+trained("ppo_changed", PPO, "Pendulum-v1", 250, lambda: Seen(act=at(70, batch_size=8, n_steps=48, gamma=0.9)), **ON)
+trained("ppo_runners", PPO, "CartPole-v1", 200, n_runners=2, transport="local", **ON)
+trained("ppo_runners_seen", PPO, "CartPole-v1", 200, Seen, n_runners=2, transport="local", **ON)
 trained("ppo_learners", PPO, "CartPole-v1", 200, n_learners=2, transport="local", **ON)
-trained("ppo_tensors", PPO, lambda: TensorCartPole(4), 900, Logged, **ON)
-trained("ppo_tensors_seen", PPO, lambda: TensorCartPole(4), 500, lambda: Seen(values=True), **ON)
-trained("ppo_own_buffer", PPO, lambda: pendulum(2), 600, rollout_buffer_class=OwnRollout, **ON)
-trained("a2c", polyak.A2C, lambda: pendulum(4), 600, Logged, **SMALL)
-trained("trpo", polyak.TRPO, "Pendulum-v1", 300, Logged, n_steps=64, batch_size=32, n_critic_updates=3, **SMALL)
-trained("reinforce", polyak.REINFORCE, cart_poles, 500, Seen, episodes_per_update=3, **SMALL)
+trained("ppo_tensors", PPO, lambda: TensorCartPole(4), 400, Logged, **ON)
+trained("ppo_tensors_seen", PPO, lambda: TensorCartPole(4), 300, lambda: Seen(values=True), **ON)
+trained("ppo_own_buffer", PPO, lambda: pendulum(2), 200, rollout_buffer_class=OwnRollout, **ON)
+trained("a2c", polyak.A2C, lambda: pendulum(4), 300, Logged, **SMALL)
+trained("trpo", polyak.TRPO, "Pendulum-v1", 150, Logged, n_steps=64, batch_size=32, n_critic_updates=3, **SMALL)
+trained("reinforce", polyak.REINFORCE, cart_poles, 300, Seen, episodes_per_update=3, **SMALL)
 masked = lambda: InvalidActionEnvDiscrete(dim=20, n_invalid_actions=10)  # noqa: E731
-trained("maskable", MaskablePPO, masked, 400, Seen, **ON)
-trained("recurrent", RecurrentPPO, cart_poles, 500, Seen, "MlpLstmPolicy", **ON)
-trained("pqn", polyak.PQN, cart_poles, 700, Logged, batch_size=32, **SMALL)
-trained("deep_sarsa", polyak.DeepSARSA, "CartPole-v1", 400, Logged, **SMALL)
+trained("maskable", MaskablePPO, masked, 200, Seen, **ON)
+trained("recurrent", RecurrentPPO, cart_poles, 200, Seen, "MlpLstmPolicy", **ON)
+trained("pqn", polyak.PQN, cart_poles, 400, Logged, batch_size=32, **SMALL)
+trained("deep_sarsa", polyak.DeepSARSA, "CartPole-v1", 300, Logged, **SMALL)
 turns = {"n_steps": 32, "asynchronous": False, **SMALL}
-trained("impala", polyak.IMPALA, "CartPole-v1", 300, Seen, **turns)
-trained("impala_runners", polyak.IMPALA, "CartPole-v1", 300, Seen, n_runners=2, transport="local", **turns)
-trained("appo", polyak.APPO, cart_poles, 400, Logged, **turns)
-trained("appo_runners", polyak.APPO, "CartPole-v1", 300, n_runners=2, transport="local", **turns)
-trained("ars", polyak.ARS, "CartPole-v1", 600, Seen, seed=1, n_delta=4)
+trained("impala", polyak.IMPALA, "CartPole-v1", 150, Seen, **turns)
+trained("impala_runners", polyak.IMPALA, "CartPole-v1", 200, Seen, n_runners=2, transport="local", **turns)
+trained("appo", polyak.APPO, cart_poles, 200, Logged, **turns)
+trained("appo_runners", polyak.APPO, "CartPole-v1", 200, n_runners=2, transport="local", **turns)
+trained("ars", polyak.ARS, "CartPole-v1", 400, Seen, seed=1, n_delta=4)
 trained("simba", polyak.SimBa, "Pendulum-v1", 200, Seen, **OFF)
 
 
@@ -292,9 +291,9 @@ def stopped_and_continued() -> str:
     found = []
     for cls, how in ((SAC, OFF), (PPO, ON)):
         model, seen = cls("MlpPolicy", "Pendulum-v1", **how), Seen(150)
-        model.learn(500, callback=seen)
+        model.learn(300, callback=seen)
         found.append(digest(model, seen.rows))
-        model.learn(200, reset_num_timesteps=False)
+        model.learn(100, reset_num_timesteps=False)
         found.append(digest(model))
     return " ".join(found)
 
@@ -331,9 +330,9 @@ def resume(path: str, name: str, env: str, steps: str) -> str:
     return digest(model)
 
 
-resumed("sac_resumed", SAC, "Pendulum-v1", 400, 233, **OFF)
-resumed("ppo_resumed", PPO, "Pendulum-v1", 320, 150, **ON)
-resumed("recurrent_resumed", RecurrentPPO, "CartPole-v1", 192, 100, "MlpLstmPolicy", **ON)
+resumed("sac_resumed", SAC, "Pendulum-v1", 150, 93, **OFF)
+resumed("ppo_resumed", PPO, "Pendulum-v1", 160, 75, **ON)
+resumed("recurrent_resumed", RecurrentPPO, "CartPole-v1", 96, 50, "MlpLstmPolicy", **ON)
 
 
 @case
@@ -343,7 +342,7 @@ def evaluated_in_the_same() -> str:
     for cls, how in ((PPO, ON), (DQN, OFF)):
         env = cart_poles()
         model = cls("MlpPolicy", env, **how)
-        model.learn(300, callback=EvalCallback(env, eval_freq=50, n_eval_episodes=2, verbose=0))
+        model.learn(200, callback=EvalCallback(env, eval_freq=50, n_eval_episodes=2, verbose=0))
         found.append(digest(model))
     return " ".join(found)
 
@@ -352,7 +351,7 @@ def evaluated_in_the_same() -> str:
 def another_policy() -> str:
     """A callback puts another policy in its place."""
     model, other = (PPO("MlpPolicy", "CartPole-v1", **{**ON, "seed": seed}) for seed in (1, 2))
-    model.learn(192, callback=Seen(act=at(100, policy=other.policy)))
+    model.learn(96, callback=Seen(act=at(50, policy=other.policy)))
     return digest(model)
 
 
@@ -361,7 +360,7 @@ def dataset_beside() -> str:
     """A dataset and its own experience."""
     model = SAC("MlpPolicy", "Pendulum-v1", dataset_share=0.5, **OFF)
     model.set_dataset(recorded())
-    model.learn(250)
+    model.learn(120)
     return digest(model)
 
 
@@ -370,9 +369,9 @@ def dataset_first() -> str:
     """A dataset alone, then acting; rewards are scaled."""
     how = {"batch_size": 32, "reward_scaling": (0.1, 1.0), "learning_starts": 50}
     model = polyak.IQL("MlpPolicy", recorded(), **how, **SMALL)
-    model.learn(100)
+    model.learn(40)
     model.set_env(make_vec_env("Pendulum-v1", seed=7))
-    model.learn(200)
+    model.learn(100)
     return digest(model)
 
 
@@ -383,14 +382,14 @@ def imitating(name: str, generator: str, kwargs: dict[str, Any]) -> None:
         shown, seen = collect("Pendulum-v1", None, 400, seed=0), Seen()
         how: dict[str, Any] = {"generator": generator, "generator_kwargs": kwargs, "seed": 1, "device": "cpu"}
         model = GAIL("MlpPolicy", pendulum(2), demonstrations=shown, **how)
-        model.learn(400, callback=seen)
+        model.learn(200, callback=seen)
         return digest(model, seen.rows)
 
     CASES[name] = run
 
 
-imitating("gail_ppo", "ppo", {"n_steps": 64, "batch_size": 32, "n_epochs": 2})
-imitating("gail_sac", "sac", {"learning_starts": 100, "buffer_size": 2000, "batch_size": 32})
+imitating("gail_ppo", "ppo", {"n_steps": 32, "batch_size": 16, "n_epochs": 2})
+imitating("gail_sac", "sac", {"learning_starts": 50, "buffer_size": 1000, "batch_size": 16})
 
 
 def theirs(name: str, own: bool) -> None:
@@ -405,7 +404,7 @@ def theirs(name: str, own: bool) -> None:
             cls, how = getattr(algorithms, kind), {name: how[name] for name in how if name != "compile"}
             model = (overriding(cls) if own else cls)("MlpPolicy", env, **how)
             seen = Seen()
-            model.learn(300, callback=seen)
+            model.learn(160, callback=seen)
             found.append(digest(model, seen.rows, getattr(model, "calls", None)))
         return " ".join(found)
 
