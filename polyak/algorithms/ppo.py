@@ -170,7 +170,7 @@ class PPOLearner(OnPolicyLearner):
         return approximate_kl(log_ratio)
 
 
-# -- after each update --------------------------------------------------------------------------------------------------
+# -- after each update -------------------------------------------------------------------------------------------------
 
 
 def log_ranges(model: Any, outcome: Gained) -> None:

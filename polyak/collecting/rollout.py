@@ -71,9 +71,7 @@ class RolloutWriter:
         steps: how many the rollout has; ``None``: as many as there is room for.
     """
 
-    def __init__(
-        self, buffer: RolloutBuffer, actor: Actor, successors: Successors, steps: int | None = None
-    ) -> None:
+    def __init__(self, buffer: RolloutBuffer, actor: Actor, successors: Successors, steps: int | None = None) -> None:
         self.buffer, self.actor, self.successors = buffer, actor, successors
         self.steps = buffer.buffer_size if steps is None else steps
         self._last: Step

@@ -59,9 +59,7 @@ class StepwiseWriter(RolloutWriter):
         steps: see there.
     """
 
-    def __init__(
-        self, buffer: RolloutBuffer, actor: Actor, learner: RolloutLearner, steps: int | None = None
-    ) -> None:
+    def __init__(self, buffer: RolloutBuffer, actor: Actor, learner: RolloutLearner, steps: int | None = None) -> None:
         super().__init__(buffer, actor, Successors(), steps)
         self.learner = learner
 

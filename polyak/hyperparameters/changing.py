@@ -25,7 +25,7 @@ def checked_names(cls: type) -> frozenset[str]:
     if "_checked" not in vars(cls):
         names = ({f.name for f in fields(cls)} | set(left_out(cls))) - FREE
         setattr(cls, "_checked", frozenset(n for n in names if not hasattr(type(_found(cls, n)), "__set__")))  # noqa: B010
-    return cls._checked  # type: ignore[attr-defined, no-any-return]
+    return cls._checked  # type: ignore[attr-defined]
 
 
 def _found(cls: type, name: str) -> Any:

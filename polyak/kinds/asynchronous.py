@@ -37,10 +37,10 @@ from polyak.experience import arrays
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 from polyak.kinds.network_algorithm import RELOAD
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.loops.hooks import HookLoop
 from polyak.learning.data_parallel import each, share_of
 from polyak.learning.learner import Tunable
 from polyak.learning.rollout_learner import RolloutLearner
+from polyak.loops.hooks import HookLoop
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Policy
 from polyak.ops.returns import vtrace

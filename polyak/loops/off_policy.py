@@ -71,17 +71,18 @@ class OffPolicyLoop:
 
     def count(self, ended: int) -> None:
         """A step is stored, in which so many episodes ended."""
-        self.updates.clock.tick()
+        clock = self.updates.clock
+        clock.tick()
         for task in self.after_step:
             task()
-        clock = self.updates.clock
-        for clock.episodes in range(clock.episodes + 1, clock.episodes + ended + 1):
+        for _ in range(ended):
+            clock.episodes += 1
             if self.log_interval is not None and clock.episodes % self.log_interval == 0:
                 self.dump_logs()
 
 
 def shown(names: dict[str, Any], step: Step, series: Collection) -> dict[str, Any]:
-    """What callbacks find in ``self.locals`` about a step, under the names of Stable-Baselines3, before it is stored."""
+    """What callbacks find in ``self.locals`` about a step under SB3's names, before it is stored."""
     return {
         **names,
         "actions": step.env_actions,

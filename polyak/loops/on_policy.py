@@ -113,9 +113,7 @@ class OnPolicyLoop:
         """The same besides other names; what is expensive is computed when it is read."""
         if not isinstance(step.rewards, np.ndarray):
             step = on_host(step)
-        later = partial(
-            stepwise.locals_of, step, self.settings.learner, self.collector.policy(), self.split.inference
-        )
+        later = partial(stepwise.locals_of, step, self.settings.learner, self.collector.policy(), self.split.inference)
         return LoopLocals({**names, **on_policy_locals(step)}, later)
 
 

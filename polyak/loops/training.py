@@ -43,12 +43,13 @@ class Training:
     @contextmanager
     def under_way(self) -> Iterator[Loop]:
         """Around all iterations of the loop that this gives, until it is over or a callback asks to stop."""
-        model, callback, names = self.model, self.callback, {"callback": self.callback, "log_interval": self.log_interval}
+        model, callback, log_interval = self.model, self.callback, self.log_interval
         with learning(model):
-            callback.on_training_start(model._callback_locals(**names), globals())
+            names = model._callback_locals(callback=callback, log_interval=log_interval)
+            callback.on_training_start(names, globals())
         with learning(model), model._while_learning():
             try:
-                yield model._loop(callback, self.log_interval)
+                yield model._loop(callback, log_interval)
             except BaseException:
                 end_in_spite(callback)
                 raise
