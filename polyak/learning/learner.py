@@ -152,7 +152,7 @@ class Learner(nn.Module):
     branches on values of tensors or step counts; ``batch`` may be one that is still to be gathered; ``static`` are
     plain values, for each of which there is another program."""
     learn_all: Callable[[Iterable[Any]], Iterable[Update]]
-    """Updates from one batch after another, until one is skipped: :meth:`updates`, or of all that :meth:`lead` names."""
+    """Updates from one batch after another, until one is skipped: :meth:`updates`, or that of fellows."""
     engine: Executor | None
     """Compiles what :attr:`run` calls; None: nothing is compiled."""
     rows_of: Callable[[Any], Any]

@@ -36,8 +36,8 @@ class SequenceRows:
     memory: tuple[str, ...]
 
     def __call__(self, batch: Any) -> Any:
-        """Sequences [B, L, ...] -> R rows. Where an episode ends early, its rows count more than once. Other batches stay
-        as they are."""
+        """Sequences [B, L, ...] -> R rows. Where an episode ends early, its rows count more than once. Other batches
+        stay as they are."""
         batch = gathered(batch)
         valid = getattr(batch, "valid", None)
         if valid is None:

@@ -28,8 +28,8 @@ class Seen:
 
     Attributes:
         tensors: [B, ...], or a dict of such.
-        read: copies finite observations of the same kind as the first ones; raises ValueError where one is too large for
-            float32, or not in its space.
+        read: copies finite observations of the same kind as the first ones; raises ValueError where one is too large
+            for float32, or not in its space.
 
     Raises:
         Untranslatable: the policy is not for numpy.
