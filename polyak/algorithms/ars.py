@@ -24,8 +24,8 @@ from polyak.checkpoint.saved import Saved, prefixed
 from polyak.collecting.candidates import CandidateActor
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Positive, later, require
 from polyak.kinds.network_algorithm import NETWORKS, NetworkAlgorithm
-from polyak.kinds.on_policy import on_policy_locals
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe, Tunable, Update
+from polyak.loops.on_policy import on_policy_locals
 from polyak.nn.catalog import PolicyRecipe, policy_aliases
 from polyak.nn.policies.direct import DirectPolicy
 from polyak.schedules import Schedule

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ from polyak.checkpoint.saved import Saved
 from polyak.checkpoint.serialise import is_plain, warn_untrusted
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import Exploration
-from polyak.collecting.runner import Acted, Acting
+from polyak.collecting.runner import Acted, Acting, Runner
 from polyak.collecting.train_freq import RolloutReturn, TrainFreq, convert_train_freq
 from polyak.compat import policies
 from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
@@ -80,6 +80,7 @@ from polyak.data import (
 )
 from polyak.data.step import Observations, Step
 from polyak.envs import DummyVecEnv, VecEnv, VecNormalize, as_vec_env
+from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.make import make_env
 from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
@@ -89,6 +90,7 @@ from polyak.kinds import off_policy, on_policy
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.learning.rollout_learner import RolloutLearner
+from polyak.loops.statistics import EpisodeStatistics
 from polyak.nn.catalog import check_policy_fits
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.networks.encoders import Obs
@@ -638,15 +640,73 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
     # -- what subclasses override --------------------------------------------------------------------------------------
 
-    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        assert self.env is not None
-        return self.collect_rollouts(self.env, callback, rollout_buffer, n_rollout_steps=n_steps)
+    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Any:
+        self._plain = super()._loop(callback, log_interval)
+        self._plain.tick = lambda: self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
+        if not _is_polyaks(self._update_info_buffer):
+            self._plain.collector.statistics = EpisodeStatistics(1)  # it keeps them
+        return StepwiseRollouts(self, self._plain)
+
+    def _writer(self, *args: Any) -> Any:
+        writer = super()._writer(*args)
+        return writer if _is_polyaks(self._update_info_buffer) else Reporting(writer, self)
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
         """Fill the rollout buffer; False: a callback asked to stop."""
-        return super().collect(callback, rollout_buffer, n_rollout_steps)
+        return self._plain.collect(n_rollout_steps)
+
+
+class Reporting:
+    """Where steps go to of a class that keeps statistics of episodes by its own ``_update_info_buffer``.
+
+    Args:
+        writer: takes them.
+        model: the algorithm.
+    """
+
+    adopts = False
+
+    def __init__(self, writer: Any, model: OnPolicyAlgorithm) -> None:
+        self._writer, self._model = writer, model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def record(self, step: Step) -> None:
+        """Take a step of the environments."""
+        self._model._update_info_buffer(list(step.infos), step.dones)
+        self._writer.record(step)
+
+
+class StepwiseRollouts:
+    """Asks a model for what its class may have overridden: ``collect_rollouts`` and ``train``.
+
+    Args:
+        model: the algorithm.
+        plain: the loop that it would have otherwise, whose parts it uses.
+    """
+
+    def __init__(self, model: OnPolicyAlgorithm, plain: Any) -> None:
+        self.model, self.plain = model, plain
+
+    def iterate(self) -> bool:
+        """A rollout, and what is learned from it. False: a callback asked to stop."""
+        model, plain = self.model, self.plain
+        more = {"use_masking": model._use_masking} if isinstance(model, MaskablePPO) else {}
+        if model._collection is None:
+            model.renew_rollout_buffer()
+        assert model.env is not None
+        callback = plain.collector.callback
+        if not model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=model.n_steps, **more):
+            return False
+        plain.note()
+        with model._split.update:
+            model.train()
+        for check in plain.between:
+            check()
+        return True
 
 
 class SamplingActor(Actor):
@@ -996,10 +1056,6 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         self._mask(use_masking)
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
-    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        assert self.env is not None
-        return self.collect_rollouts(self.env, callback, rollout_buffer, n_steps, use_masking=self._use_masking)
-
     def collect_rollouts(
         self,
         env: VecEnv,
@@ -1060,11 +1116,20 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     def _masks_found(self) -> None:
         """Nothing to do: the buffer has a column for them."""
 
-    def _make_step(self, collection: Collection) -> Step:
-        step = super()._make_step(collection)
+    def _make_runner(self) -> None:
+        assert self.env is not None
+        rows = FromVecEnv(self.env, raw=self.raw_experience, masks=self._masks())
+        self.runner = _MaskNames(rows, self.make_actor(), self._split)
+
+
+class _MaskNames(Runner):
+    """Calls masks as sb3-contrib does."""
+
+    def step(self) -> Step:
+        step = super().step()
         if "masks" in step.extras:
             extras = {name: value for name, value in step.extras.items() if name not in ("masks", "next_masks")}
-            step = collection.pending = step._replace(extras={**extras, MASKS: step.extras["masks"]})
+            step = step._replace(extras={**extras, MASKS: step.extras["masks"]})
         return step
 
 
@@ -1154,7 +1219,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
     @property
     def _last_lstm_states(self) -> RNNStates | None:
         """The recurrent state before the next step, [K, N, H] each; ``None`` before the first."""
-        memory = None if self.runner is None else self._actor.recall(self.runner.episode_starts)
+        memory = None if self.runner is None else cast(Any, self.runner.actor).recall(self.runner.episode_starts)
         if memory is None:
             return None
         policy: Any = self.policy

@@ -74,12 +74,14 @@ class LearnerGroup:
     def begin(self, learner: Learner) -> None:
         """Let all be what a learner here is now."""
         self.learner, self._texts = learner, texts_of(learner)
-        learner.fellows = learner.group = None
+        learner.lead(None)
+        learner.group = None
         device = self.fellows.device or str(next(learner.policy.parameters()).device)
         self.fellows.ask_all("take", cloudpickle.dumps(learner), device)
         self.busy = True
         self.fellows.join(learner, self)
-        learner.fellows, self.busy = self, False
+        learner.lead(self)
+        self.busy = False
 
     def update(self, batches: Iterable[Any]) -> list[Update]:
         """A gradient step of all on each minibatch, each learner on its share, until one is skipped.

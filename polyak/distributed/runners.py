@@ -360,6 +360,8 @@ class RemoteActor(Actor):
     def begin(self, rows: int, restart: bool = True) -> None:
         self.policy.set_training_mode(False)
         self.begins = restart
+        if restart and self._next is not None:
+            self.explore(self._next)
 
     def prepare(self, observations: Observations) -> None:
         """Nothing: it does not act here."""

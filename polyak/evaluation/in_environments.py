@@ -266,7 +266,7 @@ def _sparing(model: Any, seed: int | None) -> AbstractContextManager[None]:
     return undisturbed(model, seed) if seed is not None or is_exposed() else nullcontext()
 
 
-class EpisodeStatistics(NamedTuple):
+class EpisodeResult(NamedTuple):
     """The statistics of an episode."""
 
     ret: float
@@ -305,7 +305,7 @@ class _Seat:
         ended = done and (not self.monitored or "episode" in info)
         return ended, not ended and self.max_steps is not None and self.game_steps >= self.max_steps
 
-    def episode(self, info: dict[str, Any], capped: bool) -> EpisodeStatistics:
+    def episode(self, info: dict[str, Any], capped: bool) -> EpisodeResult:
         """The episode that has just ended."""
         total, steps = self.total, self.steps
         if self.monitored and not capped:
@@ -313,7 +313,7 @@ class _Seat:
         self.n_left -= 1
         self.game_steps = 0
         success = info.get("is_success")
-        return EpisodeStatistics(float(total), int(steps), None if success is None else bool(success), capped)
+        return EpisodeResult(float(total), int(steps), None if success is None else bool(success), capped)
 
 
 def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
@@ -394,7 +394,7 @@ def _play(
     callback: EvalCallbackFn | None = None,
     max_steps: int | None = None,
     use_masking: bool = True,
-) -> list[EpisodeStatistics]:
+) -> list[EpisodeResult]:
     """Play ``n_episodes``, shared out evenly among the environments; they are returned in the order of their ends.
 
     A vector of environments cannot reset a single one. An environment that reaches ``max_steps`` therefore idles, with
@@ -426,11 +426,11 @@ def _episodes(
     callback: EvalCallbackFn | None,
     max_steps: int | None,
     use_masking: bool,
-) -> list[EpisodeStatistics]:
+) -> list[EpisodeResult]:
     """See :func:`_play`."""
     n_envs, monitored, shown = env.num_envs, _is_monitored(env), as_seen_in(env, model)
     seats = [_Seat((n_episodes + i) // n_envs, monitored, max_steps) for i in range(n_envs)]
-    episodes: list[EpisodeStatistics] = []
+    episodes: list[EpisodeResult] = []
     observations, states, starts = env.reset(), None, np.ones(n_envs, dtype=bool)
     masks = masks_for(model, env) if use_masking else None
     more = {} if masks is None else {"action_masks": masks.after_reset(observations)}

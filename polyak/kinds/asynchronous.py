@@ -40,6 +40,7 @@ from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.data_parallel import each, share_of
 from polyak.learning.learner import Tunable
 from polyak.learning.rollout_learner import RolloutLearner
+from polyak.loops.hooks import HookLoop
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Policy
 from polyak.ops.returns import vtrace
@@ -340,6 +341,12 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             finally:
                 self._thread.stop()
 
+    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Any:
+        self._turns = super()._loop(callback, log_interval)
+        self._turns.collector.policy = lambda: self._acting_policy
+        self._turns.estimates = False  # V-trace estimates advantages and targets as the learner learns
+        return HookLoop(self, callback, log_interval)
+
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         if not self._collected(callback):
             return False
@@ -412,12 +419,12 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             writer.adopt(chunk.rows, chunk.seen, ((end.step, runner.step_in_hand(end.step)) for end in chunk.ends))
         else:
             for row in range(self.n_steps):
-                writer.write(runner.step_in_hand(row))
+                writer.record(runner.step_in_hand(row))
         last = runner.after_in_hand()
         with self._split.inference:
             states = writer.ends(cast(Any, last), self.device)
             writer.fill(cast(RolloutLearner, self.learner).prepare(writer.rows(), states, self._acting_policy))
-        memory = dict(self._actor.recall(last.episode_starts) or {})
+        memory = dict(cast(Any, self.runner).actor.recall(last.episode_starts) or {})
         return Rollout(buffer, last.obs, last.episode_starts, memory, finished.version, [])
 
     def _show(self, runner: SeparateRunners, rollout: Rollout, callback: BaseCallback) -> bool:
@@ -426,7 +433,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         self.rollout_buffer = rollout.buffer
         callback.on_rollout_start()
         idle, publish = callback.is_idle, callback.needs_locals
-        names = self._collection_locals(callback, rollout.buffer, self.n_steps) if publish else {}
+        names = self._names_of(callback, rollout.buffer) if publish else {}
         ends = {end.step for end in runner.in_hand.chunk.ends}
         while runner.row < self.n_steps:
             number = runner.row
@@ -436,7 +443,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
                 runner.shown = True
                 if publish and step is not None:
                     callback.update_locals(
-                        self._published(_with_evaluation(step, rollout, number), {**names, "n_steps": number})
+                        self._turns.published(_with_evaluation(step, rollout, number), {**names, "n_steps": number})
                     )
                 if not (idle or callback.on_step()):
                     return False
@@ -446,12 +453,18 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         callback.on_rollout_end()
         return True
 
+    def _names_of(self, callback: BaseCallback, buffer: RolloutBuffer) -> dict[str, Any]:
+        """What callbacks find in ``self.locals`` throughout a rollout."""
+        return self._callback_locals(
+            callback=callback, rollout_buffer=buffer, n_rollout_steps=self.n_steps, iteration=self._iteration
+        )
+
     # -- taking turns --------------------------------------------------------------------------------------------------
 
     def _collect_one(self, callback: BaseCallback) -> bool:
         """Make a rollout and take it. False: a callback asked to stop."""
         version = self._catch_up()  # also for a collection that a file has brought: it began with these
-        if not self.collect(callback, self.rollout_buffer, self.n_steps):
+        if not self._turns.collect():
             return False
         self.take([self._made(self.rollout_buffer, version, [])])
         return True
@@ -463,12 +476,9 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         self._unrolls = [joined(unrolls[first : first + per_batch]) for first in range(0, len(unrolls), per_batch)]
         self._lags = [self.learner.steps - rollout.version for rollout in rollouts]
 
-    def _prepare(self, writer: RolloutWriter) -> Tensor:
-        return self._evaluate(writer)  # V-trace estimates advantages and targets as the learner learns
-
     def _made(self, buffer: RolloutBuffer, version: int, steps: list[Step | None]) -> Rollout:
         assert self.runner is not None
-        memory = self._actor.recall(self.runner.episode_starts) or {}
+        memory = cast(Any, self.runner).actor.recall(self.runner.episode_starts) or {}
         return Rollout(buffer, self.runner.obs, self.runner.episode_starts, dict(memory), version, steps)
 
     # -- in a thread ---------------------------------------------------------------------------------------------------
@@ -492,12 +502,12 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         self.rollout_buffer = rollout.buffer
         callback.on_rollout_start()
         idle, publish = callback.is_idle, callback.needs_locals
-        names = self._collection_locals(callback, rollout.buffer, self.n_steps) if publish else {}
+        names = self._names_of(callback, rollout.buffer) if publish else {}
         for number, step in enumerate(rollout.steps):
             self.num_timesteps += self.n_envs
             if publish and step is not None:
                 callback.update_locals(
-                    self._published(_with_evaluation(step, rollout, number), {**names, "n_steps": number})
+                    self._turns.published(_with_evaluation(step, rollout, number), {**names, "n_steps": number})
                 )
             if not (idle or callback.on_step()):
                 return False
@@ -520,9 +530,13 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
                 return None
             with self._turn.lock:
                 step = self.runner.step()
-                begun.writer.write(step)
+                begun.writer.record(step)
                 begun.steps.append(_kept(step, whole=self._publish) if step.ended or self._publish else None)
-        self._prepare(begun.writer)
+        with self._split.inference:
+            ends = begun.writer.ends(self.runner, self.device)
+            begun.writer.fill(
+                cast(RolloutLearner, self.learner).prepare(begun.writer.rows(), ends, self._acting_policy)
+            )
         self._begun = None
         return self._made(begun.writer.buffer, begun.version, begun.steps)
 

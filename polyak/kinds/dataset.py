@@ -6,11 +6,11 @@ gradient steps. What is here suffices for that. An off-policy algorithm adds act
 counted in environment steps.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from torch import Tensor
 from typing_extensions import Self
 
 from polyak.algorithm import GymEnv, Recipe
@@ -26,11 +26,11 @@ from polyak.experience.samplers import make_prioritized
 from polyak.hyperparameters.declaration import HyperparameterError, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NetworkAlgorithm
-from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
-from polyak.schedules import is_constant
-
-CHUNK = 500
-"""Gradient steps between two looks at the clock, where no callback asks for more."""
+from polyak.learning.replayed_sequences import SequenceRows
+from polyak.loops.hooks import Loop, ModelUpdates
+from polyak.loops.offline import OfflineLoop
+from polyak.loops.training import Training
+from polyak.loops.updates import Metrics, Updates
 
 
 class LearnsFromData(NetworkAlgorithm):
@@ -45,6 +45,8 @@ class LearnsFromData(NetworkAlgorithm):
     dataset_share = cast("float | None", None)
     priorities: ClassVar[Mapping[str, Any]] = {}
     """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
+    watching: ClassVar[tuple[Callable[[Any, Metrics], None], ...]] = ()
+    """Called with a model and what its gradient steps measured."""
     replay_buffer = Held[ReplayBuffer | None]("memory.own")
     """Its own experience."""
     dataset = Held[Dataset | None]("memory.dataset")
@@ -215,10 +217,31 @@ class LearnsFromData(NetworkAlgorithm):
             ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
         """
         callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+        training = Training(
+            self, total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
+        )
+        with training.under_way() as loop:
+            while self.clock.steps < self.clock.total and loop.iterate():
+                pass
+        return self
 
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        return learn_from_data(self, callback, log_interval)
+    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:
+        between = (self._check_iteration,) if self.host.must_run else ()
+        return OfflineLoop(
+            self, self._updates(), self.schedules, self.normalisation, between, callback, self.dump_logs, log_interval
+        )
+
+    def _updates(self) -> Updates | ModelUpdates:
+        """How it learns from its memory; what a class does in its own way is found out here."""
+        cls = type(self)
+        return self._plain_updates() if cls.train is LearnsFromData.train else ModelUpdates(self)
+
+    def _plain_updates(self) -> Updates:
+        after = (self._on_step,) if self.learns_offline and type(self)._on_step is not LearnsFromData._on_step else ()
+        watching = tuple(partial(watch, self) for watch in self.watching)
+        return Updates(
+            self.learner, self.memory, self.host, self._follow(), self.clock, self.logger, self._split, after, watching
+        )
 
     def train(self, gradient_steps: int, batch_size: int = 256) -> None:
         """Sample minibatches and learn from them.
@@ -227,25 +250,8 @@ class LearnsFromData(NetworkAlgorithm):
             gradient_steps: how many.
             batch_size: transitions in each.
         """
-        self.policy.set_training_mode(True)
-        self._sync_hyperparameters()
-        memory, normalizer, late = self.memory, self.normalisation.replay, self.learner.gathers_late
-        memory.prioritized.anneal(1 - self._current_progress_remaining)
-        metrics: dict[str, list[Tensor]] = {}
-        if (recurrence := self.policy.recurrence) is not None:
-            batch_size = max(1, batch_size // recurrence.length)  # of sequences
-        batches = memory.batches(batch_size, self.gamma, gradient_steps, self.dataset_share, normalizer, late)
-        for batch, indices in self._split.sample.timing(batches):
-            update = self.learner.learn(batch)
-            if self.learns_offline:
-                self._on_step()
-            if indices is not None and update.td_error is not None:
-                memory.prioritized.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
-            for name, value in update.metrics.items():
-                metrics.setdefault(name, []).append(value)
-        self._n_updates += gradient_steps
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self._record_means(metrics)
+        replay = self.gamma, self.dataset_share, self.normalisation.replay
+        self._plain_updates().make(gradient_steps, batch_size, *replay)
 
     def _on_step(self) -> None:
         """Called after each environment step has been stored; from a dataset alone, after each gradient step."""
@@ -283,23 +289,6 @@ def check_spaces(dataset: Dataset, model: Any) -> None:
                 f"dataset has {what}={getattr(dataset, what)}, but the model has {getattr(model, what)}. Use "
                 "dataset.for_env(env) with the model's environment."
             )
-
-
-def learn_from_data(model: Any, callback: BaseCallback, log_interval: int | None) -> bool:
-    """Some gradient steps on the dataset alone, where nothing is collected. False: a callback asked to stop."""
-    begun, idle = model.num_timesteps, callback.is_idle
-    steady = all(is_constant(getattr(model, name, None)) for name in ("learning_rate", *model.learner.tunables))
-    steps = min(CHUNK - begun % CHUNK, model._total_timesteps - begun) if idle and steady else 1
-    with model._split.update:
-        model.train(steps, model.batch_size)
-    model.num_timesteps += steps
-    model._update_current_progress_remaining(model.num_timesteps, model._total_timesteps)
-    if not (idle or callback.on_step()):
-        return False
-    chunks, rest = divmod(model.num_timesteps, CHUNK)
-    if log_interval is not None and rest == 0 and chunks % log_interval == 0:
-        model.dump_logs()
-    return True
 
 
 def watched(callback: MaybeCallback, eval_env: Any, eval_freq: int | None, n_eval_episodes: int, steps: int) -> Any:

@@ -44,6 +44,8 @@ from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.learning.part_rates import set_part_rates
+from polyak.loops.schedules import Schedules
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
@@ -116,6 +118,9 @@ class NetworkAlgorithm(Algorithm):
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
     :data:`~polyak.learning.learner.Tunable`."""
+    lr_schedule = Held[Schedule]("schedules.rate")
+    _collection = Held[Collection | None]("clock.series")
+    """The one that has begun, or that a file has brought."""
     engine = Held[Engine | None]("host.engine")
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
 
@@ -125,8 +130,6 @@ class NetworkAlgorithm(Algorithm):
         """Whether a file has brought experience with masks, which environments need not have shown yet."""
         self._explored: list[Any] | None = None
         """The values of ``explores_by`` that the exploration of now was built from."""
-        self._collection: Collection | None = None
-        """The one that has begun, or that a file has brought."""
         self._learners: LearnerGroup | None = None
         self._held: tuple[HeldPart, ...] = ()
         """What is logged and saved with it."""
@@ -139,7 +142,8 @@ class NetworkAlgorithm(Algorithm):
         self.policy_kwargs = dict(self.policy_kwargs or {})
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
-        self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
+        self.schedules = Schedules(get_schedule_fn(self.learning_rate))
+        self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
 
     def _summary(self) -> dict[str, str]:
         engine = self.engine if "host" in vars(self) else None
@@ -194,12 +198,31 @@ class NetworkAlgorithm(Algorithm):
             self._setup_lr_schedule()
         if value is not None and (isinstance(before, FloatSchedule) or name in self.kept_as_schedules):
             self._put(**{name: get_schedule_fn(value)})
+        if name in self.explores_by and self.runner is not None:
+            cast(Any, self.runner.actor).explore_next(self._exploration())
         if learner is None or name in learner.tunables or name not in learner.declared_tunables():
-            return  # these move at the next update
+            if learner is not None:
+                self._renew_schedules()
+            return
         if isinstance(value, str):
             setattr(learner, name, value)
         else:
             learner.add_tunables(**{name: value})
+
+    def _renew_schedules(self) -> None:
+        """Bring the hyper-parameters that stay the same to the learner, and find those that move."""
+        values = {name: getattr(self, name) for name in self.learner.tunables if name != "learning_rate"}
+        self.schedules.moving = {name: value for name, value in values.items() if callable(value)}
+        self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
+        self.learner.set(**{name: value for name, value in values.items() if not callable(value)})
+
+    def _follow(self) -> Callable[[], None]:
+        """What brings the values of each moment to the learner; a class may have a way of its own."""
+        self._renew_schedules()
+        cls, plain = type(self), NetworkAlgorithm
+        if (cls._sync_hyperparameters, cls._present_rate) != (plain._sync_hyperparameters, plain._present_rate):
+            return self._sync_hyperparameters
+        return partial(self.schedules.follow, self.learner, self.clock, self.logger)
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if not known."""
@@ -508,6 +531,7 @@ class NetworkAlgorithm(Algorithm):
         self.learner.adopt_optimizers()
         values = {name: self._value_of(name) for name in self.learner.tunables if name != "learning_rate"}
         self.learner.set(**self._present_rate(), **values)
+        set_part_rates(self.learner, self.schedules.part_rates, self.clock.remaining)
 
     def _present_rate(self) -> dict[str, float]:
         """Log the learning rate of this moment: ``learning_rate``, for :meth:`~polyak.learning.learner.Learner.set`."""

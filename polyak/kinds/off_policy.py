@@ -1,9 +1,10 @@
 """Off-policy learning: step, store, replay."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from time import perf_counter
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -39,8 +40,12 @@ from polyak.hyperparameters.declaration import (
     later,
     require,
 )
+from polyak.hyperparameters.held import Held
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
+from polyak.loops.collector import Collector, Into
+from polyak.loops.hooks import HookLoop, Loop, Storing
+from polyak.loops.off_policy import OffPolicyLoop, shown
 from polyak.noise import ActionNoise, for_environments
 from polyak.warning import advise
 
@@ -124,8 +129,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     raw_experience: ClassVar[bool] = True
     few_updates: ClassVar[bool] = False
     """Whether fewer updates than transitions are meant, so that there is no advice about it."""
-    _empty_at = 0
-    """Environment steps at which the buffer that is being filled was empty."""
+    _empty_at = Held[int]("memory.empty_at")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -391,10 +395,46 @@ class OffPolicyAlgorithm(LearnsFromData):
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
+    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:
+        if self.learns_offline:
+            return super()._loop(callback, log_interval)
+        if self._needs_hooks():
+            return HookLoop(self, callback, log_interval)
+        assert self.runner is not None
+        names = self._callback_locals(
+            callback=callback, train_freq=self.train_freq, replay_buffer=self.memory.own, log_interval=log_interval,
+            learning_starts=self.learning_starts, action_noise=self.action_noise,
+        )  # fmt: skip
+        clock, policy = self.clock, partial(getattr, self, "policy")
+        published = partial(shown, names)
+        if self.in_tensors:
+            published = lambda step, series: shown(names, on_host(step), series)  # noqa: E731
+        collector = Collector(
+            self.runner, self._progress, clock, self.statistics, callback, published, policy, self._start_episodes
+        )
+        after_step: tuple[Callable[[], None], ...] = ()
+        if type(self)._on_step is not LearnsFromData._on_step:
+            after_step += (self._on_step,)
+        if self.in_tensors:
+            after_step += (partial(self._read_now_and_then, log_interval),)
+        between = (self._check_iteration,) if self.host.must_run else ()
+        return OffPolicyLoop(
+            self, collector, self._storing(), self._updates(), self.normalisation, after_step, between, self.dump_logs,
+            log_interval,
+        )  # fmt: skip
+
+    def _storing(self) -> Into:
+        """Where steps go to; a class may store them in its own way."""
+        return self.memory if type(self)._store is LearnsFromData._store else Storing(self)
+
+    def _needs_hooks(self) -> bool:
+        """Whether a class collects in its own way, so that the loop must ask the model itself."""
+        cls, plain = type(self), OffPolicyAlgorithm
+        hooks = "_iterate collect _take _make_step _is_collected _updates_due _note_episodes _acting_policy"
+        return any(getattr(cls, name) is not getattr(plain, name) for name in (*hooks.split(), "_update_info_buffer"))
+
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         """Act and store, then draw minibatches and learn from them. False: a callback asked to stop."""
-        if self.learns_offline:
-            return super()._iterate(callback, log_interval)
         buffer = self.memory.own
         assert buffer is not None
         rollout = self.collect(callback, self.train_freq, buffer, log_interval)
@@ -509,8 +549,8 @@ class OffPolicyAlgorithm(LearnsFromData):
         self._on_step()
         if step.ended:
             collection.episodes += self._count_episodes(step, log_interval)
-        elif isinstance(self.runner.env, Counted) and self.runner.steps % _STEPS_BETWEEN_READS == 0:
-            self._log_episodes_in_tensors(log_interval)
+        elif isinstance(self.runner.env, Counted):
+            self._read_now_and_then(log_interval)
         collection.pending = None
 
     def _count_episodes(self, step: Step, log_interval: int | None) -> int:
@@ -522,8 +562,10 @@ class OffPolicyAlgorithm(LearnsFromData):
                 self.dump_logs()
         return ended
 
-    def _log_episodes_in_tensors(self, log_interval: int | None) -> None:
+    def _read_now_and_then(self, log_interval: int | None) -> None:
         """The same of those that have ended since the last time: the host waits for the device to know them."""
+        if cast(Any, self.runner).steps % _STEPS_BETWEEN_READS:
+            return
         before = self._episode_num
         self._read_episodes()
         if log_interval is not None and self._episode_num // log_interval > before // log_interval:

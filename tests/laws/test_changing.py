@@ -105,7 +105,7 @@ def reads(model: Any) -> dict[str, Any]:
     if schedule := getattr(model, "exploration_schedule", None):
         seen["exploration schedule"] = schedule
     if "rollout_buffer" in vars(model):
-        model._renew_rollout_buffer()
+        model.renew_rollout_buffer()
         buffer = model.rollout_buffer
         seen["rollout"] = [type(buffer), buffer.buffer_size, buffer.gamma, buffer.gae_lambda]
     for each in ("replay_buffer", "data_buffer"):

@@ -242,15 +242,16 @@ def test_an_interrupted_training_is_saved_and_says_so(
     number: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from polyak import PPO
+    from polyak.loops.on_policy import OnPolicyLoop
 
-    iterate = PPO._iterate
+    iterate = OnPolicyLoop.iterate
 
-    def iterate_once(self: Any, *args: Any) -> bool:
-        if self.num_timesteps:
+    def iterate_once(self: Any) -> bool:
+        if self.collector.clock.steps:
             signal.raise_signal(number)
-        return iterate(self, *args)
+        return iterate(self)
 
-    monkeypatch.setattr(PPO, "_iterate", iterate_once)
+    monkeypatch.setattr(OnPolicyLoop, "iterate", iterate_once)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the caller of the tests may ignore Ctrl-C
     others = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray, once started in this process, has its own way with it
     try:

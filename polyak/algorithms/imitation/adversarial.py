@@ -24,7 +24,7 @@ from polyak.checkpoint.damage import names_file
 from polyak.checkpoint.parameters import parameters, saved_parameters, set_parameters
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.collecting.runner import flat, unflat
-from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer, RolloutBuffer, collect
+from polyak.data import Dataset, EpisodeBuffer, HerReplayBuffer, ReplayBuffer, RolloutBuffer, collect
 from polyak.data.step import Step
 from polyak.envs import VecEnv, VecLearnedReward, VecTransposeImage, as_vec_env
 from polyak.envs.composed import is_composed
@@ -38,6 +38,7 @@ from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import OptimizerRecipe
+from polyak.loops.hooks import Loop
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
 from polyak.schedules import Schedule
@@ -355,17 +356,19 @@ class AdversarialImitation(NetworkAlgorithm):
         with super()._while_learning(), self.generator._while_learning():
             yield
 
+    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:
+        if isinstance(self.generator, OnPolicyAlgorithm):
+            self.generator.rewards_follow = self._settle
+        self._generating = self.generator._loop(self._relay, log_interval)
+        return super()._loop(callback, log_interval)
+
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        going = self.generator._iterate(self._relay, log_interval)
+        going = self._generating.iterate()
         self._follow()
         if going and self.num_timesteps - self._round_began >= self._round:
             self._round_began = self.num_timesteps
             self._improve_reward()
         return going
-
-    def _check_iteration(self) -> None:
-        super()._check_iteration()
-        self.generator._check_iteration()
 
     def _follow(self) -> None:
         """Copy the generator's counters."""
@@ -386,7 +389,7 @@ class AdversarialImitation(NetworkAlgorithm):
         """Whether no callback reads the rewards of single steps, so that those of a rollout can be computed at once:
         the networks do not change meanwhile, and the numbers are the same."""
         model = self.generator
-        if not isinstance(model, OnPolicyAlgorithm) or type(model).collect is not OnPolicyAlgorithm.collect:
+        if not isinstance(model, OnPolicyAlgorithm) or isinstance(model.rollout_buffer, EpisodeBuffer):
             return False
         plain = model.env is self._rewarding and model.rollout_buffer.values_may_follow
         return plain and not callback.needs_locals
@@ -394,8 +397,6 @@ class AdversarialImitation(NetworkAlgorithm):
     def _begin_rollout(self, callback: BaseCallback) -> None:
         assert self._rewarding is not None
         self._rewarding.late, self._rewarding.waiting = self._rewards_may_follow(callback), []
-        if isinstance(self.generator, OnPolicyAlgorithm):
-            self.generator.rewards_follow = self._settle
 
     def _settle(self, buffer: RolloutBuffer) -> None:
         """Fill in the rewards of the latest steps of a rollout."""

@@ -159,10 +159,13 @@ class WholeEpisodes:
         made.rounds = self.least_rounds
         return made
 
-    def _begin_collection(self) -> Collection:
+    def _begin_rounds(self) -> None:
         self._collection = None  # no file holds the steps of episodes that are under way
         self._round = Rounds(self.n_envs)
         self._until, self.dropped = self.rounds + self.least_rounds, 0
+
+    def _begin_collection(self) -> Collection:
+        self._begin_rounds()
         found: Collection = super()._begin_collection()  # type: ignore[misc]
         return found
 
@@ -198,7 +201,8 @@ class WholeRollouts(WholeEpisodes):
         return made
 
     def _writer(self, *args: Any) -> Any:
-        return EpisodeWriter(super()._writer(*args), self._finished)  # type: ignore[misc]
+        self._begin_rounds()
+        return EpisodeWriter(super()._writer(*args), self._finished, self._is_collected)  # type: ignore[misc]
 
     @property
     def _minibatches(self) -> Callable[[int | None], Any]:
@@ -228,19 +232,23 @@ class EpisodeWriter:
     Args:
         writer: by which rows enter it.
         finished: the rows that a step completes.
+        is_complete: whether a collection has enough.
     """
 
     adopts = False
 
-    def __init__(self, writer: RolloutWriter, finished: Callable[[Step], list[Step]]) -> None:
-        self._inner, self._finished, self.buffer = writer, finished, writer.buffer
+    def __init__(
+        self, writer: RolloutWriter, finished: Callable[[Step], list[Step]], is_complete: Callable[[Collection], bool]
+    ) -> None:
+        self._inner, self._finished, self.is_complete, self.buffer = writer, finished, is_complete, writer.buffer
+        self.steps, self.missing = writer.steps, writer.missing
         self._rows: list[Step] = []
         self._last: Step
 
     def ready(self, step: Step) -> Step:
         return self._inner.ready(step)
 
-    def write(self, step: Step) -> None:
+    def record(self, step: Step) -> None:
         self._last = step
         self._rows += self._finished(step)
 
@@ -248,7 +256,7 @@ class EpisodeWriter:
         self.buffer.buffer_size = len(self._rows)
         self.buffer.reset()
         for row in self._rows:
-            self._inner.write(row)
+            self._inner.record(row)
         return self._inner.ends(runner, device)
 
     def rows(self) -> tuple[Any, ...]:

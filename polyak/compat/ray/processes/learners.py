@@ -79,7 +79,7 @@ class RemoteLearners(LocalLearner):
         self.follow()
 
     def follow(self) -> None:
-        self.model.learner.fellows = None
+        self.model.learner.lead(None)
         self._group.forget()
 
     def settle(self) -> None:
