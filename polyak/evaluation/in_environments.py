@@ -89,6 +89,13 @@ class EvaluationResult:
         return mean_interval(self.returns, self.confidence)
 
     @property
+    def ci_in_words(self) -> str:
+        """``"1.00 to 2.00"``, or why it is unknown."""
+        if self.ci.is_known or (len(self.returns) > 1 and np.ptp(self.returns) > 0):
+            return f"{self.ci:.2f}"
+        return "unknown, as all returns are equal" if len(self.returns) > 1 else "unknown, of a single episode"
+
+    @property
     def iqm_ci(self) -> Interval:
         """Interval of the interquartile mean, :func:`interquartile_interval`; NaN at both ends, where it is unknown."""
         return interquartile_interval(self.returns, self.confidence)
@@ -115,7 +122,7 @@ class EvaluationResult:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in figures.items())})"
 
     def __str__(self) -> str:
-        text = f"mean return {self.mean:.2f} ({self.confidence:.0%} interval {self.ci:.2f}), "
+        text = f"mean return {self.mean:.2f} ({self.confidence:.0%} interval {self.ci_in_words}), "
         text += f"IQM {self.iqm:.2f}, std {self.std:.2f}, {len(self.returns)} episodes"
         if self.success_rate is None:
             return text

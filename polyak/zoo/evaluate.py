@@ -82,7 +82,7 @@ def _in_words(result: EvaluationResult) -> str:
     interval = f"{result.confidence:.0%} interval"
     lines = [
         f"Episodes: {len(result.returns)}" + (f", {result.n_capped} of them cut" if result.n_capped else ""),
-        f"Mean return: {result.mean:.2f} +/- {result.std:.2f} ({interval} of the mean: {result.ci:.2f})",
+        f"Mean return: {result.mean:.2f} +/- {result.std:.2f} ({interval} of the mean: {result.ci_in_words})",
         f"Mean length: {result.lengths.mean():.2f} +/- {result.lengths.std():.2f}",
     ]
     if result.success_rate is not None:

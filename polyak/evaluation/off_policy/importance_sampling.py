@@ -107,8 +107,12 @@ _WEIGHTED: dict[str, Callable[..., Tensor]] = {
 }
 
 
-ENOUGH_WEIGHT = 10
-"""Effective sizes below it, or below half of fewer than twenty episodes, make intervals unreliable."""
+ENOUGH_WEIGHT = 12
+"""Effective sizes below it, or below half of fewer than 24 episodes, make intervals unreliable."""
+RATIO_LEVEL = 0.9
+"""Level of the interval of the mean ratio that must hold 1."""
+RATIO_ROUNDING = 0.01
+"""So far from 1 the mean ratio of equal policies may be by rounding."""
 
 
 def estimate(method: Method, arguments: Mapping[str, Any], confidence: float = 0.95) -> Estimate:
@@ -130,10 +134,12 @@ def doubts(found: Estimate, log_ratios: Tensor) -> str:
             f"its {found.n_episodes} episodes are worth {found.effective_size:.1f} equally weighted ones (effective "
             "sample size)"
         )
-    ratios = log_ratios.sum(1).exp()
-    mean, interval = float(ratios.mean()), mean_interval(ratios.numpy(), found.confidence)
-    if interval.is_known and not interval.low <= 1 <= interval.high:
-        reasons.append(f"the mean of their ratios is {mean:.3g}, and should be 1: episodes that weigh much are missing")
+    ratios = log_ratios.sum(1).exp().numpy()
+    mean, interval = ratios.mean(), mean_interval(ratios, RATIO_LEVEL)
+    if abs(mean - 1) > RATIO_ROUNDING and interval.is_known and not interval.low <= 1 <= interval.high:
+        reasons.append(
+            f"the mean of their ratios is {mean:.3g}, and should be 1: they do not show all that the policy does"
+        )
     return "; and ".join(reasons)
 
 
