@@ -19,6 +19,14 @@ from polyak.envs.wrappers.layers import above_normalisation
 from polyak.envs.wrappers.monitor import Monitor
 from polyak.envs.wrappers.normalize import normalized_like, unwrap_vec_normalize
 from polyak.envs.wrappers.vec_monitor import VecMonitor
+from polyak.evaluation.intervals import (
+    Interval,
+    check_confidence,
+    interquartile_interval,
+    interquartile_mean,
+    mean_interval,
+    success_interval,
+)
 from polyak.evaluation.shared_environments import check_not_in_use, note_use
 from polyak.evaluation.undisturbed import is_exposed, undisturbed
 from polyak.hyperparameters.declaration import whole
@@ -49,7 +57,6 @@ class EvaluationResult:
         successes: [n] ``info["is_success"]`` at the end of each episode; ``None`` if the environment does not say.
         n_capped: episodes that were cut by ``max_steps_per_episode``.
         confidence: level of the intervals.
-        n_resamples: resamples that the intervals rest on.
     """
 
     returns: np.ndarray
@@ -57,7 +64,6 @@ class EvaluationResult:
     successes: np.ndarray | None = None
     n_capped: int = 0
     confidence: float = 0.95
-    n_resamples: int = 2000
 
     @property
     def mean(self) -> float:
@@ -75,19 +81,36 @@ class EvaluationResult:
         return float(interquartile_mean(self.returns))
 
     @property
-    def ci(self) -> tuple[float, float]:
-        """Bootstrap interval of the mean return."""
-        return bootstrap_interval(self.returns, np.mean, self.confidence, self.n_resamples)
+    def ci(self) -> Interval:
+        """Interval of the mean return, :func:`mean_interval`; of returns that are all 0 or 1, :func:`success_interval`.
+        NaN at both ends, where it is unknown: of a single episode, or of equal returns other than 0 and 1."""
+        if np.isin(self.returns, (0, 1)).all():
+            return success_interval(self.returns.sum(), len(self.returns), self.confidence)
+        return mean_interval(self.returns, self.confidence)
 
     @property
-    def iqm_ci(self) -> tuple[float, float]:
-        """Bootstrap interval of the interquartile mean."""
-        return bootstrap_interval(self.returns, interquartile_mean, self.confidence, self.n_resamples)
+    def ci_in_words(self) -> str:
+        """``"1.00 to 2.00"``, or why it is unknown."""
+        if self.ci.is_known or (len(self.returns) > 1 and np.ptp(self.returns) > 0):
+            return f"{self.ci:.2f}"
+        return "unknown, as all returns are equal" if len(self.returns) > 1 else "unknown, of a single episode"
+
+    @property
+    def iqm_ci(self) -> Interval:
+        """Interval of the interquartile mean, :func:`interquartile_interval`; NaN at both ends, where it is unknown."""
+        return interquartile_interval(self.returns, self.confidence)
 
     @property
     def success_rate(self) -> float | None:
         """Share of successful episodes, if the environment says."""
         return None if self.successes is None else float(np.mean(self.successes))
+
+    @property
+    def success_ci(self) -> Interval | None:
+        """Interval of the success rate, :func:`success_interval`, if the environment says."""
+        if self.successes is None:
+            return None
+        return success_interval(np.sum(self.successes), len(self.successes), self.confidence)
 
     def __repr__(self) -> str:
         figures = {"mean": f"{self.mean:.2f}", "std": f"{self.std:.2f}", "episodes": len(self.returns)}
@@ -99,39 +122,11 @@ class EvaluationResult:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in figures.items())})"
 
     def __str__(self) -> str:
-        low, high = self.ci
-        text = f"mean return {self.mean:.2f} ({self.confidence:.0%} interval {low:.2f} to {high:.2f}), "
+        text = f"mean return {self.mean:.2f} ({self.confidence:.0%} interval {self.ci_in_words}), "
         text += f"IQM {self.iqm:.2f}, std {self.std:.2f}, {len(self.returns)} episodes"
-        return text if self.success_rate is None else f"{text}, success rate {self.success_rate:.1%}"
-
-
-def interquartile_mean(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Mean without the lowest and the highest quarter, rounded down (Agarwal et al., 2021, arXiv:2108.13264)."""
-    ordered = np.sort(values, axis=axis)
-    n = ordered.shape[axis]
-    return np.mean(np.take(ordered, range(n // 4, n - n // 4), axis=axis), axis=axis)
-
-
-def bootstrap_interval(
-    values: np.ndarray,
-    statistic: Callable[..., np.ndarray] = np.mean,
-    confidence: float = 0.95,
-    n_resamples: int = 2000,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """Percentile bootstrap interval (Efron, 1979) of a statistic.
-
-    Args:
-        values: [n] independent observations.
-        statistic: a function of ``(values, axis=...)``.
-        confidence: level of the interval, in (0, 1).
-        n_resamples: resamples with replacement.
-        seed: of the resampling, so that equal values give equal intervals.
-    """
-    draws = np.random.default_rng(seed).integers(len(values), size=(n_resamples, len(values)))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(statistic(np.asarray(values)[draws], axis=-1), [tail, 1 - tail])
-    return float(low), float(high)
+        if self.success_rate is None:
+            return text
+        return f"{text}, success rate {self.success_rate:.1%} ({self.confidence:.0%} interval {self.success_ci:.1%})"
 
 
 def evaluate_policy(
@@ -220,14 +215,13 @@ def evaluate(
             training is not changed. ``None`` does not seed the environments, and protects only a training that is
             running, as :func:`evaluate_policy` does.
         max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
-        confidence: level of the bootstrap intervals, in (0, 1).
+        confidence: level of the intervals, in (0, 1).
         callback: called after each step of each environment that still counts, see :func:`evaluate_policy`.
 
     Raises:
         ValueError: a number out of range, an unknown name, or one of an environment with other spaces than the model's.
     """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}. Use 0.95 for a 95 % interval.")
+    check_confidence(confidence)
     venv = as_vector(env, model)
     try:
         with _sparing(model, seed):
