@@ -17,7 +17,7 @@ from polyak.envs.wrappers.layers import (
     replay_normalizer,
     wrapped_beneath,
 )
-from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
+from polyak.envs.wrappers.normalize import VecNormalize, as_settings, unwrap_vec_normalize
 from polyak.warning import advise, warn_user
 
 
@@ -178,7 +178,8 @@ class Normalisation:
         beneath those wrappers of ``env`` that stood around ``VecNormalize``.
 
         A normalising wrapper of its own that has seen no data takes the model's statistics; one that has, or that they
-        do not fit, stays as it is, with a warning if they differ.
+        do not fit, stays as it is, with a warning if they differ. It keeps its settings, with a warning if by these it
+        normalises otherwise than the model learned with.
 
         Args:
             env: to learn in.
@@ -214,6 +215,13 @@ class Normalisation:
             warn_user(
                 f"env has a VecNormalize that does not take the statistics which the model learned with: {kept}. They "
                 "are taken by an environment without VecNormalize, or with a new one of the same settings.",
+                UserWarning,
+            )
+        elif differ := own.differences(known):
+            warn_user(
+                f"env has a VecNormalize with {as_settings(differ)}, and the model learned with "
+                f"{as_settings(differ, 1)}: what it sees has another scale now. Pass env without VecNormalize, which "
+                "takes the model's settings and statistics, or make it with these settings.",
                 UserWarning,
             )
         return env
