@@ -373,10 +373,16 @@ class ReplayBuffer(BaseBuffer):
         before, computed = relabel.env, computed_if_possible(relabel, self.storage, self._slots())
         relabel.set_env(env)
         try:
-            reconcile(relabel, self.storage, self._slots(), computed)
+            self.reconcile_rewards(computed)
         except Exception:
             relabel.env = before
             raise
+
+    def reconcile_rewards(self, before: np.ndarray | None = None) -> None:
+        """:func:`~polyak.data.hindsight.rewards.reconcile` stored rewards with hindsight's environment, if there is
+        one."""
+        if isinstance(self.relabel, Hindsight):
+            reconcile(self.relabel, self.storage, self._slots(), before)
 
     @staticmethod
     def _stacked(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -665,12 +671,11 @@ class ReplayBuffer(BaseBuffer):
             self._sync(self.relabel)
             load_relabel(self.relabel, state, rows, slots)
         load_sampler(self.sampler, state, rows, self.storage, slots, self.relabel)
-        if isinstance(self.relabel, Hindsight):
-            try:
-                reconcile(self.relabel, self.storage, slots, computed_rewards(state, rows))
-            except Exception:
-                self.reset()  # nobody is to learn from them
-                raise
+        try:
+            self.reconcile_rewards(computed_rewards(state, rows))
+        except Exception:
+            self.reset()  # nobody is to learn from them
+            raise
 
     def drawing_state(self) -> dict[str, Any]:
         """:meth:`state_dict` without what the rows hold: how they are drawn. For rows that can be filled in again."""

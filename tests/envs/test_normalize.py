@@ -494,7 +494,8 @@ def test_unwrap_vec_normalize():
 def test_sync():
     env = trained(observation_space=DICT_SPACE, norm_obs_keys=["a", "b"])
     # the evaluation environment may have other layers between
-    other = VecNormalize(randoms(observation_space=DICT_SPACE), norm_obs_keys=["a", "b"], training=False)
+    alike = {**SETTINGS, "norm_obs_keys": ["a", "b"], "training": False}
+    other = VecNormalize(randoms(observation_space=DICT_SPACE), **alike)
     sync_envs_normalization(env, other)
     for key in "ab":
         np.testing.assert_array_equal(other.obs_rms[key].mean, env.obs_rms[key].mean)
@@ -509,7 +510,7 @@ def test_sync():
 def test_sync_two_layers_in_order():
     env = VecNormalize(VecFrameStack(trained(), 2))
     env.reset()
-    other = VecNormalize(VecFrameStack(VecNormalize(randoms()), 2))
+    other = VecNormalize(VecFrameStack(VecNormalize(randoms(), **SETTINGS), 2))
     sync_envs_normalization(env, other)
     np.testing.assert_array_equal(other.obs_rms.mean, env.obs_rms.mean)
     np.testing.assert_array_equal(other.venv.venv.obs_rms.mean, env.venv.venv.obs_rms.mean)
