@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from polyak.envs.masks import Masks, find_masks
+from polyak.envs.normalisation import as_trained
 from polyak.envs.shown import as_seen_in
 from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
@@ -414,7 +415,8 @@ def _play(
     check_not_in_use(env)
     _advise_on_normalisation(model, env)
     try:
-        episodes = _episodes(model, env, n_episodes, deterministic, render, callback, max_steps, use_masking)
+        with as_trained(model, env):
+            episodes = _episodes(model, env, n_episodes, deterministic, render, callback, max_steps, use_masking)
     finally:
         note_use(env, model)
     if n_capped := sum(episode.capped for episode in episodes):

@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -250,6 +250,8 @@ class VecNormalize(VecEnvWrapper):
         return any(getattr(type(self), name) is not getattr(VecNormalize, name) for name in methods)
 
     # --- keeping ---
+
+    _own_statistics: ClassVar[Any] = {}  # a model knows them by state_dict()
 
     def state_dict(self) -> dict[str, Any]:
         """Settings (bool, float, list of keys) and statistics (arrays, counts) under flat names; nothing else."""
