@@ -441,7 +441,8 @@ class Algorithm:
     def _while_learning(self) -> Iterator[None]:
         """Around all iterations of one call of ``learn``."""
         try:
-            yield
+            with self.normalisation.changing():
+                yield
         finally:
             if self.runner is not None:
                 self.runner.close_thread()
@@ -788,6 +789,7 @@ class Algorithm:
                 change observations, or ``masks``, ``channels_last`` or ``stochastic`` where there is no such thing.
             ImportError: ``polyak[onnx]`` is missing.
         """
+        self.normalisation.say_not_in("an exported graph")
         return exporting.export(self, path, masks, channels_last, stochastic)
 
     def acting_graph(

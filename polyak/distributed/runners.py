@@ -30,6 +30,7 @@ from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.adapters.infos import SUCCEEDED
 from polyak.envs.composed import is_composed
+from polyak.envs.wrapper_statistics import Found
 from polyak.experience.arrays import assign, joined, mapped
 from polyak.experience.record import Experience
 from polyak.nn.policies.base import Policy, State
@@ -307,6 +308,13 @@ class RemoteEnvs(VecEnv):
                     raise answer.error
                 else:
                     return answer
+
+    def get_statistics(self, indices: Any = None) -> list[Found]:
+        return self._each("get_statistics", indices)
+
+    def set_statistics(self, found: list[Found], indices: Any = None) -> None:
+        for index, one in zip(self._get_indices(indices), found, strict=True):
+            self._each("set_statistics", [index], [one])
 
     def get_state(self) -> dict[str, Any]:
         return {"runners": self.ask_all("state")}

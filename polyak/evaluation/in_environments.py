@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from polyak.envs.masks import Masks, find_masks
+from polyak.envs.normalisation import as_trained
 from polyak.envs.shown import as_seen_in
 from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
@@ -17,7 +18,7 @@ from polyak.envs.wrap import as_vec_env, check_is_env, is_batch
 from polyak.envs.wrappers.by_name import name_parts
 from polyak.envs.wrappers.layers import above_normalisation
 from polyak.envs.wrappers.monitor import Monitor
-from polyak.envs.wrappers.normalize import normalized_like, unwrap_vec_normalize
+from polyak.envs.wrappers.normalize import as_settings, normalized_like, unwrap_vec_normalize
 from polyak.envs.wrappers.vec_monitor import VecMonitor
 from polyak.evaluation.intervals import (
     Interval,
@@ -177,7 +178,6 @@ def evaluate_policy(
             "change what is measured. Put it in a ``Monitor`` before any other wrapper.",
             UserWarning,
         )
-    _advise_on_normalisation(model, venv)
     try:
         with _sparing(model, None):
             episodes = _play(
@@ -242,16 +242,25 @@ def evaluate(
 
 
 def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
-    """Warn if a model that learned from normalised observations gets others."""
+    """Warn if a model gets observations that are normalised otherwise than those that it learned from."""
     learned = getattr(model, "normalisation", None)
-    if learned is None or learned.of_observations is None or learned.is_by_itself:
+    if learned is None or learned.is_by_itself or (known := learned.known) is None:
         return
-    if unwrap_vec_normalize(env) is None:
+    own = unwrap_vec_normalize(env)
+    if own is None:
+        what = "env does not normalise" if known.norm_obs else ""
+    elif known.has_seen_data and not own.has_seen_data:
+        what = "the VecNormalize of env has seen no data"
+    else:
+        differ = own.differences(known)
+        what = f"that of env has {as_settings(differ)} instead of {as_settings(differ, 1)}" if differ else ""
+    if what:
         advise(
-            "evaluation without normalisation",
-            "the model learned under VecNormalize, but env does not normalise: what it sees here has another scale. "
+            f"evaluation with another normalisation: {what}",
+            f"the model learned under VecNormalize, but {what}: what it sees here has another scale. "
             "Evaluate on model.get_env(), or wrap env: VecNormalize.load(statistics, env) with training=False and "
-            "norm_reward=False.",
+            "norm_reward=False; sync_envs_normalization(model.get_env(), env) brings settings and statistics up to "
+            "date.",
         )
 
 
@@ -398,8 +407,10 @@ def _play(
         if number is not None and whole(name, number) < 1:
             raise ValueError(f"{name} must be at least 1, got {number!r}.")
     check_not_in_use(env)
+    _advise_on_normalisation(model, env)
     try:
-        episodes = _episodes(model, env, n_episodes, deterministic, render, callback, max_steps, use_masking)
+        with as_trained(model, env):
+            episodes = _episodes(model, env, n_episodes, deterministic, render, callback, max_steps, use_masking)
     finally:
         note_use(env, model)
     if n_capped := sum(episode.capped for episode in episodes):

@@ -647,7 +647,8 @@ class NetworkAlgorithm(Algorithm):
     def save_sb3(self, path: Any) -> None:
         """Write the model to a file that Stable-Baselines3 2.9 loads, where it predicts and learns on as it does here.
 
-        Statistics of ``VecNormalize`` and replay buffers are not in it: see ``VecNormalize.save_sb3``.
+        Statistics of ``VecNormalize`` and replay buffers are not in it: see ``VecNormalize.save_sb3``. Those of other
+        wrappers are not, either, with a warning.
 
         Args:
             path: a path (``.zip`` is added to a name without a suffix) or a file opened for writing.

@@ -318,18 +318,18 @@ class OffPolicyAlgorithm(LearnsFromData):
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         before, runner = self.env, self.runner
         super().set_env(env, force_reset)
-        if self.replay_buffer is None:
-            self.replay_buffer = self._make_replay_buffer()
-        elif isinstance(self.replay_buffer, HerReplayBuffer):
-            self.replay_buffer.env = self.env
-        elif isinstance(self.replay_buffer, TensorReplay) is not self.in_tensors:
-            try:
+        try:
+            if self.replay_buffer is None:
+                self.replay_buffer = self._make_replay_buffer()
+            elif isinstance(self.replay_buffer, TensorReplay) is not self.in_tensors:
                 self._move_experience()
-            except ValueError:
-                if before is not None:
-                    self._use_env(before)
-                    self.runner = runner
-                raise
+            elif isinstance(self.replay_buffer, ReplayBuffer):
+                self.replay_buffer.use_env(self.env)
+        except ValueError:
+            if before is not None:
+                self._use_env(before)
+                self.runner = runner
+            raise
         self._check_overlap()
 
     def _move_experience(self) -> None:
@@ -615,6 +615,9 @@ class OffPolicyAlgorithm(LearnsFromData):
     def load_replay_buffer(self, path: Any, truncate_last_traj: bool = True, *, trust: bool = False) -> None:
         """Read what :meth:`save_replay_buffer` wrote, or a replay buffer of Stable-Baselines3.
 
+        Where the ``compute_reward`` of the model's environment is another than that which hindsight experience was
+        collected with, all its rewards are recomputed, with a warning.
+
         Args:
             path: a path or a file opened for reading.
             truncate_last_traj: for hindsight experience: take the last, unfinished episode as cut off there, since the
@@ -631,8 +634,7 @@ class OffPolicyAlgorithm(LearnsFromData):
         self.replay_buffer.device = torch.device(self.device)
         load_buffer(self.replay_buffer, path, trust, self._make_room)
         if isinstance(self.replay_buffer, HerReplayBuffer):
-            self.replay_buffer.env = None  # as in a buffer that has just been read
-            self.replay_buffer.set_env(self.env)
+            self.replay_buffer.env = self.env
             if truncate_last_traj:
                 self.replay_buffer.truncate_last_trajectory()
 

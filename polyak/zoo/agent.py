@@ -141,6 +141,8 @@ class SavedAgent:
             how["normalize"] = self._statistics(path)
             envs = make_envs(self.environment, self.settings, self.options.n_envs, **how)
         try:
+            from polyak.envs.normalisation import as_trained
+
             with usage_errors(f"Cannot load {path}"):
                 model = self.algorithm.load(
                     path,
@@ -157,7 +159,8 @@ class SavedAgent:
                 normalizer.norm_reward = norm_reward
             elif norm_reward:
                 raise ZooError(f"--norm-reward: {path} was trained without normalisation. Leave the flag out.")
-            yield model, envs
+            with as_trained(model, envs):
+                yield model, envs
         finally:
             envs.close()
 

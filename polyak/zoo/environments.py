@@ -100,8 +100,8 @@ def check_own_env(environment: Environment, settings: Settings, env_kwargs: dict
     return [str(warning.message) for warning in caught]
 
 
-def normalized(envs: VecEnv, settings: Settings, evaluation: bool = False) -> VecEnv:
-    """Put VecNormalize around `envs`, unless they are normalised; `evaluation` freezes it and keeps rewards raw.
+def normalized(envs: VecEnv, settings: Settings) -> VecEnv:
+    """Put VecNormalize around `envs`, unless they are normalised.
 
     It is the outermost wrapper, as when a saved model brings its own statistics. In files of Stable-Baselines3's it
     lies beneath the stack of frames, as the Zoo has it: see `make_envs`.
@@ -110,10 +110,7 @@ def normalized(envs: VecEnv, settings: Settings, evaluation: bool = False) -> Ve
 
     if unwrap_vec_normalize(envs) is not None:
         return envs
-    options = {"gamma": settings.gamma, **(settings.normalize or {})}
-    if evaluation:
-        options.update(training=False, norm_reward=False)
-    return VecNormalize(envs, **options)
+    return VecNormalize(envs, **{"gamma": settings.gamma, **(settings.normalize or {})})
 
 
 class WrapperChain:

@@ -247,6 +247,13 @@ def _execute(run: _Run, stops: Stops) -> Any:
     return model
 
 
+def _say_what_stays(normalizer: Any, asked: dict[str, Any]) -> None:
+    """Note the settings of a model's own normalisation that differ from those asked for."""
+    kept = {name: getattr(normalizer, name, value) for name, value in asked.items()}
+    if differ := [f"{name}={kept[name]}, not {value}" for name, value in asked.items() if kept[name] != value]:
+        note(f"the model goes on with the normalisation that it learned with: {'; '.join(differ)}.")
+
+
 def _check_own_env(options: TrainOptions, environment: Environment, settings: Settings) -> None:
     advice = check_own_env(environment, settings, parse_pairs(options.env_kwargs, "--env-kwargs"))
     if options.verbose > 0:
@@ -328,7 +335,6 @@ class _Run:
         self.env_kwargs = parse_pairs(options.env_kwargs, "--env-kwargs")
         self.envs: list[VecEnv] = []
         self.tracker: Any = None
-        self._is_beneath = False
 
     def build(self) -> tuple[Any, list[BaseCallback]]:
         """Make environments, write what will be run, then make model and callbacks."""
@@ -348,7 +354,6 @@ class _Run:
         """The environments to act in."""
         with usage_errors(f"Cannot make the environment {self.env_id}"):
             normalize = self._normalize_beneath()
-            self._is_beneath = normalize is not None
             if self.options.n_runners:
                 return self._elsewhere(normalize)
             return self._make_envs(
@@ -440,8 +445,10 @@ class _Run:
         )
         if self.dataset is not None:
             return model
-        if self.settings.normalize is not None and model.get_vec_normalize_env() is None:
+        if self.settings.normalize is not None and (normalizer := model.get_vec_normalize_env()) is None:
             model.set_env(normalized(env, self.settings))  # type: ignore[arg-type]
+        elif self.settings.normalize is not None:
+            _say_what_stays(normalizer, self.settings.normalize)
         if hasattr(model, "load_replay_buffer"):
             self._load_replay_buffer(model)
         return model
@@ -509,17 +516,19 @@ class _Run:
 
     def _evaluations(self, model: Any) -> BaseCallback:
         from polyak.callbacks.evaluating import EvalCallback
+        from polyak.envs.wrappers.layers import above_normalisation
+        from polyak.envs.wrappers.normalize import normalized_like
 
-        frozen = partial(normalized, settings=self.settings, evaluation=True)
+        learned_in = model.get_env()
+        as_learned = partial(normalized_like, training_env=learned_in)  # also where another command began
         with usage_errors(f"Cannot make the evaluation environment {self.env_id}"):
             envs = self._make_envs(
                 self.options.n_eval_envs,
                 self.options.seed + EVAL_SEED_OFFSET,
                 env_kwargs={**self.env_kwargs, **parse_pairs(self.options.eval_env_kwargs, "--eval-env-kwargs")},
-                normalize=frozen if self._is_beneath else None,
+                normalize=as_learned if above_normalisation(learned_in).observations else None,
             )
-        if model.get_vec_normalize_env() is not None:
-            envs = frozen(envs)
+            envs = as_learned(envs)
         return EvalCallback(
             envs,
             n_eval_episodes=self.options.eval_episodes,

@@ -11,7 +11,7 @@ from polyak.envs.normalisation import Normalisation
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.wrappers.frame_stack import VecFrameStack
 from polyak.envs.wrappers.monitor import Monitor
-from polyak.envs.wrappers.normalize import VecNormalize, detached
+from polyak.envs.wrappers.normalize import VecNormalize, detached, sync_envs_normalization
 from polyak.envs.wrappers.vec_monitor import VecMonitor
 from polyak.evaluation.in_environments import (
     EvaluationResult,
@@ -301,6 +301,34 @@ def test_a_name_is_put_under_the_models_own_normalisation():
     raw.asked.clear()
     evaluate(raw, "CartPole-v1", 2, seed=0)
     assert np.mean(raw.asked) == pytest.approx(-2.5, abs=0.3)
+
+
+def test_another_normalisation_than_the_one_learned_with_is_said():
+    def normalised(**settings):
+        return VecNormalize(VecMonitor(DummyVecEnv([lambda: gym.make("CartPole-v1")])), **settings)
+
+    training = normalised()
+    training.reset()
+    model = Balancing(training)
+    model.normalisation = Normalisation(by_itself=True)
+    model.normalisation.use(training, raw_experience=False)
+    frozen = {"training": False, "norm_reward": False}
+    for settings, said in (
+        ({}, "the VecNormalize of env has seen no data"),
+        ({"clip_obs": 2.0}, "that of env has clip_obs=2.0 instead of clip_obs=10.0"),
+        ({"norm_obs": False}, "that of env has norm_obs=False instead of norm_obs=True"),
+    ):
+        env = normalised(**frozen, **settings)
+        if settings:
+            env.obs_rms, env.ret_rms = training.obs_rms.copy(), training.ret_rms.copy()
+        with pytest.warns(UserWarning, match=said):
+            evaluate(model, env, 1, seed=0)
+    fine = normalised(**frozen)
+    sync_envs_normalization(training, fine)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(model, fine, 1, seed=0)
+        evaluate(model, training, 1, seed=0)
 
 
 def test_a_name_with_other_spaces_than_the_models():

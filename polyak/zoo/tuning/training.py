@@ -12,9 +12,10 @@ import numpy as np
 from polyak.archive import replacing
 from polyak.callbacks.callback import BaseCallback
 from polyak.envs import sync_envs_normalization
+from polyak.envs.wrappers.normalize import normalized_like
 from polyak.evaluation.in_environments import EvaluationResult, evaluate
 from polyak.evaluation.undisturbed import undisturbed
-from polyak.zoo.environments import make_envs, normalized
+from polyak.zoo.environments import make_envs
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.models import new_model
 from polyak.zoo.plain_yaml import plain
@@ -113,9 +114,7 @@ class TrialRun:
             env = self._make_envs(stack, self.settings.n_envs, self.seed, kwargs)
             eval_env = self._make_envs(stack, options.n_eval_envs, self.seed + EVAL_SEED_OFFSET, eval_kwargs)
             model = self.model_in(env)
-            if model.get_vec_normalize_env() is not None:
-                eval_env = normalized(eval_env, self.settings, evaluation=True)
-            self.learn(model, eval_env, turn)
+            self.learn(model, normalized_like(eval_env, model.get_env()), turn)
 
     def model_in(self, env: VecEnv | Dataset) -> Any:
         """The untrained agent."""
