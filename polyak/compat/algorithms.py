@@ -614,6 +614,9 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
         super()._check_hyperparameters()
         self.rollout_buffer_kwargs = self.rollout_buffer_kwargs or {}  # subclasses unpack them
 
+    def _check_batch_size(self) -> None:
+        """A minibatch above the rollout is the whole rollout, as in the peer, of which the constructor warns."""
+
     def _make_rollout_buffer(self) -> RolloutBuffer:
         if self.rollout_buffer_class is None:
             nested = isinstance(self.observation_space, spaces.Dict)
