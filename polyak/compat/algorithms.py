@@ -83,6 +83,7 @@ from polyak.envs import DummyVecEnv, VecEnv, VecNormalize, as_vec_env
 from polyak.envs.make import make_env
 from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
+from polyak.experience.memory import overcommitted
 from polyak.hyperparameters.declaration import require
 from polyak.hyperparameters.held import Held
 from polyak.kinds import off_policy, on_policy
@@ -783,7 +784,8 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
                 "replay_buffer_kwargs, as dict(n_steps=..., gamma=...), if that class takes it.",
                 UserWarning,
             )
-        return super()._make_replay_buffer()
+        with overcommitted():  # as in the peer, which warns
+            return super()._make_replay_buffer()
 
     _chose_buffer = False
 
