@@ -101,6 +101,19 @@ def test_unbounded_and_unhandled_action_spaces() -> None:
         PPO("MlpPolicy", Fake(action_space=spaces.Text(3)))
 
 
+def test_spaces_without_entries() -> None:
+    nothing, env = spaces.Box(-1, 1, (0,)), Fake()
+    env.observation_space = nothing
+    with pytest.raises(ValueError, match=r"observation space Box.*\(0,\).* has no entries.*spaces.Discrete\(1\)"):
+        PPO("MlpPolicy", env)
+    env.observation_space = spaces.Dict(a=spaces.Discrete(2), b=nothing)
+    with pytest.raises(ValueError, match="at key 'b' has no entries"):
+        DQN("MultiInputPolicy", env, buffer_size=10)
+    for cls in (PPO, SAC):
+        with pytest.raises(ValueError, match=r"action space Box.*has no entries.*Give it one"):
+            cls("MlpPolicy", Fake(action_space=nothing))
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_observations_that_are_not_finite(value: float) -> None:
     bad = np.array([0, value, 0], np.float32)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polyak.envs.composed import as_named
 from polyak.envs.finite import NonFiniteError
 from polyak.envs.masks import mask_size, masks_for_rows
-from polyak.envs.spaces import is_vectorized_observation, maybe_transpose, outside_of, wide_bounds
+from polyak.envs.spaces import check_has_entries, is_vectorized_observation, maybe_transpose, outside_of, wide_bounds
 from polyak.experience.arrays import to_device
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
@@ -57,6 +57,7 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         keep_plain_names(self)
+        check_has_entries(observation_space)
         self.observation_space = observation_space
         self.action_space = action_space
         self.normalize_images = normalize_images
