@@ -104,7 +104,9 @@ def _ends(known: dict[str, Any], source: str, last: np.ndarray | None) -> tuple[
             truncated = flags("dones", known["dones"])
         cut = np.zeros(len(ended), bool) if truncated is None else flags("truncations", truncated)
         return cut & ~ended if len(cut) == len(ended) else cut, ended
-    done = np.isin(np.arange(len(known["rewards"])), last) if "dones" not in known else flags("dones", known["dones"])
+    done = flags("dones", known["dones"]) if "dones" in known else np.zeros(len(known["rewards"]), bool)
+    if "dones" not in known:
+        done[last] = True
     if truncated is None:
         warn_user(
             f"{source} does not distinguish time limits from terminal states: every end is taken for a terminal state. "

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import cloudpickle
 
 
-def packed(make: Callable[..., Any] | Sequence[Callable[..., Any]] | str, argument: str, first: int = 0) -> bytes:
+def packed(make: object, argument: str, first: int = 0) -> bytes:
     """A function that makes environments, or several, for another process.
 
     Args:
-        make: the function or functions; or a registered name.
+        make: the function, or a list of functions; or a registered name.
         argument: what the user gave them as.
         first: the index of the first of several.
 
@@ -24,7 +24,7 @@ def packed(make: Callable[..., Any] | Sequence[Callable[..., Any]] | str, argume
     try:
         return cloudpickle.dumps(make)
     except Exception as error:  # pickling raises almost anything
-        several = () if callable(make) else enumerate(make, first)
+        several = enumerate(make, first) if isinstance(make, Sequence) else ()
         refused = next(((f"{argument}[{i}]", one) for i, one in several if not _is_sendable(one)), (argument, make))
         raise TypeError(
             "{}={!r:.200} cannot be sent to a worker process ({}: {}). Make what it refers to, such as locks, open "
