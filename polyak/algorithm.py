@@ -50,6 +50,7 @@ from polyak.hyperparameters.declaration import (
     check_names,
     declared,
     fitted,
+    lacking,
     later,
     names_checked,
     require,
@@ -172,7 +173,19 @@ class Algorithm:
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Self:
             check_names(cls, kwargs)
+            if len(args) == 1 or "policy" in kwargs:
+                cls._check_env_is_given(*args, **kwargs)
             return super().__new__(cls)
+
+        @classmethod
+        def _check_env_is_given(cls, policy: Any, **others: Any) -> None:
+            """Refuse a single argument of a constructor that takes a policy and an environment, as Python does."""
+            if lacking(cls.__init__, ("policy", *others)) == ["env"]:
+                is_policy = isinstance(policy, type) or str(policy).endswith("Policy")
+                given = repr(policy) if isinstance(policy, str) else "env"
+                fix = f"{cls.__name__}({given}, env)" if is_policy else f"{cls.__name__}('MlpPolicy', {given})"
+                wrong = "" if is_policy else f"policy={policy!r:.100} is no policy, which comes first. "
+                raise TypeError(f"{cls.__name__}.__init__() missing the argument 'env'. {wrong}Write {fix}.")
 
         def __setattr__(self, name: str, value: Any) -> None:
             if name in checked_names(type(self)) and "_is_built" in vars(self):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from polyak.envs.reading.folders import writing
 from polyak.envs.reading.zips import open_zip
 
 __all__ = ["DAMAGED", "begins_with", "check_members", "name_of", "open_zip", "opened", "replacing"]
@@ -60,15 +61,17 @@ def opened(target: Any, mode: str, suffix: str = ".zip") -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A new file that takes the place of ``path`` only when the block has ended without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        with writing(path):
+            os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)

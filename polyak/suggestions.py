@@ -7,12 +7,13 @@ _LONGEST_NAME = 200
 
 """The time that a comparison takes grows with the square of it."""
 SYNONYMS = {
-    "learning_rate": "lr step_size alpha",
+    "conservative_weight": "alpha min_q_weight cql_alpha cql_weight",
     "total_timesteps": "timesteps n_timesteps num_timesteps steps total_steps n_steps num_steps max_steps",
     "callback": "callbacks cb",
     "gamma": "discount discount_factor",
     "gae_lambda": "lam lambda lambda_ gae td_lambda",
     "ent_coef": "entropy entropy_coef entropy_coeff entropy_coefficient entropy_cost beta alpha temperature",
+    "learning_rate": "lr step_size alpha",
     "vf_coef": "value_coef vf_loss_coeff value_loss_coef critic_coef",
     "clip_range": "clip clip_param clip_coef clip_eps eps_clip epsilon_clip",
     "max_grad_norm": "grad_clip gradient_clip clip_grad max_norm",

@@ -12,6 +12,7 @@ from polyak.callbacks.callback import BaseCallback, CallbackFunction, EventCallb
 from polyak.callbacks.periodic import Interval, Unit
 from polyak.callbacks.saving import FileFormat, file_saver
 from polyak.envs import VecEnv, sync_envs_normalization
+from polyak.envs.reading.folders import make_folder
 from polyak.evaluation.evaluation_log import Evaluations, read_evaluations
 from polyak.evaluation.in_environments import as_vector, evaluate_policy, fitted
 from polyak.evaluation.shared_environments import check_not_in_use, share_environments
@@ -136,9 +137,9 @@ class EvalCallback(EventCallback):
                 UserWarning,
             )
         if self.best_model_save_path is not None:
-            os.makedirs(self.best_model_save_path, exist_ok=True)
+            make_folder(self.best_model_save_path, "best_model_save_path")
         if self.log_path is not None:
-            os.makedirs(os.path.dirname(self.log_path) or ".", exist_ok=True)
+            make_folder(os.path.dirname(self.log_path) or ".", "log_path")
 
     def _on_training_start(self) -> None:
         self._interval.restart(self, self.eval_freq)

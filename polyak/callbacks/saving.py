@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from polyak.callbacks.callback import BaseCallback
 from polyak.callbacks.periodic import Interval, Unit
+from polyak.envs.reading.folders import make_folder
 from polyak.hyperparameters.declaration import whole
 
 FileFormat = Literal["polyak", "sb3"]
@@ -67,7 +68,7 @@ class CheckpointCallback(BaseCallback):
         self._interval = Interval(unit)
 
     def _init_callback(self) -> None:
-        os.makedirs(self.save_path, exist_ok=True)
+        make_folder(self.save_path, "save_path")
 
     def _on_training_start(self) -> None:
         self._interval.restart(self, self.save_freq)

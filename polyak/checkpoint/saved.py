@@ -37,6 +37,7 @@ from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
 from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
 from polyak.envs.reading import plain_json
+from polyak.hyperparameters.changing import SAVED_WITH, why_fixed
 from polyak.hyperparameters.declaration import left_out
 from polyak.seeding import rng_state, set_rng_state
 from polyak.suggestions import did_you_mean
@@ -387,8 +388,10 @@ def built(
             if not isinstance(space, gym.Space):
                 raise ValueError(f"the file holds no {name}. Pass custom_objects={{{name!r}: ...}}.")
     _check_overrides(cls, saved, overrides)
+    unlike = _unlike(saved, {**custom_objects, **overrides})
 
-    with damage_named(source):
+    with damage_named(source, " and ".join(unlike.values())):
+        _check_saved_with(cls, unlike)
         model = cls._unbuilt(policy, device, hyper)
         model.observation_space, model.action_space = observation_space, action_space
         model._enter(saved, env)
@@ -468,6 +471,26 @@ def _check_overrides(cls: type, saved: Saved, overrides: Mapping[str, Any]) -> N
     if unknown := sorted(overrides.keys() - known - _NOT_HYPERPARAMETERS):
         hint = did_you_mean(unknown[0], known)
         raise TypeError(f"{cls.__name__}.load() got an unexpected keyword argument {unknown[0]!r}.{hint}")
+
+
+def _unlike(saved: Saved, given: Mapping[str, Any]) -> dict[str, str]:
+    """Hyper-parameters that the caller gives and that the file has otherwise, in words."""
+    stored = saved.info["hyperparameters"]
+    found = {}
+    for name, value in given.items():
+        if name in saved.foreign and name not in stored:
+            found[name] = f"{name}={value!r:.100}"
+        elif name in stored and not isinstance(was := stored[name], dict) and not np.array_equal(value, was):
+            found[name] = f"{name}={value!r:.100}, which is {was!r:.100} in the file"
+    return found
+
+
+def _check_saved_with(cls: type, unlike: Mapping[str, str]) -> None:
+    """Refuse other hyper-parameters than the file's of those that its networks and optimizers are made with."""
+    for name, words in unlike.items():
+        if name != "policy_kwargs" and (why := why_fixed(cls, name)) in SAVED_WITH:
+            fix = "Leave it out of load(), or make a new model with it."
+            raise ValueError(f"{words}, cannot be used: {why.partition('.')[0]}. {fix}")
 
 
 def _check_policy_kwargs(hyper: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:

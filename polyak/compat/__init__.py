@@ -17,6 +17,7 @@ from importlib.util import find_spec
 
 from polyak.compat import importer
 from polyak.compat.rllib_table import PREPARES, RAY, REFUSED, RLLIB, TUNE
+from polyak.compat.run import hand_on
 from polyak.compat.table import CONTRIB, NEEDS, SB3
 from polyak.envs.vec.seeds import count_seeds_up
 
@@ -33,7 +34,8 @@ def install(only: Iterable[str] | None = None) -> None:
 
     What polyak does not have of sb3-contrib comes from an installed sb3-contrib, on top of polyak's
     ``stable_baselines3``. An installed Stable-Baselines3 is never looked at. Environment ``i`` of a vector then gets
-    ``seed + i``, as there.
+    ``seed + i``, as there. Python processes that are started from then on, such as workers of ``SubprocVecEnv``, answer
+    the two names too: environment variables tell them, see :mod:`polyak.compat.run`.
 
     With ``only="ray"`` so are ``ray.rllib`` and ``ray.tune.registry``. All else of ``ray`` is what is installed; where
     nothing is, there are ``ray.init()``, ``ray.shutdown()``, ``ray.is_initialized()`` and ``ray.__version__`` besides.
@@ -55,6 +57,8 @@ def install(only: Iterable[str] | None = None) -> None:
         else:
             importer.install(_FINDERS[name])
             count_seeds_up()
+    if peers := [name for name in names if name != "ray"]:
+        hand_on(peers)
 
 
 def _install_ray() -> None:

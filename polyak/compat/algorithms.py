@@ -84,6 +84,7 @@ from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.make import make_env
 from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
+from polyak.experience.memory import overcommitted
 from polyak.hyperparameters.declaration import require
 from polyak.hyperparameters.held import Held
 from polyak.kinds import off_policy, on_policy
@@ -616,6 +617,9 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
         super()._check_hyperparameters()
         self.rollout_buffer_kwargs = self.rollout_buffer_kwargs or {}  # subclasses unpack them
 
+    def _check_batch_size(self) -> None:
+        """A minibatch above the rollout is the whole rollout, as in the peer, of which the constructor warns."""
+
     def _make_rollout_buffer(self) -> RolloutBuffer:
         if self.rollout_buffer_class is None:
             nested = isinstance(self.observation_space, spaces.Dict)
@@ -840,7 +844,8 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
                 "replay_buffer_kwargs, as dict(n_steps=..., gamma=...), if that class takes it.",
                 UserWarning,
             )
-        return super()._make_replay_buffer()
+        with overcommitted():  # as in the peer, which warns
+            return super()._make_replay_buffer()
 
     _chose_buffer = False
 

@@ -29,6 +29,9 @@ MARK = "POLYAK_RUN"
 ONLY = "POLYAK_RUN_ONLY"
 """The environment variable that lists the packages to answer, separated by commas; empty for the usual ones."""
 
+SAID = "POLYAK_RUN_SAID"
+"""The environment variable that holds the lines which need not be printed again; ``all``: no line is."""
+
 ANSWERED = ("stable_baselines3", "sb3_contrib", "ray")
 """The packages that can be answered; of ``ray``, ``ray.rllib`` and ``ray.tune.registry``."""
 
@@ -55,6 +58,15 @@ def environment(inherited: Mapping[str, str], only: Sequence[str] = ()) -> dict[
     first, given = str(STARTUP), inherited.get("PYTHONPATH")
     rest = [entry for entry in given.split(os.pathsep) if entry != first] if given else []
     return {**inherited, "PYTHONPATH": os.pathsep.join([first, *rest]), MARK: sys.prefix, ONLY: ",".join(only)}
+
+
+def hand_on(packages: Sequence[str]) -> None:
+    """Let Python processes that this one starts from now on answer the names of ``packages`` too, without a word."""
+    asked = os.environ.get(ONLY, "") if os.environ.get(MARK) == sys.prefix else None
+    if asked == "":  # under `polyak run`, whose processes answer all of them
+        return
+    known = asked.split(",") if asked else []
+    os.environ.update({**environment(os.environ, list(dict.fromkeys([*known, *packages]))), SAID: "all"})
 
 
 def run(target: str, arguments: Sequence[str] = (), module: bool = False, only: Sequence[str] = ()) -> NoReturn:

@@ -19,7 +19,10 @@ def with_defaults(function: Callable[..., T], **defaults: Any) -> Callable[..., 
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> T:
-        bound = own.bind(*args, **kwargs)
+        try:
+            bound = own.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # its error has the fix
         for name, value in defaults.items():
             bound.arguments.setdefault(name, value)
         return function(*bound.args, **bound.kwargs)

@@ -30,6 +30,7 @@ from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.adapters.infos import SUCCEEDED
 from polyak.envs.composed import is_composed
+from polyak.envs.vec.sending import packed
 from polyak.envs.wrapper_statistics import Found
 from polyak.experience.arrays import assign, joined, mapped
 from polyak.experience.record import Experience
@@ -335,7 +336,7 @@ def _runners(env: Any, number: int, transport: Transport, seed: int | None) -> W
             "a registered name, or a function such as lambda: make_vec_env('CartPole-v1', n_envs=4), or "
             "lambda: VecNormalize(make_vec_env('CartPole-v1', n_envs=4))."
         )
-    made = cloudpickle.dumps(env)
+    made = packed(env, "env")
     arguments = [(made, index, seed, transport == "ray") for index in range(number)]
     local = transport == "local"
     return LocalWorkers(RunnerProcess, arguments) if local else Workers(RunnerProcess, arguments, PATIENCE)

@@ -53,6 +53,8 @@ def check_action_space(
             f"{', '.join(kind.__name__ for kind in supported)}: use another algorithm"
             f"{instead and f', such as {instead}'}, or wrap the environment."
         )
+    if 0 in (space.shape or ()):
+        raise SpaceError(f"The action space {space} has no entries, so that there is nothing to choose. Give it one.")
     if is_composed(space):
         found = parts(space)
         if not found:

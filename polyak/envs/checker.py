@@ -279,7 +279,7 @@ def _check_one_obs(obs: Any, space: spaces.Space, method: str) -> None:
     elif isinstance(space, (spaces.Box, spaces.MultiBinary, spaces.MultiDiscrete)):
         _require(
             isinstance(obs, np.ndarray),
-            f"{mismatch}: it must be a numpy array, got {type(obs).__name__}.",
+            f"{mismatch}: it must be a numpy array, got {type(obs).__name__}. Return np.array(obs, np.{space.dtype}).",
         )
         _require(
             obs.shape == space.shape,
@@ -287,7 +287,8 @@ def _check_one_obs(obs: Any, space: spaces.Space, method: str) -> None:
         )
         _require(
             np.can_cast(obs.dtype, space.dtype),
-            f"{mismatch}: its dtype is not safe to cast. Expected: {space.dtype}, actual dtype: {obs.dtype}",
+            f"{mismatch}: its dtype is not safe to cast. Expected: {space.dtype}, actual dtype: {obs.dtype}. Return "
+            f"obs.astype(np.{space.dtype}), or make the space with dtype=np.{obs.dtype}.",
         )
         if isinstance(space, spaces.Box):
             _check_bounds(obs, space, mismatch)

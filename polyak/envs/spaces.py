@@ -236,6 +236,20 @@ def check_shape_equal(space1: spaces.Space, space2: spaces.Space) -> None:
         raise AssertionError(f"The spaces have different shapes: {space1.shape} and {space2.shape}.")
 
 
+def check_has_entries(space: spaces.Space) -> None:
+    """Check that observations, and each of their parts, hold something.
+
+    Raises:
+        SpaceError: one is an array without entries.
+    """
+    for key, part in subspaces_of(space).items():
+        if 0 in (part.shape or ()):
+            raise SpaceError(
+                f"The observation space {part}{'' if key is None else f' at key {key!r}'} has no entries. Leave it "
+                "out; where there is nothing to observe, return the same number always: spaces.Discrete(1), and 0."
+            )
+
+
 # --- one observation or a batch? ------------------------------------------------------------------------------------
 
 

@@ -93,6 +93,8 @@ def _way_out(given: Any) -> str:
         what = "class" if isinstance(given, type) else "function"
         name = "function" if name == "<lambda>" else name
         return f" This is a {what} that makes one: make_vec_env({name}, n_envs=4), or {name}() for a single one."
+    if type(given).__name__ == "DataFrame":
+        return " A table of recorded steps is read by polyak.Dataset.load(table)."
     if any(kind.__module__.partition(".")[0] == "gym" for kind in type(given).__mro__):
         return " This one is made for gym, which is no longer maintained: import gymnasium instead, or use shimmy."
     return ""

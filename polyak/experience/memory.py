@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from polyak.warning import warn_user
 
 GIGABYTE = 1e9
 CLOSE = 0.8  # share of the free memory above which a warning is given
+_REFUSES = ContextVar("polyak_refuses_overcommit", default=True)
 
 
 class InsufficientMemoryError(MemoryError, ValueError):
@@ -39,12 +43,9 @@ def _free_on_machine() -> int | None:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
-    except OSError:
+    except OSError:  # neither psutil nor Linux
         pass
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
+    return None
 
 
 def _free_in_container(cgroup: Path) -> int | None:
@@ -86,11 +87,16 @@ def zeros(shape: Any, dtype: Any, on_disk: bool = False) -> np.ndarray:
     The file is where temporary files go (``TMPDIR``). It has no name, and vanishes with the array, or with the process.
 
     Raises:
-        InsufficientMemoryError: there is no room for the file.
+        InsufficientMemoryError: there is no room for it.
     """
-    if not on_disk:
-        return np.zeros(shape, dtype)
     needed = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    if not on_disk:
+        try:
+            return np.zeros(shape, dtype)
+        except MemoryError as error:
+            raise InsufficientMemoryError(
+                f"The system gives no {needed / GIGABYTE:.2f} GB of memory. Use a smaller buffer_size."
+            ) from error
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if needed > free:
@@ -104,6 +110,16 @@ def zeros(shape: Any, dtype: Any, on_disk: bool = False) -> np.ndarray:
         return np.asarray(np.memmap(file, dtype, "r+" if hasattr(os, "posix_fallocate") else "w+", 0, shape))
 
 
+@contextmanager
+def overcommitted() -> Iterator[None]:
+    """Within the block :func:`check_memory` warns where it would refuse: what is never written to takes no memory."""
+    token = _REFUSES.set(False)
+    try:
+        yield
+    finally:
+        _REFUSES.reset(token)
+
+
 def check_memory(needed: int, what: str, ways_out: str = "") -> None:
     """Refuse an allocation that cannot fit, warn about one that nearly fills the memory.
 
@@ -112,12 +128,13 @@ def check_memory(needed: int, what: str, ways_out: str = "") -> None:
         what: the thing to be allocated, with the arguments that size it; starts the message.
         ways_out: what the user can change.
     Raises:
-        InsufficientMemoryError: ``needed`` is more than the free memory.
+        InsufficientMemoryError: ``needed`` is more than the free memory, outside of :func:`overcommitted`.
     """
     free = available_memory()
     if free is None or needed <= CLOSE * free:
         return
     figures = f"{what} needs {needed / GIGABYTE:.2f} GB and {free / GIGABYTE:.2f} GB of memory is free."
-    if needed > free:
+    if needed > free and _REFUSES.get():
         raise InsufficientMemoryError(f"{figures} {ways_out}".strip())
-    warn_user(f"{figures} That is close: the machine may run out of memory once it is full. {ways_out}".strip())
+    outlook = "That is close" if needed <= free else "It would not fit"
+    warn_user(f"{figures} {outlook}: the machine may run out of memory once it is full. {ways_out}".strip())

@@ -12,6 +12,11 @@ import numpy as np
 
 from polyak.hyperparameters.declaration import HyperparameterError, declared, fitted, left_out
 
+NETWORKS = "the networks are built with it. Make a new model."
+OPTIMIZER = "the optimizer is built with it. Set its param_groups, or make a new model."
+SAVED_WITH = frozenset({NETWORKS, OPTIMIZER})
+"""Reasons for which a hyper-parameter cannot change when a model is loaded either: what is in the file follows it."""
+
 FREE = frozenset({"policy"})
 """Fields that programs may set to anything: they are read before each step."""
 

@@ -234,16 +234,27 @@ def _check_names(called: str, function: Callable[..., Any], given: Iterable[str]
             raise TypeError(f"{called}() got an unexpected keyword argument {name!r}.{hint}")
 
 
+def lacking(function: Callable[..., Any], given: Iterable[str]) -> list[str]:
+    """The arguments after the first that a function cannot be called without, and that are not ``given``."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return [name for name in needed if name not in given]
+
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def names_checked(method: Method) -> Method:
-    """A method that refuses unknown keyword arguments as Python does, with the most similar name."""
+    """A method that refuses unknown keyword arguments, and to be called without ``total_timesteps`` where it needs it,
+    as Python does, with the fix."""
 
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        called = f"{type(self).__name__}.{method.__name__}"
         if kwargs:
-            _check_names(f"{type(self).__name__}.{method.__name__}", method, kwargs)
+            _check_names(called, method, kwargs)
+        if not args and "total_timesteps" in lacking(method, kwargs):
+            raise TypeError(f"{called}() missing the argument 'total_timesteps'. Write learn(100_000), say.")
         return method(self, *args, **kwargs)
 
     return cast(Method, checked)

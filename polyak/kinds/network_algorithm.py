@@ -37,6 +37,8 @@ from polyak.envs.masks import KEY, Masks, holds_masks, mask_size
 from polyak.envs.wrappers.layers import turned_images
 from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.experience.schema import Column
+from polyak.hyperparameters.changing import NETWORKS as NETWORKS
+from polyak.hyperparameters.changing import OPTIMIZER as OPTIMIZER
 from polyak.hyperparameters.declaration import Becomes, NonNegative, fitted, later, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.held_part import HeldPart
@@ -55,8 +57,6 @@ from polyak.seeding import set_random_seed
 from polyak.suggestions import did_you_mean
 from polyak.warning import advise
 
-NETWORKS = "the networks are built with it. Make a new model."
-OPTIMIZER = "the optimizer is built with it. Set its param_groups, or make a new model."
 NEW_MODEL = "the model is built with it. Make a new one."
 RELOAD = "the model is built with it. Make a new one, or save this one and use load(path, {}=...)."
 _NOMINAL_RUN = 1_000_000

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 
+from polyak.envs.reading.folders import make_folder
 from polyak.warning import warn_user
 
 DEBUG = 10
@@ -369,7 +370,7 @@ def make_output_format(_format: str, log_dir: str, log_suffix: str = "") -> KVWr
     if _format not in makers:
         raise ValueError(f"Unknown format specified: {_format}. Use one of {', '.join(makers)}.")
     if _format != "stdout":
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, "folder")
     return makers[_format]()
 
 
@@ -470,7 +471,7 @@ class Logger:
     def get_dir(self) -> str | None:
         """The run's folder, made if it is not there yet; ``None`` if the logger has none."""
         if self.dir is not None:
-            os.makedirs(self.dir, exist_ok=True)
+            make_folder(self.dir, "folder")
         return self.dir
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from polyak import PPO, DAgger
 from polyak.algorithms.dagger import after_the_pole, share_of_expert
@@ -23,6 +24,21 @@ SMALL = {"episodes_per_round": 2, "steps_per_round": 0, "updates_per_round": 3, 
 
 def small(env: Any = "CartPole-v1", expert: Any = after_the_pole, **changes: Any) -> DAgger:
     return DAgger("MlpPolicy", env, expert=expert, seed=3, **{**SMALL, **changes})
+
+
+class Drawn(gym.Env[Any, Any]):
+    """Observations are drawn from their space, and episodes never end."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, observation_space: spaces.Space) -> None:
+        self.observation_space = observation_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        return self.observation_space.sample(), 0.0, False, False, {}
 
 
 def test_the_share_of_the_expert_falls_as_it_is_said() -> None:
@@ -79,6 +95,17 @@ def test_observations_of_all_rounds_are_standardised() -> None:
     assert int(norm.count) == len(seen)
     np.testing.assert_allclose(norm.mean, seen.mean(0), atol=1e-5)
     np.testing.assert_allclose(norm.var, seen.var(0), rtol=1e-4)
+
+
+def test_observations_of_numbers_and_choices_are_standardised() -> None:
+    space = spaces.Dict(x=spaces.Box(-1, 1, (2,)), choice=spaces.Discrete(3))
+    env = gym.wrappers.TimeLimit(Drawn(space), 10)
+    model = DAgger("MultiInputPolicy", env, expert=lambda obs: int(obs["choice"] > 0), **SMALL).learn(20)
+    buffer: Any = model.replay_buffer
+    seen = buffer.storage.read(np.arange(buffer.size()))["observations"]
+    encoded = np.column_stack([seen["x"], np.eye(3)[seen["choice"][:, 0]]])
+    norm = next(m for m in model.policy.modules() if isinstance(m, StandardisedExtractor)).norm
+    np.testing.assert_allclose(norm.mean, encoded.mean(0), atol=1e-5)
 
 
 def test_continuous_actions_are_kept_in_the_units_of_the_network() -> None:

@@ -197,6 +197,27 @@ def test_exclude_and_overrides(tmp_path: Path) -> None:
         PPO.load(tmp_path / "m", policy_kwargs={"net_arch": [9]})
 
 
+@pytest.mark.parametrize(
+    ("cls", "name", "value", "stored"),
+    [
+        (SAC, "ent_coef", 0.1, "'auto'"),
+        (SAC, "use_sde", True, "False"),
+        (DQN, "dueling", True, "False"),
+        (C51, "v_min", -5.0, "-10.0"),  # of the size that the file's has
+        (A2C, "use_rms_prop", False, "True"),
+    ],
+)
+def test_what_networks_and_optimizers_are_made_with_is_the_files(
+    cls: Any, name: str, value: Any, stored: str, tmp_path: Path
+) -> None:
+    cls(**cls.trial()).save(tmp_path / "m")
+    for given in ({name: value}, {"custom_objects": {name: value}}):
+        with pytest.raises(ValueError, match=rf"m'.*{name}={value}, which is {stored} in the file.*Leave it out of"):
+            cls.load(tmp_path / "m", **given)
+    own = getattr(cls.load(tmp_path / "m"), name)
+    assert getattr(cls.load(tmp_path / "m", **{name: own}, gamma=0.5), name) == own
+
+
 def test_another_number_of_environments(tmp_path: Path) -> None:
     tiny().learn(16).save(tmp_path / "m")
     env = DummyVecEnv([lambda: gym.make("CartPole-v1") for _ in range(3)])

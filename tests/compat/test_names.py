@@ -123,6 +123,25 @@ def test_importing_the_package_does_not_install() -> None:
     assert polyak.compat.install.__doc__
 
 
+def test_processes_that_a_program_starts_answer_the_names_too(tmp_path: Path) -> None:
+    (tmp_path / "asks.py").write_text(
+        "import stable_baselines3, sb3_contrib\ndef ask(): print(stable_baselines3.PPO.__module__.split('.')[0])\n"
+    )
+    (tmp_path / "program.py").write_text(
+        "import multiprocessing, subprocess, sys\n"
+        "if __name__ == '__main__':\n"
+        "    import polyak.compat\n"
+        "    polyak.compat.install('stable_baselines3')\n"
+        "    polyak.compat.install('sb3_contrib')\n"
+        "    import asks\n"
+        "    process = multiprocessing.get_context('spawn').Process(target=asks.ask)\n"
+        "    process.start(), process.join()\n"
+        "    subprocess.run([sys.executable, '-c', 'import asks; asks.ask()'], check=True)\n"
+    )
+    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.stdout.split(), done.stderr) == (["polyak", "polyak"], "")
+
+
 # -- an installed sb3-contrib ------------------------------------------------------------------------------------------
 
 

@@ -288,10 +288,10 @@ def test_an_on_policy_algorithm_of_a_users_own() -> None:
 
         def __init__(self, policy: Any, env: Any, learning_rate: float = 1e-3, **kwargs: Any) -> None:
             super().__init__(policy, env, learning_rate, 16, 0.99, 1.0, 0.0, 0.5, 0.5, False, -1, **kwargs)
-            self.updates = 0
+            self.updates, self.batch_size = 0, 64  # more than the rollout has, of which such classes warn
 
         def train(self) -> None:
-            for data in self.rollout_buffer.get(None):
+            for data in self.rollout_buffer.get(self.batch_size):
                 values, log_prob, _ = self.policy.evaluate_actions(data.observations, data.actions.long().flatten())
                 loss = F.mse_loss(values.flatten(), data.returns) - (data.advantages * log_prob).mean()
                 self.policy.optimizer.zero_grad()

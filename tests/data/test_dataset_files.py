@@ -216,10 +216,10 @@ def test_rows_of_a_table_that_contradict_each_other_are_refused(tmp_path):
     early.loc[0, "terminated"] = 1
     refused(early, "row 1: episode run 00 continues after its end in row 0")
     refused(frame.assign(reward=frame.reward.where(frame.index != 5)), r"row 5 .*rewards is nan")
-    refused(frame.assign(action_0="left"), "actions has the type")
+    refused(frame.assign(action_0="left"), "row 0: the column 'action_0' is 'left', but actions must be numbers")
     refused(frame.drop(columns="obs_1"), r"columns obs_\* up to \(2,\), but none of \(1,\)")
     refused(frame.drop(columns="reward"), "has no rewards")
-    refused(frame.drop(columns="terminated"), "does not say where episodes end")
+    refused(frame.drop(columns=["terminated", "traj", "t"]), "does not say where episodes end")
     refused(frame.assign(r=0.0), r"rewards twice, as \['reward', 'r'\]")
     refused(frame.iloc[:0], "has no rows")
     interleaved = frame.sort_values("t", kind="stable").reset_index(drop=True)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+import polyak
+import polyak.compat.sb3 as sb3
 from polyak.data import InsufficientMemoryError, ReplayBuffer, RolloutBuffer
 from polyak.experience import Ring
 from polyak.experience import memory as module
@@ -73,6 +75,20 @@ def test_impossible_rollouts_are_refused(monkeypatch):
     monkeypatch.setattr(module, "available_memory", lambda: int(16e9))
     with pytest.raises(InsufficientMemoryError, match=r"1,000,000 steps of n_envs=2.*needs 56.52 GB.*n_steps"):
         RolloutBuffer(1_000_000, ATARI, spaces.Discrete(4), n_envs=2)
+
+
+def test_the_peers_names_warn_of_buffers_that_would_not_fit(monkeypatch):
+    monkeypatch.setattr(module, "available_memory", lambda: 10_000)
+    with pytest.warns(UserWarning, match="10,000 transitions.*0.00 GB of memory is free. It would not fit.*Ways out"):
+        model = sb3.DQN("MlpPolicy", "CartPole-v1", buffer_size=10_000, learning_starts=8, batch_size=4)
+    assert model.learn(12).num_timesteps == 12
+    with pytest.raises(InsufficientMemoryError):
+        polyak.DQN("MlpPolicy", "CartPole-v1", buffer_size=10_000)
+
+
+def test_memory_that_the_system_does_not_give():
+    with pytest.raises(InsufficientMemoryError, match=r"no 4611686018.43 GB of memory. Use a smaller buffer_size"):
+        module.zeros(2**62, np.uint8)
 
 
 def test_a_million_atari_frames_take_less_than_8_gb():

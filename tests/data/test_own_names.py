@@ -1,5 +1,6 @@
 """Tables whose columns have names of the user's own."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak import Dataset
+from polyak import Dataset, DiscreteCQL
 from polyak.data import DatasetError
 
 pd = pytest.importorskip("pandas")
@@ -40,7 +41,9 @@ def frame() -> Any:
     return pd.DataFrame(table).sample(frac=1.0, random_state=0)
 
 
-def written(path: Path, suffix: str) -> Path:
+def written(path: Path, suffix: str) -> Any:
+    if not suffix:
+        return frame()
     if suffix == ".parquet":
         pytest.importorskip("pyarrow")
         frame().to_parquet(path / "table.parquet", index=False)
@@ -49,7 +52,7 @@ def written(path: Path, suffix: str) -> Path:
     return path / f"table{suffix}"
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ""])
 @pytest.mark.filterwarnings("ignore:.*left out")
 def test_columns_are_what_they_are_said_to_be(suffix: str, tmp_path: Path) -> None:
     dataset = Dataset.load(written(tmp_path, suffix), **NAMES)
@@ -103,3 +106,50 @@ def test_what_is_no_column_and_where_there_are_none(tmp_path: Path) -> None:
     dataset.save(tmp_path / "arrays.npz")
     with pytest.raises(DatasetError, match="of the format npz, not a table"):
         Dataset.load(tmp_path / "arrays.npz", observations=["a"])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ""])
+def test_a_column_of_words_is_named(suffix: str, tmp_path: Path) -> None:
+    message = (
+        r"(table[.]|<DataFrame of 10 rows>).*row 0: the column 'weather' is '(rain|<string>)', but {} must be numbers.*"
+        r"table\['weather'\].astype\('category'\).cat.codes"
+    )
+    for change, meaning in (
+        ({"observations": ["speed", "weather"]}, "observations"),
+        ({"actions": "weather"}, "actions"),
+    ):
+        with pytest.raises(DatasetError, match=message.format(meaning)):
+            Dataset.load(written(tmp_path, suffix), **NAMES | change)
+
+
+@pytest.mark.filterwarnings("ignore:.*left out")
+def test_episodes_that_are_only_numbered_end_with_their_number_and_a_warning() -> None:
+    names = {name: NAMES[name] for name in ("observations", "actions", "rewards", "episodes", "steps")}
+    with pytest.warns(UserWarning, match="every end is taken for a terminal state. Add 'truncations'"):
+        dataset = Dataset.load(frame(), **names)
+    assert dataset.lengths.tolist() == [5, 5]
+    assert dataset.terminated.tolist() == [True, True]
+    with warnings.catch_warnings(record=True) as record:
+        known = Dataset.load(frame(), **names, truncations="late")
+    assert not [warning for warning in record if "terminal state" in str(warning.message)]
+    assert known.terminated.tolist() == [True, False]
+
+
+@pytest.mark.filterwarnings("ignore:.*terminal state")
+def test_cells_of_a_table_may_be_arrays() -> None:
+    images = np.arange(4 * 6 * 5 * 3, dtype=np.uint8).reshape(4, 6, 5, 3)
+    table = pd.DataFrame({"action": [0, 1, 1, 0], "reward": [0.0, 1.0, 2.0, 3.0], "done": [0, 1, 0, 1]})
+    dataset = Dataset.load(table.assign(obs=list(images)).astype({"action": "Int64"}))
+    assert dataset.observation_space == spaces.Box(0, 255, (3, 6, 5), np.uint8)
+    assert np.array_equal(dataset.transitions().observations, np.moveaxis(images, -1, 1))
+    with pytest.raises(DatasetError, match=r"the column 'obs' is \[0\], but observations must be numbers"):
+        Dataset.load(table.assign(obs=[[0], [0, 1], [0], [0]]))
+
+
+def test_what_is_neither_a_path_nor_a_table() -> None:
+    with pytest.raises(
+        TypeError, match=r"path=\[1\] is neither a path nor a pandas.DataFrame. Arrays make a dataset by"
+    ):
+        Dataset.load([1])
+    with pytest.raises(ValueError, match="A table of recorded steps is read by polyak.Dataset.load"):
+        DiscreteCQL("MlpPolicy", frame())

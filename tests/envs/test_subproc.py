@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from functools import partial
 
@@ -17,6 +18,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from polyak import PPO
 from polyak.envs.testing import BitFlippingEnv, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete, SimpleMultiObsEnv
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.seeds import seeds_of
@@ -792,6 +794,30 @@ def test_missing_main_guard_is_explained(tmp_path, start_method):
     assert 'Fix: move that code under `if __name__ == "__main__":`' in lines[-1]
     assert "script.py" in lines[-1]
     assert len(lines) < 25, done.stderr
+
+
+def test_a_program_on_the_standard_input_has_workers():
+    program = (
+        "import gymnasium as gym\n"
+        "from polyak.envs.vec.subproc import SubprocVecEnv\n"
+        "class Own(gym.Wrapper): pass\n"
+        "env = SubprocVecEnv([lambda: Own(gym.make('CartPole-v1'))])\n"
+        "print(env.reset().shape, __file__)\n"
+    )
+    done = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("(1, 4) <stdin>\n", "")
+
+
+def test_a_function_that_cannot_be_sent_is_named():
+    lock = threading.Lock()
+
+    def locked():
+        return lock and Misbehaves()
+
+    with pytest.raises(TypeError, match=r"env_fns\[2\]=<function .*locked.*cannot pickle.*within the function"):
+        SubprocVecEnv([Misbehaves, Misbehaves, locked], n_workers=2)
+    with pytest.raises(TypeError, match=r"env=<function .*locked.* cannot be sent to a worker process"):
+        PPO("MlpPolicy", locked, n_runners=1)
 
 
 # --- random numbers --------------------------------------------------------------------------------------------------

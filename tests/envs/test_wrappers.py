@@ -339,6 +339,19 @@ def test_video_pads_odd_images_and_keeps_short_films(tmp_path):
     assert film(tmp_path / "rl-video-step-0-to-step-50.mp4")[0].shape == (2, 16, 20, 3)
 
 
+def test_without_an_image_a_recording_stops_and_training_goes_on(tmp_path, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+    venv = scripted(VECTOR, vectors(0, 1, 2), render_mode="rgb_array")
+    monkeypatch.setattr(venv, "render", lambda: None)
+    env = VecVideoRecorder(venv, tmp_path, lambda step: step == 0, video_length=2)
+    with pytest.warns(UserWarning, match="no image from render"):
+        env.reset()
+    act(env)
+    env.close()
+    assert not env.recording
+    assert not list(tmp_path.iterdir())
+
+
 def test_video_refusals(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="render_mode must be 'rgb_array' to record videos, got None"):
         VecVideoRecorder(scripted(VECTOR, vectors(0, 1)), tmp_path, lambda step: True)

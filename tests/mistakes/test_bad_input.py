@@ -3,6 +3,7 @@
 import re
 import sys
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -15,6 +16,7 @@ import polyak
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.algorithms import get
 from polyak.callbacks.callback import BaseCallback
+from polyak.callbacks.saving import CheckpointCallback
 from polyak.data import HerReplayBuffer
 from polyak.data.hindsight.relabel import GOAL_KEYS
 from polyak.envs import (
@@ -97,6 +99,19 @@ def test_unbounded_and_unhandled_action_spaces() -> None:
         PPO("MlpPolicy", Fake(action_space=spaces.MultiBinary([2, 2])))
     with pytest.raises(ValueError, match="only supports"):
         PPO("MlpPolicy", Fake(action_space=spaces.Text(3)))
+
+
+def test_spaces_without_entries() -> None:
+    nothing, env = spaces.Box(-1, 1, (0,)), Fake()
+    env.observation_space = nothing
+    with pytest.raises(ValueError, match=r"observation space Box.*\(0,\).* has no entries.*spaces.Discrete\(1\)"):
+        PPO("MlpPolicy", env)
+    env.observation_space = spaces.Dict(a=spaces.Discrete(2), b=nothing)
+    with pytest.raises(ValueError, match="at key 'b' has no entries"):
+        DQN("MultiInputPolicy", env, buffer_size=10)
+    for cls in (PPO, SAC):
+        with pytest.raises(ValueError, match=r"action space Box.*has no entries.*Give it one"):
+            cls("MlpPolicy", Fake(action_space=nothing))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -296,6 +311,27 @@ def test_calls_that_cannot_be_meant(tmp_path: Any) -> None:
     assert PPO.load(tmp_path / "m").n_epochs == 10
     assert model.learn(1e1).num_timesteps == 16  # type: ignore[arg-type]
     assert model.learn(0).num_timesteps == 0
+
+
+def test_a_place_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.zip").mkdir()
+    inside = tmp_path / "file" / "deep" / "m"
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, n_epochs=1)
+    is_file = r"='.*file.*' cannot be written: '.*file' is a file, not a folder.*Name a place in a folder that"
+    with pytest.raises(NotADirectoryError, match="path" + is_file):
+        model.save(inside)
+    with pytest.raises(NotADirectoryError, match="path" + is_file):
+        polyak.collect("CartPole-v1", None, 8).save(inside)
+    with pytest.raises(NotADirectoryError, match="save_path" + is_file):
+        model.learn(8, CheckpointCallback(8, inside))
+    with pytest.raises(NotADirectoryError, match="folder" + is_file):
+        PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, tensorboard_log=str(inside)).learn(8)
+    with pytest.raises(IsADirectoryError, match=r"path='.*folder.zip' cannot be written: .* is a folder"):
+        model.save(tmp_path / "folder.zip")
+    with pytest.raises(ValueError, match=r"path='.*' cannot be written: embedded null byte"):
+        model.save("a\0b")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.zip"]
 
 
 def test_gradients_may_be_clipped_to_nothing() -> None:

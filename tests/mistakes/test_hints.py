@@ -1,5 +1,6 @@
 """What strangers write at first gets an error that says what to write instead."""
 
+import copy
 import inspect
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 from gymnasium import spaces
 
 import polyak
-from polyak import DQN, IQL, PPO, SAC, DoubleQLearning, QLearning, collect
+import polyak.compat.sb3 as sb3
+from polyak import DQN, IQL, PPO, SAC, DiscreteCQL, DoubleQLearning, QLearning, collect
 from polyak.algorithms import class_names
 from polyak.envs import IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
 from polyak.envs.action_spaces import FROM_DATA, TAKE
@@ -45,6 +47,14 @@ def test_arguments_by_other_libraries_names(cls: Any, given: str, meant: str) ->
         cls(*arguments, **{given: 1})
 
 
+@pytest.mark.parametrize(
+    ("cls", "meant"), [(DiscreteCQL, "conservative_weight"), (SAC, "ent_coef"), (QLearning, "learning_rate")]
+)
+def test_a_letter_means_what_the_algorithm_has(cls: Any, meant: str) -> None:
+    with pytest.raises(TypeError, match=rf"Did you mean '{meant}'"):
+        cls(alpha=0.1)
+
+
 def test_synonyms_hide_no_name_and_mean_what_there_is() -> None:
     names = {name for cls in class_names() for name in inspect.signature(getattr(polyak, cls)).parameters}
     names |= {name for cls in class_names() for name in inspect.signature(getattr(polyak, cls).learn).parameters}
@@ -76,6 +86,23 @@ def test_learn_of_a_subclass_of_the_users_own() -> None:
     assert Mine("MlpPolicy", None).learn(10, bonus=2.0) == 2.0
     with pytest.raises(TypeError, match="Mine.learn.* 'bonnus'. Did you mean 'bonus'"):
         Mine("MlpPolicy", None).learn(10, bonnus=2.0)
+
+
+@pytest.mark.parametrize("cls", [PPO, sb3.PPO, DiscreteCQL])
+def test_what_cannot_be_left_out(cls: Any) -> None:
+    name = cls.__name__
+    with pytest.raises(
+        TypeError, match=rf"policy='CartPole-v1' is no policy.*Write {name}\('MlpPolicy', 'CartPole-v1'"
+    ):
+        cls("CartPole-v1", seed=1)
+    with pytest.raises(TypeError, match=rf"missing the argument 'env'. policy=<.*Write {name}\('MlpPolicy', env\)"):
+        cls(policy=Made())
+    with pytest.raises(TypeError, match=rf"missing the argument 'env'. Write {name}\('MlpPolicy', env\)"):
+        cls("MlpPolicy")
+    model = cls("MlpPolicy", None)
+    with pytest.raises(TypeError, match=rf"{name}.learn\(\) missing the argument 'total_timesteps'. Write learn\("):
+        model.learn(log_interval=3)
+    assert copy.copy(model).seed is None
 
 
 def test_arguments_of_load(tmp_path: Any) -> None:

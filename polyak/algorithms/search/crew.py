@@ -24,6 +24,7 @@ import numpy as np
 from polyak.algorithms.search.self_play import Ended, SelfPlay
 from polyak.checkpoint.may_be_named import MayBeNamed
 from polyak.envs.vec.env_worker import WorkerError, end_with_parent, seed_process
+from polyak.envs.vec.sending import main_imported_if_possible
 
 Weights = Sequence[np.ndarray]
 UNGUARDED_MAIN = 77
@@ -245,7 +246,8 @@ class _Process:
         self._process: BaseProcess = context.Process(
             target=serve, args=(theirs, cloudpickle.dumps(job)), name=f"polyak-player-{number}", daemon=True
         )
-        self._process.start()
+        with main_imported_if_possible():
+            self._process.start()
         theirs.close()
 
     @property

@@ -67,7 +67,7 @@ def _say(names):  # type: ignore[no-untyped-def]
     """Say once, in this process or one that it comes from, that polyak answers these names."""
     line = "polyak run: polyak answers " + " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]]) + "."
     said = os.environ.get("POLYAK_RUN_SAID", "").split(";")
-    if line not in said and sys.stderr is not None:
+    if line not in said and "all" not in said and sys.stderr is not None:
         os.environ["POLYAK_RUN_SAID"] = ";".join([*said, line])
         print(line, file=sys.stderr, flush=True)
 

@@ -23,7 +23,7 @@ from polyak.data.datasets import formats
 from polyak.data.datasets.checks import action_space_of, check_numbers, check_spaces, observation_space_of
 from polyak.data.datasets.formats import own_names
 from polyak.data.datasets.formats.own_names import Columns
-from polyak.data.datasets.formats.source import damage_named
+from polyak.data.datasets.formats.source import called, damage_named
 from polyak.data.datasets.parts import DatasetError, Episode, Parts, RecordedData, arrays_of, assemble
 from polyak.data.datasets.rings import Buffer, recording_of_ring
 from polyak.data.datasets.seen import channels_first, named_space
@@ -142,11 +142,12 @@ class Dataset:
         trust: bool = False,
         **columns: Columns,
     ) -> Dataset:
-        """Read a file, whatever its format, which is found by the content.
+        """Read a file, whatever its format, which is found by the content; or a table in memory.
 
         Args:
             path: ``.npz``, CSV, Parquet, HDF5 of D4RL or d3rlpy, a replay buffer of polyak or Stable-Baselines3, a
-                model that was saved with its replay buffer, a folder of Minari's or the id of one.
+                model that was saved with its replay buffer, a folder of Minari's or the id of one; or a
+                ``pandas.DataFrame`` with a row for each step.
             format: a key of :data:`polyak.data.datasets.formats.FORMATS`; None finds it.
             observation_space, action_space, env_id: in place of what the file says, or where it does not.
             in_memory: False leaves the arrays of a file that :meth:`save` wrote as ``.npz`` there, to be read as they
@@ -159,7 +160,7 @@ class Dataset:
                 and a dict of these Dict observations.
 
         Raises:
-            TypeError: another keyword.
+            TypeError: another keyword, or neither a path nor a table.
             FileNotFoundError: there is no such file.
             DatasetError: it is in no format that is known, damaged, claims more than a file of its size can hold (see
                 :mod:`polyak.envs.reading.limits`), names other files, or its data cannot be learned from.
@@ -169,7 +170,7 @@ class Dataset:
         own_names.check(columns)
         recording = formats.read(path, format, in_memory=in_memory, trust=trust, columns=columns, **known)
         given = {name: value for name, value in (known | {"env_id": env_id}).items() if value is not None}
-        with damage_named(f"path={str(path)!r}"):
+        with damage_named(called(path)):
             return cls.from_recording(recording._replace(**given))
 
     def save(self, path: Any, *, format: str | None = None) -> Path:

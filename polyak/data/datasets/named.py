@@ -24,7 +24,7 @@ NAMES = {
     "steps": "steps step timestep timesteps t",
 }
 """What an array is -> what it may be called."""
-_MEANING = {name: meaning for meaning, names in NAMES.items() for name in names.split()}
+MEANING = {name: meaning for meaning, names in NAMES.items() for name in names.split()}
 _NEEDED = ("observations", "actions", "rewards")
 
 
@@ -40,9 +40,9 @@ def by_meaning(arrays: Mapping[str, Any], source: str) -> tuple[dict[str, Any], 
     """
     known: dict[str, Any] = {}
     for name, array in arrays.items():
-        meaning = _MEANING.get(name.lower())
+        meaning = MEANING.get(name.lower())
         if meaning in known:
-            called = [other for other in arrays if _MEANING.get(other.lower()) == meaning]
+            called = [other for other in arrays if MEANING.get(other.lower()) == meaning]
             raise DatasetError(f"{source} has {meaning} twice, as {called}: leave one out.")
         if meaning is not None:
             known[meaning] = array
@@ -51,10 +51,10 @@ def by_meaning(arrays: Mapping[str, Any], source: str) -> tuple[dict[str, Any], 
             f"{source} has no {missing[0]}: it has {sorted(arrays)}. They may be called {NAMES[missing[0]].split()}; "
             f"of a table, say which columns they are: Dataset.load(path, {missing[0]}=[...])."
         )
-    if "terminations" not in known and "dones" not in known:
-        may = [*NAMES["terminations"].split(), *NAMES["dones"].split()]
+    if not known.keys() & {"terminations", "dones", "episodes"}:
+        may = " ".join(NAMES[name] for name in ("terminations", "dones", "episodes")).split()
         raise DatasetError(f"{source} does not say where episodes end: it has {sorted(arrays)}, none of {may}.")
-    return known, {name: array for name, array in arrays.items() if name.lower() not in _MEANING}
+    return known, {name: array for name, array in arrays.items() if name.lower() not in MEANING}
 
 
 def recording_of(arrays: Mapping[str, Any], source: str) -> RecordedData:
@@ -66,11 +66,14 @@ def recording_of(arrays: Mapping[str, Any], source: str) -> RecordedData:
     """
     known, others = by_meaning(arrays, source)
     columns = numeric(others, len(known["rewards"]), source)
-    order, known["truncations"], known["terminations"] = None, *_ends(known, source)
+    order = last = None
     if "episodes" in known:
         order = _in_order(known)
         episode = np.asarray(known["episodes"])[order]
         last = order[np.append(episode[1:] != episode[:-1], True)]
+    known["truncations"], known["terminations"] = _ends(known, source, last)
+    if order is not None:
+        _check_over(known, order)
         known["truncations"][last] |= ~known["terminations"][last]
         known = {name: mapped(lambda array: np.asarray(array)[order], array) for name, array in known.items()}
         columns = {name: array[order] for name, array in columns.items()}
@@ -88,8 +91,12 @@ def recording_of(arrays: Mapping[str, Any], source: str) -> RecordedData:
     return recording._replace(rows=order if recording.rows is None else order[recording.rows])
 
 
-def _ends(known: dict[str, Any], source: str) -> tuple[np.ndarray, np.ndarray]:
-    """Truncations and terminations [N]; where a step is called both, it is terminal."""
+def _ends(known: dict[str, Any], source: str, last: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Truncations and terminations [N]; where a step is called both, it is terminal.
+
+    Args:
+        last: the rows that are the last ones of their episodes, as far as those are numbered.
+    """
     truncated = known.get("truncations")
     if "terminations" in known:
         ended = flags("terminations", known["terminations"])
@@ -97,7 +104,9 @@ def _ends(known: dict[str, Any], source: str) -> tuple[np.ndarray, np.ndarray]:
             truncated = flags("dones", known["dones"])
         cut = np.zeros(len(ended), bool) if truncated is None else flags("truncations", truncated)
         return cut & ~ended if len(cut) == len(ended) else cut, ended
-    done = flags("dones", known["dones"])
+    done = flags("dones", known["dones"]) if "dones" in known else np.zeros(len(known["rewards"]), bool)
+    if "dones" not in known:
+        done[last] = True
     if truncated is None:
         warn_user(
             f"{source} does not distinguish time limits from terminal states: every end is taken for a terminal state. "
@@ -129,15 +138,14 @@ def _in_order(known: Mapping[str, Any]) -> np.ndarray:
     """[N] rows by episode and step.
 
     Raises:
-        DatasetError: a step is there twice, follows none, or comes after the end of its episode.
+        DatasetError: a step is there twice, or follows none.
     """
     episode = np.asarray(known["episodes"])
     step = np.asarray(known["steps"]) if "steps" in known else None
     if episode.ndim != 1 or (step is not None and step.shape != episode.shape):
         raise DatasetError(f"episodes has shape {episode.shape}: it must be [N], and steps, if there are any, too.")
     order = np.argsort(episode, kind="stable") if step is None else np.lexsort((step, episode))
-    follows = np.flatnonzero(episode[order][1:] == episode[order][:-1])
-    before, after = order[follows], order[follows + 1]
+    before, after = _pairs(episode, order)
     if step is not None:
         if (twice := np.flatnonzero(step[after] == step[before])).size:
             row, other = after[twice[0]], before[twice[0]]
@@ -149,11 +157,23 @@ def _in_order(known: Mapping[str, Any]) -> np.ndarray:
                 f"row {row}: step {step[row]} of episode {episode[row]} follows step {step[other]} (row {other}). Add "
                 "the steps between them, or next_observations."
             )
+    return order
+
+
+def _pairs(episode: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of two steps of an episode, one after the other."""
+    follows = np.flatnonzero(episode[order][1:] == episode[order][:-1])
+    return order[follows], order[follows + 1]
+
+
+def _check_over(known: Mapping[str, Any], order: np.ndarray) -> None:
+    """Refuse steps after the end of their episode."""
+    episode = np.asarray(known["episodes"])
+    before, after = _pairs(episode, order)
     over = np.flatnonzero((known["terminations"] | known["truncations"])[before])
     if over.size:
         row, other = after[over[0]], before[over[0]]
         raise DatasetError(f"row {row}: episode {episode[row]} continues after its end in row {other}.")
-    return order
 
 
 def successors(parts: Parts) -> tuple[ArrayObs, ArrayObs]:

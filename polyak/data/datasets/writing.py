@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from polyak.envs.reading.folders import writing
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -21,8 +23,9 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     if path.is_dir():
         raise FileExistsError(f"path={str(path)!r} is a folder already: delete it, or give another path.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         yield folder / path.name
         os.replace(folder / path.name, path)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import cloudpickle
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
@@ -30,6 +29,7 @@ from polyak.envs.vec import env_worker
 from polyak.envs.vec.env_slot import check_env_fns
 from polyak.envs.vec.env_worker import Assignment, EnvBlock, WorkerError, run_worker
 from polyak.envs.vec.info_codec import decode_step_infos, pickled
+from polyak.envs.vec.sending import main_imported_if_possible, packed
 from polyak.envs.vec.shared_arrays import Channel, channel_ends, create_shared_arrays
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from polyak.envs.wrapper_statistics import Found
@@ -245,7 +245,7 @@ class SubprocVecEnv(VecEnv):
     def _start_worker(self, job: Assignment, start_method: str, context: Any) -> None:
         first, stop, forked = job.first, job.first + len(job.env_fns), start_method == "fork"
         if not forked:
-            job.env_fns = cloudpickle.dumps(job.env_fns)
+            job.env_fns = packed(job.env_fns, "env_fns", first)
         ours, theirs = channel_ends()
         # A fork inherits our ends of all channels; kept open there, a worker would not notice our end.
         taken = [end for channel in self.remotes for end in (channel.incoming, channel.outgoing)]
@@ -256,7 +256,8 @@ class SubprocVecEnv(VecEnv):
             daemon=True,
         )
         try:
-            process.start()
+            with main_imported_if_possible():
+                process.start()
         except (EOFError, ConnectionError) as error:
             # The fork server imports the script too, and ended there.
             for end in ours:

@@ -16,6 +16,7 @@ import gymnasium as gym
 
 from polyak.envs.mistakes import check_info, check_reward, is_over
 from polyak.envs.reading import plain_json, tables
+from polyak.envs.reading.folders import make_folder
 from polyak.envs.reading.limits import check_regular
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class ResultsWriter:
         override_existing: bool = True,
     ):
         path = monitor_path(filename)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, "filename")
         begins = override_existing or not path.exists() or path.stat().st_size == 0
         self.file_handler: TextIO = path.open("w" if override_existing else "a", newline="\n")
         self.logger = csv.DictWriter(self.file_handler, fieldnames=("r", "l", "t", *extra_keys), lineterminator="\n")

@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from polyak import formats
 from polyak.envs.finite import all_finite, is_finite
+from polyak.envs.reading.folders import make_folder
 from polyak.envs.spaces import check_shape_equal, is_image_space
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
 from polyak.envs.wrappers.normalizer_state import FORMAT, SETTINGS, check_state, read_state
@@ -380,7 +381,7 @@ class VecNormalize(VecEnvWrapper):
         The file appears under its name only when it is complete; missing folders are made.
         """
         path = Path(save_path).expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, "save_path")
         state = self.state_dict()
         arrays = {f"state/{name}": value for name, value in state.items() if isinstance(value, np.ndarray)}
         rest = {name: value for name, value in state.items() if not isinstance(value, np.ndarray)}

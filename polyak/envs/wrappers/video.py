@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from polyak.envs.reading.folders import make_folder
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from polyak.warning import warn_user
 
 
 class VecVideoRecorder(VecEnvWrapper):
@@ -65,7 +67,7 @@ class VecVideoRecorder(VecEnvWrapper):
         self.recording = False
         self.video_path = ""
         self._writer: Any = None
-        os.makedirs(self.video_folder, exist_ok=True)
+        make_folder(self.video_folder, "video_folder")
 
     def reset(self) -> VecEnvObs:
         observations = self.venv.reset()
@@ -84,8 +86,10 @@ class VecVideoRecorder(VecEnvWrapper):
         if not self.recording:
             return
         frame = self.venv.render()
-        if frame is None:
-            raise RuntimeError("The environments returned no image from render(); none can be filmed.")
+        if frame is None:  # as in the peer, training goes on
+            warn_user("The environments returned no image from render(): the recording stops, and the video with it.")
+            self._stop_recording()
+            return
         self._writer.append_data(_even(frame))
         self.recorded_frames += 1
         if self.recorded_frames >= self.video_length:
@@ -109,6 +113,8 @@ class VecVideoRecorder(VecEnvWrapper):
         self._writer = None
         if self.recorded_frames:
             os.replace(self._partial_path(), self.video_path)
+        else:
+            self._partial_path().unlink(missing_ok=True)
 
     def _partial_path(self) -> Path:
         path = Path(self.video_path)

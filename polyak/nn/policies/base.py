@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polyak.envs.composed import as_named
 from polyak.envs.finite import NonFiniteError
 from polyak.envs.masks import mask_size, masks_for_rows
-from polyak.envs.spaces import is_vectorized_observation, maybe_transpose, outside_of, wide_bounds
+from polyak.envs.spaces import check_has_entries, is_vectorized_observation, maybe_transpose, outside_of, wide_bounds
 from polyak.experience.arrays import to_device
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
@@ -57,6 +57,7 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         keep_plain_names(self)
+        check_has_entries(observation_space)
         self.observation_space = observation_space
         self.action_space = action_space
         self.normalize_images = normalize_images
@@ -111,22 +112,23 @@ class Network(nn.Module):
             ValueError: its shape fits neither one observation nor a batch.
         """
         observation = as_named(observation, self.observation_space)
-        return is_vectorized_observation(_transpose(observation, self.observation_space), self.observation_space)
+        return is_vectorized_observation(_as_read(observation, self.observation_space), self.observation_space)
 
     @plain
     def obs_to_tensor(self, observation: NumpyObs) -> tuple[Obs, bool]:
-        """One observation or a batch, as numpy arrays, -> a batch of tensors, and whether it was a batch.
+        """One observation or a batch, as arrays, -> a batch of tensors, and whether it was a batch.
 
-        Images are transposed if the space is channels-first and they are not. Nested observations may be given in the
-        environment's form, where the space has their parts by name.
+        Images are transposed if the space is channels-first and they are not. A batch of a Discrete space may be [B] or
+        [B, 1], as a replay buffer's samples are. Nested observations may be given in the environment's form, where the
+        space has their parts by name.
 
         Raises:
-            ValueError: wrong shape, wrong keys, or an entry that is NaN or infinite, each named.
+            ValueError: wrong shape, wrong keys, or an entry that is NaN, infinite or beyond float32, each named.
         """
         space = self.observation_space
         observation = as_named(observation, space)
         _check_container(observation, space)
-        observation = _transpose(observation, space)
+        observation = _as_read(observation, space)
         vectorized = is_vectorized_observation(observation, space)
         if isinstance(space, spaces.Dict):
             batch = {key: self._to_tensor(observation[key], part, key) for key, part in space.spaces.items()}
@@ -138,7 +140,7 @@ class Network(nn.Module):
         if array.dtype == np.float64:  # networks compute in float32, and not every device has float64
             with np.errstate(over="ignore"):
                 array = array.astype(np.float32)
-        _check_finite(array, key)
+        _check_finite(array, key, observation)
         _check_choices(array, space, key)
         return to_device(torch.as_tensor(array.reshape((-1, *(space.shape or ())))), self.device)
 
@@ -626,10 +628,15 @@ def _check_container(observation: Any, space: spaces.Space) -> None:
         raise ValueError(f"The observation's keys do not fit the Dict space: missing {missing}, unknown {unknown}.")
 
 
-def _transpose(observation: Any, space: spaces.Space) -> Any:
+def _as_read(observation: Any, space: spaces.Space) -> Any:
+    """Images with their channels where the space has them, and choices [B] of a Discrete space also where buffers have
+    them as [B, 1]."""
     if isinstance(space, spaces.Dict):
-        return {key: _transpose(observation[key], part) for key, part in space.spaces.items()}
-    return maybe_transpose(np.asarray(observation), space)
+        return {key: _as_read(observation[key], part) for key, part in space.spaces.items()}
+    array = observation.numpy(force=True) if isinstance(observation, Tensor) else np.asarray(observation)
+    if isinstance(space, spaces.Discrete) and array.ndim == 2 and array.shape[1] == 1:
+        return array[:, 0]
+    return maybe_transpose(array, space)
 
 
 def _check_choices(array: np.ndarray, space: spaces.Space, key: str | None) -> None:
@@ -647,12 +654,18 @@ def _check_choices(array: np.ndarray, space: spaces.Space, key: str | None) -> N
     )
 
 
-def _check_finite(array: np.ndarray, key: str | None) -> None:
+def _check_finite(array: np.ndarray, key: str | None, before: Any = None) -> None:
+    """Of an observation, or of it as float32, and of what it was ``before``."""
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return
     bad = np.argwhere(~np.isfinite(array))
     index = tuple(int(i) for i in bad[0])
     where = "" if key is None else f" at key {key!r}"
+    if before is not None and np.isfinite(value := np.asarray(before)[index]):
+        raise NonFiniteError(
+            f"The observation{where} has {len(bad)} entries beyond the range of float32, in which networks compute; "
+            f"the first is {value} at index {index} of shape {array.shape}. Scale or clip it in the environment."
+        )
     raise NonFiniteError(
         f"The observation{where} has {len(bad)} entries that are not finite; the first is {array[index]} at index "
         f"{index} of shape {array.shape}. Look for the cause in the environment: VecCheckNan finds it."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyak.data.datasets.formats import csv, d3rlpy, d4rl, minari, npz, parquet, replay, rllib
-from polyak.data.datasets.formats.source import Source, damage_named
+from polyak.data.datasets.formats.frames import recording_of_frame
+from polyak.data.datasets.formats.source import Source, damage_named, is_frame
 from polyak.data.datasets.parts import DatasetError, RecordedData
 
 
@@ -38,19 +40,28 @@ FORMATS: dict[str, Format] = {
 
 
 def read(path: Any, format: str | None = None, **options: Any) -> RecordedData:
-    """Read a file, a folder or a name in whatever format it is.
+    """Read a file, a folder, a name or a table in whatever format it is.
 
     Args:
-        path: of a file or folder; or the id of a Minari dataset.
+        path: of a file or folder; or the id of a Minari dataset; or a pandas.DataFrame.
         format: a key of :data:`FORMATS`; None finds it by the content.
         options: the other fields of :class:`~polyak.data.datasets.formats.source.Source`.
 
     Raises:
+        TypeError: it is none of these.
         FileNotFoundError: there is nothing of that name.
         DatasetError: it is in none of the formats, or cannot be learned from.
     """
     _check(format, list(FORMATS))
     source = Source(path, **options)
+    if is_frame(path):
+        with damage_named(str(source)):
+            return recording_of_frame(source)
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(
+            f"path={path!r:.100} is neither a path nor a pandas.DataFrame. Arrays make a dataset by "
+            "Dataset(observations, actions, rewards, terminations)."
+        )
     if not source.exists and not minari.recognises(source):
         raise FileNotFoundError(f"path={str(path)!r}: there is no such file, and it is no id of a Minari dataset.")
     if source.exists and not (source.path.is_file() or source.path.is_dir()):

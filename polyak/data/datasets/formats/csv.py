@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from polyak.data.datasets.formats.frames import frame_of, recording_of_columns
-from polyak.data.datasets.formats.own_names import renamed
 from polyak.data.datasets.formats.source import Source, pandas
 from polyak.data.datasets.parts import DatasetError, RecordedData
 from polyak.data.datasets.writing import replacing
@@ -38,8 +37,7 @@ def read(source: Source) -> RecordedData:
         frame = pd.read_csv(source.path, sep=separator, float_precision="round_trip", encoding="utf-8-sig")
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise DatasetError(f"{source} is no table: {' '.join(str(error).split())}.") from error
-    names = renamed(frame.columns, source.columns, str(source))
-    return recording_of_columns({names[name]: _narrowed(frame[name].to_numpy()) for name in frame.columns}, str(source))
+    return recording_of_columns({name: _narrowed(frame[name].to_numpy()) for name in frame.columns}, source)
 
 
 def _narrowed(column: np.ndarray) -> np.ndarray:

@@ -12,12 +12,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Set
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from polyak.data.datasets.formats.source import pandas
-from polyak.data.datasets.named import recording_of, successors
+from polyak.data.datasets.formats.own_names import renamed
+from polyak.data.datasets.formats.source import Source, pandas
+from polyak.data.datasets.named import MEANING, recording_of, successors
 from polyak.data.datasets.parts import DatasetError, RecordedData, arrays_of
 
 _INDEXED = re.compile(r"(.+?)[_:]([0-9]{1,9}(?:_[0-9]{1,9})*)")
@@ -66,18 +68,68 @@ def _spread(name: str, values: Any) -> Iterator[tuple[str, np.ndarray]]:
             yield base + mark + "_".join(map(str, place)), array[(slice(None), *place)]
 
 
-def recording_of_columns(columns: Mapping[str, np.ndarray], source: str) -> RecordedData:
-    """A table with a row for each step, whose columns have names of :data:`~polyak.data.datasets.named.NAMES`.
+def recording_of_frame(source: Source) -> RecordedData:
+    """A pandas.DataFrame with a row for each step."""
+    frame = source.given
+    if not frame.columns.is_unique:
+        raise DatasetError(f"{source} has two columns of one name.")
+    return recording_of_columns({name: _array(frame[name].to_numpy()) for name in frame.columns}, source)
+
+
+def _array(column: np.ndarray) -> np.ndarray:
+    """Objects that are numbers, or arrays of numbers of one shape, as one array."""
+    if column.dtype != object:
+        return column
+    try:
+        stacked = np.array(column.tolist())
+    except ValueError:  # of several shapes
+        return column
+    return stacked if stacked.dtype.kind in "biuf" else column
+
+
+def recording_of_columns(columns: Mapping[Any, np.ndarray], source: Source) -> RecordedData:
+    """A table with a row for each step, whose columns have names of :data:`~polyak.data.datasets.named.NAMES`, or are
+    what ``source`` says.
 
     Args:
         columns: name -> [rows], all of equal length.
-        source: what to call it in messages.
+        source: where they come from.
 
     Raises:
         DatasetError: it is none, or the data cannot be learned from.
     """
     if not len(next(iter(columns.values()), ())):
         raise DatasetError(f"{source} has no rows.")
+    names = renamed(columns, source.columns, str(source))
+    arrays = _nested({names[name]: column for name, column in columns.items()}, str(source))
+    for name, column in columns.items():
+        _check_numbers(name, column, _meaning(names[name]), str(source))
+    return recording_of(arrays, str(source))
+
+
+def _meaning(name: str) -> str | None:
+    """What a column is read as, by its usual name."""
+    match = _INDEXED.fullmatch(name)
+    return MEANING.get((name if match is None else match.group(1)).partition(":")[0].lower())
+
+
+def _check_numbers(name: Any, column: np.ndarray, meaning: str | None, source: str) -> None:
+    """Refuse words where numbers are read; episodes may have names."""
+    if column.dtype.kind in "biuf" or meaning in (None, "episodes"):
+        return
+    others = ((row, value) for row, value in enumerate(column) if not isinstance(value, Real))
+    row, value = next(others, (0, column[0]))
+    fix = "Leave out its episode, or mend it."
+    if isinstance(value, str):
+        fix = (
+            f"Give each word a number, such as table[{name!r}] = table[{name!r}].astype('category').cat.codes in "
+            "pandas, or leave the column out."
+        )
+    raise DatasetError(f"{source}: row {row}: the column {name!r} is {value!r}, but {meaning} must be numbers. {fix}")
+
+
+def _nested(columns: Mapping[str, np.ndarray], source: str) -> dict[str, Any]:
+    """Arrays by their names, and dicts of those whose names have a key."""
     nested: dict[str, Any] = {}
     for name, array in _gathered(columns, source).items():
         base, _, key = name.partition(":")
@@ -87,7 +139,7 @@ def recording_of_columns(columns: Mapping[str, np.ndarray], source: str) -> Reco
             entries[key] = array
         else:
             raise DatasetError(f"{source} has a column {base!r} and one {name!r}: rename one.")
-    return recording_of(nested, source)
+    return nested
 
 
 def _gathered(columns: Mapping[str, np.ndarray], source: str) -> dict[str, np.ndarray]:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from polyak.data.datasets.formats.frames import frame_of, recording_of_columns
-from polyak.data.datasets.formats.own_names import renamed
 from polyak.data.datasets.formats.source import Source, decoded_space, pandas
 from polyak.data.datasets.named import NAMES
 from polyak.data.datasets.parts import DatasetError, RecordedData
@@ -42,10 +41,9 @@ def read(source: Source) -> RecordedData:
     except (pa.ArrowException, OSError) as error:
         raise DatasetError(f"{source} is damaged: {' '.join(str(error).split())}.") from error
     columns = {name: _numbers(table[name]) for name in table.column_names} | texts
-    ordered = {name: columns.get(name, np.full(table.num_rows, None)) for name in schema.names}
-    used = {name: ordered[name] for name in ordered if not _INDEX.fullmatch(name)}
-    names = renamed(used, source.columns, str(source))
-    recording = recording_of_columns({names[name]: column for name, column in used.items()}, str(source))
+    unread = {field.name: np.full(table.num_rows, f"<{field.type}>", object) for field in schema}
+    ordered = {name: columns.get(name, unread[name]) for name in schema.names}
+    recording = recording_of_columns({n: ordered[n] for n in ordered if not _INDEX.fullmatch(n)}, source)
     what = f"{source}: its metadata"
     about = plain_json.parse((schema.metadata or {}).get(_KEY, b"null"), what)
     if about is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ class Source:
     """Where a dataset is, and how to read it."""
 
     given: Any
-    """A path, or a Minari dataset's id."""
+    """A path, a Minari dataset's id, or a pandas.DataFrame."""
     in_memory: bool | None = None
     """Read arrays into memory, or leave them in the file; None: as they fit."""
     trust: bool = False
@@ -85,7 +86,18 @@ class Source:
         return " It is an empty file." if self.path.is_file() and not self.start else ""
 
     def __str__(self) -> str:
-        return f"path={str(self.given)!r}"
+        return called(self.given)
+
+
+def is_frame(given: Any) -> bool:
+    """Whether it is a pandas.DataFrame."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(given, pandas.DataFrame)
+
+
+def called(given: Any) -> str:
+    """What to call a path or a table in messages."""
+    return f"path=<DataFrame of {len(given):,} rows>" if is_frame(given) else f"path={str(given)!r}"
 
 
 @contextmanager
