@@ -1,0 +1,148 @@
+"""An exception at any line of what speaks to runners, shards and learners: the next ``learn()`` works."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import polyak
+from polyak import distributed
+from polyak.distributed import ray_workers
+from polyak.distributed.local_workers import LocalWorkers
+from polyak.distributed.ray_workers import Workers
+from tests.compat.ray.fake_ray import FakeRay
+
+ROOM = str(Path(distributed.__file__).parent)
+MOST_ANSWERS = 2_000
+"""Waits for answers within one call of ``learn``, far more than it takes."""
+SMALL: dict[str, Any] = {"seed": 0, "device": "cpu", "policy_kwargs": {"net_arch": [4]}, "n_runners": 2}
+Point = tuple[str, int]
+
+
+class Counting(gym.Env[Any, Any]):
+    """Shows how many steps of the episode are made."""
+
+    observation_space = spaces.Box(0, 100, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.made = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.made += 1
+        return np.full(1, self.made, np.float32), 1.0, False, self.made == 7, {}
+
+
+class Interrupting:
+    """Raises at a line of the room: where it is reached for the first or for the last time of a run."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Point, int] = {}
+        self.point: Point | None = None
+        self.after = 0
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(ROOM) or in_another_process(frame):
+            return None
+        if event == "line":
+            point = frame.f_code.co_filename, frame.f_lineno
+            self.seen[point] = self.seen.get(point, 0) + 1
+            if point == self.point and self.seen[point] > self.after:
+                raise KeyboardInterrupt
+        return self
+
+    def run(self, action: Callable[[], Any], point: Point | None = None, after: int = 0) -> bool:
+        """Whether it was interrupted at the point, which was reached ``after`` times before."""
+        self.seen, self.point, self.after = {}, point, after
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            action()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+
+def in_another_process(frame: FrameType | None) -> bool:
+    """Whether something would be done there, were there any."""
+    while frame is not None and not frame.f_code.co_filename.endswith("_process.py"):
+        frame = frame.f_back
+    return frame is not None
+
+
+class Patience:
+    """Waiting without an end is an error."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def around(self, answers: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(workers: Any, wait: bool = True) -> Any:
+            self.waits += 1
+            assert self.waits < MOST_ANSWERS, "it waits for answers that never come"
+            return answers(workers, wait)
+
+        return counted
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> Patience:
+    """Ray without processes."""
+    fake, made = FakeRay(), Patience()
+    monkeypatch.setattr(ray_workers, "ray", lambda: fake)
+    for kind in (Workers, LocalWorkers):
+        monkeypatch.setattr(kind, "answers", made.around(kind.answers))
+    return made
+
+
+def ppo(**options: Any) -> Any:
+    return polyak.PPO("MlpPolicy", Counting, n_steps=4, batch_size=4, n_epochs=1, **SMALL, **options)
+
+
+def check_rollout(model: Any) -> None:
+    """Each row continues the one before."""
+    buffer = model.rollout_buffer
+    seen, starts = (part.reshape(-1, buffer.buffer_size).T for part in (buffer.observations, buffer.episode_starts > 0))
+    np.testing.assert_array_equal(seen[1:], np.where(starts[1:], 0, seen[:-1] + 1))
+    np.testing.assert_array_equal(seen[starts], 0)
+
+
+def interrupt(model: Any, steps: int, patience: Patience, check: Callable[[Any], None], every: int) -> None:
+    """Interrupt ``learn`` at some of the lines that it reaches, and check that it works after each."""
+
+    def learn() -> None:
+        patience.waits = 0
+        model.learn(steps, reset_num_timesteps=False)
+
+    learn()
+    trace, interrupted = Interrupting(), 0
+    trace.run(learn)
+    chosen = [(point, after) for point, times in trace.seen.items() for after in sorted({0, times - 1})][::every]
+    for point, after in chosen:
+        interrupted += trace.run(learn, point, after)
+        before = model.num_timesteps
+        learn()
+        assert model.num_timesteps >= before + steps, point
+        check(model)
+    assert interrupted > len(chosen) / 2
+
+
+some = pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
+
+
+@some
+@pytest.mark.parametrize("transport", ["ray", "local"])
+def test_runners(patience: Patience, transport: str, every: int) -> None:
+    interrupt(ppo(transport=transport), 8, patience, check_rollout, every)
