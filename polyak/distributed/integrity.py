@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any, Protocol, TypeVar, cast
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Integrity:
@@ -28,3 +32,27 @@ class Integrity:
         before, self.broken = self.broken, True
         yield
         self.broken = before
+
+
+class Group(Protocol):
+    """Processes that work for an object here."""
+
+    integrity: Integrity
+
+    def recover(self) -> None:
+        """Begin anew if :attr:`integrity` is broken."""
+
+
+def whole(method: Method) -> Method:
+    """A method of a :class:`Group` that begins when the group is whole, and leaves it so unless it raises something.
+
+    It must not be called within another one of its kind.
+    """
+
+    @wraps(method)
+    def begun_whole(self: Group, *args: Any, **kwargs: Any) -> Any:
+        self.recover()
+        with self.integrity.changing():
+            return method(self, *args, **kwargs)
+
+    return cast(Method, begun_whole)

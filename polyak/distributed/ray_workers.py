@@ -256,13 +256,15 @@ class Workers:
         """What all of them answer, in order: the i-th gets the i-th of each of the arguments."""
         for worker in range(len(self)):
             self.ask(worker, method, *(each[worker] for each in arguments))
-        return self.gather()
+        return self.gather(method)
 
-    def gather(self) -> list[Any]:
-        """What all of them answer, in order, each of which was asked once."""
+    def gather(self, method: str) -> list[Any]:
+        """What all of them answer to this, in order, for which each was asked once."""
         results: dict[int, Any] = {}
         while len(results) < len(self):
-            results |= {worker: result for worker, _, result in self.answers()}
+            for worker, asked, result in self.answers():
+                if asked == method or (isinstance(result, Failure) and result.gone):
+                    results[worker] = result
         return [results[worker] for worker in range(len(self))]
 
     def _forget(self, worker: int) -> None:

@@ -22,7 +22,7 @@ from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.runner import flat, unflat
 from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import NO_EXTRAS, Observations, Step
-from polyak.distributed.integrity import Integrity
+from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
@@ -127,11 +127,11 @@ class RemoteEnvs(VecEnv):
         number = 1 if as_one else self.n_runners * first.num_envs
         super().__init__(number, first.observation_space, first.action_space)
 
+    @whole
     def normalized(self) -> VecEnv:
         """These environments under the ``VecNormalize`` that ``env`` has put around those of each runner, with the
         statistics of all; without one, these environments themselves."""
         if self._normalized is None:
-            self.recover()
             made = self.ask_all("normalizer_made")[0]
             self._normalized = self
             if made is not None:
@@ -289,11 +289,11 @@ class RemoteEnvs(VecEnv):
 
     # -- what a model asks of its environments -------------------------------------------------------------------------
 
+    @whole
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         if seed is None:
             seed = int(np.random.randint(0, np.iinfo(np.uint32).max, dtype=np.uint32))
         self._seeds = [seed, *[None] * (self.num_envs - 1)]
-        self.recover()
         self.ask_all("seed", seed)
         return self._seeds
 
@@ -342,12 +342,12 @@ class RemoteEnvs(VecEnv):
             raise RuntimeError(f"runner {worker + 1} of {self.n_runners} is gone. Ask again when it is replaced.")
         return found[worker]
 
+    @whole
     def get_state(self) -> dict[str, Any]:
-        self.recover()
         return {"runners": self.ask_all("state")}
 
+    @whole
     def set_state(self, state: dict[str, Any]) -> None:
-        self.recover()
         self.ask_each("load_state", [(one,) for one in state["runners"]])
 
     def close(self) -> None:

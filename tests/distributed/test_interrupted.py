@@ -11,6 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 import polyak
@@ -23,12 +24,13 @@ from tests.compat.ray.fake_ray import FakeRay
 ROOM = str(Path(distributed.__file__).parent)
 MOST_ANSWERS = 2_000
 """Waits for answers within one call of ``learn``, far more than it takes."""
-SMALL: dict[str, Any] = {"seed": 0, "device": "cpu", "policy_kwargs": {"net_arch": [4]}, "n_runners": 2}
+SMALL: dict[str, Any] = {"seed": 0, "device": "cpu", "policy_kwargs": {"net_arch": [4]}}
+RUNNERS: dict[str, Any] = {**SMALL, "n_runners": 2}
 Point = tuple[str, int]
 
 
 class Counting(gym.Env[Any, Any]):
-    """Shows how many steps of the episode are made."""
+    """Shows how many steps of the episode are made, which is the reward, too."""
 
     observation_space = spaces.Box(0, 100, (1,), np.float32)
     action_space = spaces.Discrete(2)
@@ -40,7 +42,7 @@ class Counting(gym.Env[Any, Any]):
 
     def step(self, action: Any) -> Any:
         self.made += 1
-        return np.full(1, self.made, np.float32), 1.0, False, self.made == 7, {}
+        return np.full(1, self.made, np.float32), float(self.made), False, self.made == 7, {}
 
 
 class Interrupting:
@@ -107,18 +109,6 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Patience:
     return made
 
 
-def ppo(**options: Any) -> Any:
-    return polyak.PPO("MlpPolicy", Counting, n_steps=4, batch_size=4, n_epochs=1, **SMALL, **options)
-
-
-def check_rollout(model: Any) -> None:
-    """Each row continues the one before."""
-    buffer = model.rollout_buffer
-    seen, starts = (part.reshape(-1, buffer.buffer_size).T for part in (buffer.observations, buffer.episode_starts > 0))
-    np.testing.assert_array_equal(seen[1:], np.where(starts[1:], 0, seen[:-1] + 1))
-    np.testing.assert_array_equal(seen[starts], 0)
-
-
 def interrupt(model: Any, steps: int, patience: Patience, check: Callable[[Any], None], every: int) -> None:
     """Interrupt ``learn`` at some of the lines that it reaches, and check that it works after each."""
 
@@ -140,9 +130,67 @@ def interrupt(model: Any, steps: int, patience: Patience, check: Callable[[Any],
 
 
 some = pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
+transports = pytest.mark.parametrize("transport", ["ray", "local"])
 
 
 @some
-@pytest.mark.parametrize("transport", ["ray", "local"])
+@transports
 def test_runners(patience: Patience, transport: str, every: int) -> None:
-    interrupt(ppo(transport=transport), 8, patience, check_rollout, every)
+    """Each row of a rollout continues the one before."""
+
+    def check(model: Any) -> None:
+        buffer = model.rollout_buffer
+        parts = buffer.observations, buffer.episode_starts > 0
+        seen, starts = (part.reshape(-1, buffer.buffer_size).T for part in parts)
+        np.testing.assert_array_equal(seen[1:], np.where(starts[1:], 0, seen[:-1] + 1))
+
+    model = polyak.PPO("MlpPolicy", Counting, n_steps=4, batch_size=4, n_epochs=1, transport=transport, **RUNNERS)
+    interrupt(model, 8, patience, check, every)
+
+
+@some
+@transports
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_runners_that_collect_each_by_itself(
+    patience: Patience, transport: str, asynchronous: bool, every: int
+) -> None:
+    def check(model: Any) -> None:
+        for rollout in model.rollouts:
+            seen, starts = rollout.buffer.observations[:, 0, 0], rollout.buffer.episode_starts[:, 0] > 0
+            np.testing.assert_array_equal(seen[1:], np.where(starts[1:], 0, seen[:-1] + 1))
+
+    own: Any = {"n_steps": 4, "asynchronous": asynchronous, "transport": transport}
+    interrupt(polyak.IMPALA("MlpPolicy", Counting, **own, **RUNNERS), 8, patience, check, every)
+
+
+@some
+@transports
+@pytest.mark.parametrize("options", [{}, {"overlap": True}, {"prioritized": True}])
+def test_shards(patience: Patience, transport: str, options: Any, every: int) -> None:
+    """No return of several steps reaches across what was lost: all steps of it were made."""
+
+    def check(model: Any) -> None:
+        for batch, _ in model.replay_buffer.transitions(50, 0.5):
+            first, steps = batch.observations[:, 0], batch.next_observations[:, 0] - batch.observations[:, 0]
+            assert ((steps >= 1) & (steps <= 3)).all()
+            expected = sum(torch.where(steps > n, (first + n + 1) * 0.5**n, 0.0) for n in range(3))
+            torch.testing.assert_close(batch.rewards.flatten(), expected)
+
+    own: Any = {"n_replay_shards": 2, "transport": transport, "learning_starts": 0, "batch_size": 4, "n_steps": 3}
+    own |= {"buffer_size": 60, "gamma": 0.5, "train_freq": 4, "gradient_steps": -1}
+    model = polyak.DQN("MlpPolicy", Counting, **own, **options, **RUNNERS)
+    interrupt(model, 8, patience, check, every)
+
+
+@some
+def test_learners(patience: Patience, every: int) -> None:
+    """All are the same after each step."""
+
+    def check(model: Any) -> None:
+        (fellow,) = model._learners.fellows._fellows
+        for own, other in zip(model.policy.parameters(), fellow.learner.policy.parameters(), strict=True):
+            torch.testing.assert_close(own, other, rtol=0, atol=0)
+
+    own: Any = {"n_learners": 2, "transport": "local", "n_steps": 8, "batch_size": 4, "n_epochs": 1}
+    model = polyak.PPO("MlpPolicy", Counting(), **own, **SMALL)
+    interrupt(model, 8, patience, check, every)
