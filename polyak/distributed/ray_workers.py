@@ -274,8 +274,9 @@ class Workers:
     def end(self, worker: int) -> None:
         """End one of them, whatever it is doing; nothing that it was asked is answered any more."""
         self._forget(worker)
-        with contextlib.suppress(Exception):  # it is gone
-            ray().kill(self._actors[worker], no_restart=True)
+        if ray().is_initialized():  # if not, all processes have ended with it
+            with contextlib.suppress(Exception):  # it is gone
+                ray().kill(self._actors[worker], no_restart=True)
 
     def renew(self, worker: int) -> None:
         """Put a new one in the place of one that is gone."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -16,12 +18,13 @@ from gymnasium import spaces
 
 import polyak
 from polyak import distributed
+from polyak.compat.ray import PPOConfig, processes
 from polyak.distributed import ray_workers
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import Workers
 from tests.compat.ray.fake_ray import FakeRay
 
-ROOM = str(Path(distributed.__file__).parent)
+ROOMS = tuple(str(Path(room.__file__).parent) for room in (distributed, processes))
 MOST_ANSWERS = 2_000
 """Waits for answers within one call of ``learn``, far more than it takes."""
 SMALL: dict[str, Any] = {"seed": 0, "device": "cpu", "policy_kwargs": {"net_arch": [4]}}
@@ -32,6 +35,7 @@ Point = tuple[str, int]
 class Counting(gym.Env[Any, Any]):
     """Shows how many steps of the episode are made, which is the reward, too."""
 
+    fails_at: ClassVar[int | None] = None
     observation_space = spaces.Box(0, 100, (1,), np.float32)
     action_space = spaces.Discrete(2)
 
@@ -41,6 +45,8 @@ class Counting(gym.Env[Any, Any]):
         return np.zeros(1, np.float32), {}
 
     def step(self, action: Any) -> Any:
+        if self.made == self.fails_at:
+            raise OSError("the simulator is gone")
         self.made += 1
         return np.full(1, self.made, np.float32), float(self.made), False, self.made == 7, {}
 
@@ -54,7 +60,7 @@ class Interrupting:
         self.after = 0
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(ROOM) or in_another_process(frame):
+        if not frame.f_code.co_filename.startswith(ROOMS) or in_another_process(frame):
             return None
         if event == "line":
             point = frame.f_code.co_filename, frame.f_lineno
@@ -79,7 +85,7 @@ class Interrupting:
 
 def in_another_process(frame: FrameType | None) -> bool:
     """Whether something would be done there, were there any."""
-    while frame is not None and not frame.f_code.co_filename.endswith("_process.py"):
+    while frame is not None and not frame.f_code.co_filename.endswith(("_process.py", "_worker.py")):
         frame = frame.f_back
     return frame is not None
 
@@ -100,33 +106,43 @@ class Patience:
 
 
 @pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> Patience:
+def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[Patience]:
     """Ray without processes."""
     fake, made = FakeRay(), Patience()
     monkeypatch.setattr(ray_workers, "ray", lambda: fake)
     for kind in (Workers, LocalWorkers):
         monkeypatch.setattr(kind, "answers", made.around(kind.answers))
-    return made
+    yield made
+    gc.collect()  # shards end before Ray is real again
 
 
-def interrupt(model: Any, steps: int, patience: Patience, check: Callable[[Any], None], every: int) -> None:
-    """Interrupt ``learn`` at some of the lines that it reaches, and check that it works after each."""
+def interrupt(action: Callable[[], Any], patience: Patience, every: int) -> None:
+    """Interrupt something at some of the lines that it reaches; it works after each."""
 
-    def learn() -> None:
+    def patiently() -> None:
         patience.waits = 0
-        model.learn(steps, reset_num_timesteps=False)
+        action()
 
-    learn()
+    patiently()
     trace, interrupted = Interrupting(), 0
-    trace.run(learn)
+    trace.run(patiently)
     chosen = [(point, after) for point, times in trace.seen.items() for after in sorted({0, times - 1})][::every]
     for point, after in chosen:
-        interrupted += trace.run(learn, point, after)
-        before = model.num_timesteps
-        learn()
-        assert model.num_timesteps >= before + steps, point
-        check(model)
+        interrupted += trace.run(patiently, point, after)
+        patiently()
     assert interrupted > len(chosen) / 2
+
+
+def interrupt_learning(
+    model: Any, steps: int, patience: Patience, check: Callable[[Any], None], every: int
+) -> None:
+    def learn() -> None:
+        before = model.num_timesteps
+        model.learn(steps, reset_num_timesteps=False)
+        assert model.num_timesteps >= before + steps
+        check(model)
+
+    interrupt(learn, patience, every)
 
 
 some = pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
@@ -145,7 +161,7 @@ def test_runners(patience: Patience, transport: str, every: int) -> None:
         np.testing.assert_array_equal(seen[1:], np.where(starts[1:], 0, seen[:-1] + 1))
 
     model = polyak.PPO("MlpPolicy", Counting, n_steps=4, batch_size=4, n_epochs=1, transport=transport, **RUNNERS)
-    interrupt(model, 8, patience, check, every)
+    interrupt_learning(model, 8, patience, check, every)
 
 
 @some
@@ -160,7 +176,7 @@ def test_runners_that_collect_each_by_itself(
             np.testing.assert_array_equal(seen[1:], np.where(starts[1:], 0, seen[:-1] + 1))
 
     own: Any = {"n_steps": 4, "asynchronous": asynchronous, "transport": transport}
-    interrupt(polyak.IMPALA("MlpPolicy", Counting, **own, **RUNNERS), 8, patience, check, every)
+    interrupt_learning(polyak.IMPALA("MlpPolicy", Counting, **own, **RUNNERS), 8, patience, check, every)
 
 
 @some
@@ -179,7 +195,7 @@ def test_shards(patience: Patience, transport: str, options: Any, every: int) ->
     own: Any = {"n_replay_shards": 2, "transport": transport, "learning_starts": 0, "batch_size": 4, "n_steps": 3}
     own |= {"buffer_size": 60, "gamma": 0.5, "train_freq": 4, "gradient_steps": -1}
     model = polyak.DQN("MlpPolicy", Counting, **own, **options, **RUNNERS)
-    interrupt(model, 8, patience, check, every)
+    interrupt_learning(model, 8, patience, check, every)
 
 
 @some
@@ -193,4 +209,43 @@ def test_learners(patience: Patience, every: int) -> None:
 
     own: Any = {"n_learners": 2, "transport": "local", "n_steps": 8, "batch_size": 4, "n_epochs": 1}
     model = polyak.PPO("MlpPolicy", Counting(), **own, **SMALL)
-    interrupt(model, 8, patience, check, every)
+    interrupt_learning(model, 8, patience, check, every)
+
+
+@some
+def test_evaluators(patience: Patience, every: int) -> None:
+    config = PPOConfig().environment("CartPole-v1").evaluation(evaluation_num_env_runners=2, evaluation_duration=3)
+    config.env_runners(num_env_runners=0).rl_module(model_config={"fcnet_hiddens": [4]})
+    with config.build() as algo:
+
+        def evaluate() -> None:
+            assert algo.evaluate()["env_runners"]["num_episodes"] == 3
+
+        interrupt(evaluate, patience, every)
+
+
+@transports
+def test_an_error_of_an_environment_ends_one_training_and_not_the_next(
+    patience: Patience, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a request that was made ahead is forgotten, and the model can be saved meanwhile."""
+    own: Any = {"transport": transport, "learning_starts": 0, "batch_size": 4, "train_freq": 4, "gradient_steps": -1}
+    model = polyak.DQN("MlpPolicy", Counting, overlap=True, **own, **RUNNERS).learn(8)
+    monkeypatch.setattr(Counting, "fails_at", 3)
+    with pytest.raises(OSError, match="the simulator is gone"):
+        model.learn(8)
+    monkeypatch.setattr(Counting, "fails_at", None)
+    file = io.BytesIO()
+    model.save(file, include=["replay_buffer"])
+    assert polyak.DQN.load(io.BytesIO(file.getvalue())).num_timesteps == model.num_timesteps
+    assert model.learn(8, reset_num_timesteps=False).num_timesteps >= 8
+
+
+def test_a_question_that_fails_disturbs_nothing(patience: Patience) -> None:
+    model = polyak.IMPALA("MlpPolicy", Counting, n_steps=4, asynchronous=False, **RUNNERS)
+    model.learn(8)
+    seen = model.runner.obs
+    with pytest.raises(AttributeError, match="nothing_of_this_name"):
+        model.env.get_attr("nothing_of_this_name")
+    assert model.env.get_attr("fails_at") == [None, None]
+    assert model.runner.obs is seen
