@@ -143,10 +143,12 @@ def interrupt_learning(
         check(model)
 
     interrupt(learn, patience, every)
+    model.env.close()
 
 
-some = pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.slow)])
-transports = pytest.mark.parametrize("transport", ["ray", "local"])
+everywhere = pytest.param(1, marks=pytest.mark.slow)
+some = pytest.mark.parametrize("every", [25, everywhere])
+transports = pytest.mark.parametrize("transport", ["ray", pytest.param("local", marks=pytest.mark.slow)])
 
 
 @some
@@ -166,7 +168,7 @@ def test_runners(patience: Patience, transport: str, every: int) -> None:
 
 @some
 @transports
-@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize("asynchronous", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_runners_that_collect_each_by_itself(
     patience: Patience, transport: str, asynchronous: bool, every: int
 ) -> None:
@@ -181,7 +183,7 @@ def test_runners_that_collect_each_by_itself(
 
 @some
 @transports
-@pytest.mark.parametrize("options", [{}, {"overlap": True}, {"prioritized": True}])
+@pytest.mark.parametrize("options", [{"prioritized": True}, pytest.param({"overlap": True}, marks=pytest.mark.slow)])
 def test_shards(patience: Patience, transport: str, options: Any, every: int) -> None:
     """No return of several steps reaches across what was lost: all steps of it were made."""
 
@@ -224,7 +226,7 @@ def test_evaluators(patience: Patience, every: int) -> None:
         interrupt(evaluate, patience, every)
 
 
-@transports
+@pytest.mark.parametrize("transport", ["ray", "local"])
 def test_an_error_of_an_environment_ends_one_training_and_not_the_next(
     patience: Patience, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,7 +101,7 @@ class FakeRay:
         self.options: dict[str, Any] = {}
 
     def is_initialized(self) -> bool:
-        return self.running
+        return self.running or bool(self.actors)
 
     def init(self, *_: Any, **__: Any) -> None:
         self.running = True
