@@ -181,9 +181,6 @@ class RunnerProcess:
         env = self.env
         return os.getpid(), Described(env.num_envs, env.observation_space, env.action_space, turned_images(env))
 
-    def pause(self) -> None:
-        """Nothing: what was asked before is done."""
-
     def normalizer_made(self) -> bytes | None:
         """The ``VecNormalize`` in what was made, pickled without its environments."""
         found = unwrap_vec_normalize(self.made)

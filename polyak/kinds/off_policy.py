@@ -130,6 +130,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     few_updates: ClassVar[bool] = False
     """Whether fewer updates than transitions are meant, so that there is no advice about it."""
     _empty_at = Held[int]("memory.empty_at")
+    _torn = Held[bool]("memory.torn")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -390,8 +391,9 @@ class OffPolicyAlgorithm(LearnsFromData):
         assert self.replay_buffer is not None
         if self._collection is not None and self._collection.pending is not None:
             self._store(self._collection.pending, self.replay_buffer)
+        self._torn = True
         super()._start_episodes()
-        self.replay_buffer.cut_episodes()  # no n-step window and no hindsight goal may reach across the reset
+        self._mend()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -501,7 +503,8 @@ class OffPolicyAlgorithm(LearnsFromData):
             how much was collected, and whether to continue.
         """
         assert self.runner is not None
-        collection = self._begin_collection()
+        self._mend()
+        collection, self._torn = self._begin_collection(), True
         self._progress.steps = self.num_timesteps
         self.runner.plan(train_freq.frequency - collection.steps if train_freq.unit == "step" else 1)
         asked, shown = not callback.is_idle, callback.needs_locals
@@ -518,10 +521,16 @@ class OffPolicyAlgorithm(LearnsFromData):
                 if asked and not callback.on_step():
                     return RolloutReturn(collection.steps * self.n_envs, collection.episodes, continue_training=False)
                 self._take(step, collection, replay_buffer, log_interval)
+            self._torn = False
             callback.on_rollout_end()
         finally:
             self._collection = None
         return RolloutReturn(collection.steps * self.n_envs, collection.episodes, continue_training=True)
+
+    def _mend(self) -> None:
+        """Let no return of several steps and no hindsight goal reach across a step that was not stored."""
+        if self._collection is None:
+            self.memory.mend()
 
     def _is_collected(self, collection: Collection, train_freq: TrainFreq) -> bool:
         """Whether there is experience enough."""
@@ -589,6 +598,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)
         if "replay_buffer" in include and not self.learns_offline:
+            self._mend()
             require(self.replay_buffer is not None, "include", ["replay_buffer"], "this model has no replay buffer.")
             assert self.replay_buffer is not None
             saved.info["replay"], saved.replay = split_state(self.replay_buffer.state_dict())

@@ -39,9 +39,14 @@ class OffPolicyLoop:
     def iterate(self) -> bool:
         """A series of steps, and the gradient steps that are due. False: a callback asked to stop."""
         settings, updates, clock = self.settings, self.updates, self.updates.clock
+        memory = updates.memory
+        if clock.series is None:  # else a file has brought one that goes on
+            memory.mend()
+        memory.torn = True
         series = self.collector.collect(settings.train_freq, self.store, self.count)
         if series is None:
             return False
+        memory.torn = False
         if (steps := self.due(series)) > 0:
             with self.ahead() if settings.overlap and clock.steps < clock.total else updates.split.update:
                 replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay

@@ -87,7 +87,7 @@ class RemoteLearners(LocalLearner):
 
     def foreach_learner(self, func: Callable[[Any], Any]) -> list[Any]:
         self._begin()
-        return self._group.fellows.ask_all("apply", func)
+        return self._group.apply(func)
 
     def stop(self) -> None:
         """End all of them."""
