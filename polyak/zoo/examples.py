@@ -56,7 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def epilogue(command: str, everything: bool = True) -> str:
-    """Return what ends the help of a command, a line each: its examples, or the first of them and how to see `everything`."""
+    """Return what ends the help of a command: its examples, a line each; or one of them and how to see `everything`."""
     lines = EXAMPLES[command]
     if not everything:
         return f"Example: {lines[0]}\n\nAll options: polyak {command} --help-all"

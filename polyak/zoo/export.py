@@ -18,14 +18,7 @@ class ExportOptions(ModelOptions):
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Options": (
-            "algo",
-            "env",
-            "folder",
-            "exp_id",
-            "load_best",
-            "load_checkpoint",
-            "load_last_checkpoint",
-            "output",
+            *("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint", "output"),
         ),
         "Arguments": ("model",),
         "What it writes": ("masks", "channels_last", "stochastic"),
