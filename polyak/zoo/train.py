@@ -35,8 +35,8 @@ from polyak.zoo.registry import (
     parameter_names,
 )
 from polyak.zoo.report.groups import in_force
-from polyak.zoo.run_folder import ERROR, RunFolder, file_name
-from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
+from polyak.zoo.run_folder import ERROR, RunFolder, file_name, run_numbers
+from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds, where_runs_are
 from polyak.zoo.settings import Settings, fit_batch, load_settings
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
 from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as_train
@@ -194,10 +194,14 @@ def _train_each(options: TrainOptions) -> None:
     seeds = parse_seeds(options.seeds)
     if options.seed >= 0:
         raise ZooError(f"--seed {options.seed} and --seeds exclude each other. Give one of them.")
-    _look_up(options)
+    environment = _look_up(options)[1]
     alike = replace(options, seeds=[], processes=-1)
+    parent = Path(options.log_folder) / algorithm_name(options.algo).lower()
+    earlier = run_numbers(parent, environment.name)
     with outlasting_the_reader("training"), answered_signals():
         status = train_seeds(to_arguments(alike), seeds, number_of_processes(options.processes, len(seeds)))
+        runs = [run for number, run in run_numbers(parent, environment.name).items() if number not in earlier]
+        print(where_runs_are([RunFolder(run, environment.name) for run in runs], seeds))
     if status:
         raise SystemExit(status)
 

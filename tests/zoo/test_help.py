@@ -172,7 +172,7 @@ def test_help_lists_every_command_with_its_sentence(
         ("load-from-hub --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
         ("list --env CartPol-v1", "Did you mean 'CartPole-v1', "),
         ("data collect --env CartPol-v1 --out a.npz", "Did you mean 'CartPole-v1', "),
-        ("plot --algo sac", "there are no runs"),
+        ("plot --algo sac", "There are no runs under logs"),
     ],
 )
 def test_help_and_mistakes_in_names_do_not_wait_for_pytorch(words: str, said: str, tmp_path: Path) -> None:
