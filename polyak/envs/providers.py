@@ -6,11 +6,6 @@ import importlib
 import re
 from dataclasses import dataclass
 
-import gymnasium as gym
-from gymnasium.envs.registration import WrapperSpec
-
-from polyak.envs.wrappers.mask_velocity import VELOCITIES
-
 
 @dataclass(frozen=True)
 class Provider:
@@ -56,6 +51,8 @@ def provide(env_id: str) -> None:
     Raises:
         ImportError: its package is not installed; the message says how to install it.
     """
+    import gymnasium as gym
+
     if env_id in gym.registry:
         return
     if match := _NO_VELOCITIES.fullmatch(env_id):
@@ -66,6 +63,11 @@ def provide(env_id: str) -> None:
 
 
 def _register_without_velocities(task: str, version: str) -> None:
+    import gymnasium as gym
+    from gymnasium.envs.registration import WrapperSpec
+
+    from polyak.envs.wrappers.mask_velocity import VELOCITIES
+
     original = gym.registry.get(f"{task}-v{version}")
     if task not in VELOCITIES or original is None:
         return
@@ -87,6 +89,8 @@ def _register_without_velocities(task: str, version: str) -> None:
 
 
 def _import(provider: Provider, env_id: str) -> None:
+    import gymnasium as gym
+
     try:
         module = importlib.import_module(provider.module)
     except ModuleNotFoundError as error:

@@ -19,6 +19,7 @@ from polyak.zoo.options import option
 from polyak.zoo.own_algorithm import named_algorithm
 from polyak.zoo.registry import (
     Environment,
+    check_algorithm,
     env_name,
     find_algorithm,
     find_env,
@@ -68,13 +69,13 @@ class AgentOptions(ModelOptions):
     """Which agent to load, and how it acts."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Options": ("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
-        "What it does": (
-            *("n_timesteps", "n_episodes", "max_episode_steps", "deterministic", "stochastic", "seed", "n_envs"),
+        "Options": (
+            *("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
+            *("n_timesteps", "n_episodes", "record", "output", "output_folder"),
         ),
+        "What it does": ("max_episode_steps", "deterministic", "stochastic", "seed", "n_envs"),
         "What comes of it": (
-            *("output", "render", "no_render", "record", "output_folder", "gif", "reward_log", "norm_reward"),
-            *("confidence", "progress", "verbose"),
+            *("render", "no_render", "gif", "reward_log", "norm_reward", "confidence", "progress", "verbose"),
         ),
         "Environment and machine": ("env_kwargs", "gym_packages", "device", "num_threads"),
         "Files": ("trust", "custom_objects"),
@@ -102,9 +103,11 @@ class SavedAgent:
         whole_number("--n-envs", options.n_envs, MOST_ENVS)
         self.options = options
         self.author = Author.of_file(options.trust, options.gym_packages)
-        self.algorithm = find_algorithm(_algorithm_of(options, self.author))
+        algo = _algorithm_of(options, self.author)
+        check_algorithm(algo)
         self.folder = _find_run(options)
         self.environment = self._find_env()
+        self.algorithm = find_algorithm(algo)  # imports PyTorch
         self.settings = self._read_settings()
 
     @property

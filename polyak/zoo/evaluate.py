@@ -39,14 +39,14 @@ def evaluate(options: EvaluateOptions) -> EvaluationResult:
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
     """
-    from polyak.evaluation import in_environments as evaluation
-    from polyak.learning.engine.threads import chosen_threads
-
     _check(options)
     with ExitStack() as stack:
         if options.output == "json":  # what agents and environments print goes elsewhere
             stack.enter_context(redirect_stdout(sys.stderr))
         agent = SavedAgent(options)
+        from polyak.evaluation import in_environments as evaluation
+        from polyak.learning.engine.threads import chosen_threads
+
         model, envs = stack.enter_context(agent.loaded(path := agent.path))
         stack.enter_context(outlasting_the_reader("evaluating"))
         stack.enter_context(chosen_threads(options.num_threads))

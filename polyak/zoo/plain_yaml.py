@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from polyak.zoo.errors import ZooError
 
 LONGEST = 100_000
@@ -162,6 +160,8 @@ def write_yaml(content: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Return `value` made of dicts, lists, numbers, strings and None only; classes become their import path."""
+    import numpy as np
+
     if isinstance(value, np.generic):
         return plain(value.item())
     if isinstance(value, dict):

@@ -37,6 +37,22 @@ def canonical_name(name: str) -> str:
     return ALIASES.get(name.lower(), name.lower())
 
 
+def check_algorithm(name: str) -> None:
+    """Raise ZooError, naming the closest algorithms, if `name` is in no registry; imports none of them."""
+    if ":" in name or name.endswith(".py") or is_registered(name):
+        return
+    if name.lower() == "her":
+        raise ZooError(
+            "--algo 'her' is no algorithm but a kind of replay buffer: use --algo tqc (or sac, td3, ddpg, dqn) with "
+            "replay_buffer_class: HerReplayBuffer among the settings, as those tuned for goal environments have it."
+        )
+    known = [*algorithm_names(), *ALIASES]
+    raise ZooError(
+        f"Unknown algorithm --algo {name!r}.{did_you_mean(name, known)} Available: {', '.join(known)}; one of your own "
+        "is given as file.py:NAME."
+    )
+
+
 def find_algorithm(name: str) -> type[Any]:
     """Return the algorithm class registered as `name` (upper and lower case are alike), or the user's own.
 
@@ -45,20 +61,9 @@ def find_algorithm(name: str) -> type[Any]:
     """
     from polyak.algorithms import get
 
-    if ":" in name or name.endswith(".py"):
+    check_algorithm(name)
+    if not is_registered(name):
         return load_algorithm(name)
-    names = algorithm_names()
-    if name.lower() == "her":
-        raise ZooError(
-            "--algo 'her' is no algorithm but a kind of replay buffer: use --algo tqc (or sac, td3, ddpg, dqn) with "
-            "replay_buffer_class: HerReplayBuffer among the settings, as those tuned for goal environments have it."
-        )
-    if canonical_name(name) not in names:
-        known = [*names, *ALIASES]
-        raise ZooError(
-            f"Unknown algorithm --algo {name!r}.{did_you_mean(name, known)} Available: {', '.join(known)}; one of "
-            "your own is given as file.py:NAME."
-        )
     try:
         return get(canonical_name(name))
     except (ImportError, ValueError) as error:
@@ -158,12 +163,22 @@ def find_env(text: str, packages: Iterable[str] = ()) -> Environment:
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
-        hint = did_you_mean(name, gymnasium.registry, at_most=3)
+        hint = did_you_mean(name, gymnasium.registry)
         raise ZooError(
             f"Unknown environment --env {text!r}.{hint} One of your own is given as file.py:NAME, as module:EnvId, "
             "or by the module that registers it in --gym-packages."
         ) from error
     return Environment(name, spec, text, is_own=any(map(is_own_module, imported)))
+
+
+def check_names(algo: str, env: str = "", packages: Iterable[str] = ()) -> None:
+    """Raise ZooError if there is no such algorithm or environment; PyTorch is not imported for it.
+
+    An empty `env` stands for none. `packages` are imported first, as by `find_env`.
+    """
+    check_algorithm(algo)
+    if env:
+        find_env(env, packages)
 
 
 def is_atari_id(env_id: str) -> bool:

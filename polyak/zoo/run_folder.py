@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +54,34 @@ def run_numbers(parent: Path, env_id: str) -> dict[int, Path]:
     matches = [(_RUN.fullmatch(folder.name), folder) for folder in folders if folder.is_dir()]
     name = file_name(env_id)
     return {int(match.group(2)): folder for match, folder in matches if match and match.group(1) == name}
+
+
+def runs_found(logs: Path) -> dict[str, dict[str, int]]:
+    """Return how many runs there are under `logs`: algorithm -> environment, as in file names -> number."""
+    algos = sorted(path for path in logs.iterdir() if path.is_dir()) if logs.is_dir() else []
+    names = {algo.name: [run_name(run) for run in sorted(algo.glob("*_*")) if run.is_dir()] for algo in algos}
+    counts = {algo: dict(Counter(filter(None, found))) for algo, found in names.items()}
+    return {algo: found for algo, found in counts.items() if found}
+
+
+def listing(logs: Sequence[Path], algos: Sequence[str] = ()) -> str:
+    """Say which runs there are under the folders `logs`: a line for each algorithm, or for each of `algos`.
+
+    If none of these has any, a line says so, naming the closest that do, and all others follow.
+    """
+    found = {(folder, algo): envs for folder in logs for algo, envs in runs_found(folder).items()}
+    if not found:
+        return f" There are no runs under {', '.join(map(str, logs))}: train first, or point -f at your logs."
+    there = dict.fromkeys(algo for _, algo in found)
+    shown = [algo for algo in algos if algo in there]
+    hints = "" if shown else "".join(did_you_mean(algo, there) for algo in algos)
+    none = f" There are none of {', '.join(algos)}.{hints}" if algos and not shown else ""
+    lines = [
+        f"\n  {folder / algo}: {', '.join(f'{env} ({n})' for env, n in envs.items())}"
+        for (folder, algo), envs in found.items()
+        if not shown or algo in shown
+    ]
+    return f"{none}\nRuns found:{''.join(lines)}"
 
 
 @dataclass(frozen=True)
@@ -97,7 +127,7 @@ class RunFolder:
         if number in runs:
             return cls(runs[number], env_id)
         raise ZooError(
-            f"No run {number or 'at all'} of {algo} on {env_id} under {parent}.{_what_there_is(parent, runs)}"
+            f"No run {number or 'at all'} of {algo} on {env_id} under {parent}.{_what_there_is(logs, parent, runs, env_id)}"
         )
 
     @property
@@ -189,11 +219,8 @@ class RunFolder:
                 folder.rmdir()
 
 
-def _what_there_is(parent: Path, runs: dict[int, Path]) -> str:
+def _what_there_is(logs: Path, parent: Path, runs: dict[int, Path], env_id: str) -> str:
     if runs:
         return f" Runs there: {', '.join(map(str, runs))}."
-    if not parent.is_dir():
-        return " That folder does not exist: train first, or point -f at your logs."
-    names = sorted({name for folder in parent.iterdir() if folder.is_dir() and (name := run_name(folder))})
-    wanted = did_you_mean(parent.name, names)
-    return f" Environments with runs there: {', '.join(names) or 'none'}.{wanted}"
+    envs = runs_found(logs).get(parent.name, {})
+    return did_you_mean(file_name(env_id), envs) + listing([logs], [parent.name])

@@ -63,7 +63,7 @@ def test_words_after_a_list_flag() -> None:
         (["enjoy", "--deterministic", "--stochastic"], "exclude each other"),
         (["enjoy", "-n", 0], "--n-timesteps must be at least 1, got 0"),
         (["enjoy", "--record", "x.avi"], "must end in .gif or .mp4"),
-        (["plot"], "Which environment? Give --env. But there are no runs under logs: train first"),
+        (["plot"], "Which environment? Give --env. There are no runs under logs: train first"),
         (
             ["train", "-tb", "a_file/tb"],
             "--tensorboard-log 'a_file/tb' cannot be written: Not a directory. Give a path",
@@ -108,6 +108,9 @@ def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list") == 0
     printed = capsys.readouterr().out
+    names, tuned = printed.splitlines()[::2], printed.splitlines()[1::2]
+    (start,) = {line.index("tuned: ") for line in tuned}
+    assert all(line[start - 2 : start] == "  " and line[start] != " " for line in names)
     assert "ppo" in printed
     assert "Proximal Policy Optimization" in printed
     assert "HalfCheetah-v5" in printed

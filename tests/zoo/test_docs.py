@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from polyak.zoo.cli import COMMANDS, GROUPS
+from polyak.zoo.cli import GROUPS, HELP_ALL, load_command
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -111,10 +111,10 @@ def test_commands_have_the_flags_that_pages_show(line: str) -> None:
         return
     if command in GROUPS:
         command = f"{command} {words.pop(0)}"
-    options_class, _ = COMMANDS[command.replace("_", "-")]
+    options_class, _ = load_command(command.replace("_", "-"))
     known = {part for item in fields(options_class) for flag in item.metadata["flags"] for part in flag.split("/")}
     given = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
-    assert given <= known | {"-h", "--help"}
+    assert given <= known | {"-h", "--help", HELP_ALL}
 
 
 def run_as_script(code: str, path: Path) -> None:

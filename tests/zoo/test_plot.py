@@ -121,8 +121,12 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().err
     assert f"left out: no data of sca on X-v0 under {tmp_path}. Did you mean 'sac'?" in said
     assert "left out: no data on Y-v0" in said
-    with pytest.raises(ZooError, match="Nothing to plot"):
-        plot(PlotOptions(algos=["td3"], envs=["X-v0"], **common))  # type: ignore[arg-type]
+    everything = f"\nRuns found:\n  {tmp_path}/ppo: X-v0 (1)\n  {tmp_path}/sac: X-v0 (1)"
+    for envs, begin in ((["X-v0"], "Nothing to plot: no data (reward) of X-v0"), ([], "Which environment?")):
+        with pytest.raises(ZooError) as raised:
+            plot(PlotOptions(algos=["sca"], envs=envs, **common))  # type: ignore[arg-type]
+        assert str(raised.value).startswith(begin)
+        assert str(raised.value).endswith(f" There are none of sca. Did you mean 'sac'?{everything}")
 
 
 def test_without_an_environment_the_runs_are_listed(tmp_path: Path) -> None:
@@ -368,7 +372,7 @@ def test_images(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str])
         ({"source": "eval", "x_axis": "time"}, "knows only --x-axis steps"),
         ({"labels": ["a", "b"]}, "2 names for 1 folders"),
         ({"figsize": [1.0]}, "--figsize"),
-        ({"envs": ["CartPole-v2"]}, "Did you mean 'CartPole-v1'.*Environments with runs: CartPole-v1"),
+        ({"envs": ["CartPole-v2"]}, r"Did you mean 'CartPole-v1'\?\nRuns found:\n  .*ppo: CartPole-v1 \(1\)"),
         ({"output": "x.docx"}, "--output"),
     ],
 )

@@ -33,9 +33,11 @@ def test_a_missing_run_says_what_there_is(tmp_path: Path) -> None:
     RunFolder.create(tmp_path, "ppo", "Hopper-v5")
     with pytest.raises(ZooError, match=r"No run 7 of ppo on Hopper-v5.*Runs there: 1"):
         RunFolder.find(tmp_path, "ppo", "Hopper-v5", 7)
-    with pytest.raises(ZooError, match="Environments with runs there: Hopper-v5"):
-        RunFolder.find(tmp_path, "ppo", "Walker2d-v5")
-    with pytest.raises(ZooError, match="does not exist: train first"):
+    with pytest.raises(ZooError, match=rf"Did you mean 'Hopper-v5'\?\nRuns found:\n  {tmp_path}/ppo: Hopper-v5 \(1\)"):
+        RunFolder.find(tmp_path, "ppo", "Hoper-v5")
+    with pytest.raises(ZooError, match=rf"There are none of sac.\nRuns found:\n  {tmp_path}/ppo: Hopper-v5"):
+        RunFolder.find(tmp_path, "sac", "Hopper-v5")
+    with pytest.raises(ZooError, match="There are no runs under .*nowhere: train first"):
         RunFolder.find(tmp_path / "nowhere", "ppo", "Hopper-v5")
 
 

@@ -1,4 +1,4 @@
-"""``polyak data show``: the contents of a dataset, as a table and as an image."""
+"""``polyak data show``: the contents of a dataset, as a table and, if wanted, as an image."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ MOST = 12
 
 @dataclass
 class ShowOptions:
-    """Show the contents of a dataset: returns, lengths, ends, actions; a table, and an image."""
+    """Show the contents of a dataset: returns, lengths, ends, actions; as a table, and as an image with --output."""
 
     path: str = option("", help="File or folder, or the id of a Minari dataset.")
-    output: str = option("dataset.png", "--output", "-o", help="Image to write: .png, .svg or .pdf.")
-    image: bool = option(True, "--image/--no-image", "--picture/--no-picture", help="Write the image.")
+    output: str = option("", "--output", "-o", help="Image to write: .png, .svg or .pdf; none by default.")
     format: str = option("", "--format", help="Format of the file; by default found by what it holds.")
     env: str = option("", "--env", "-e", help="Environment whose spaces the data are compared with.")
     gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
@@ -39,9 +38,12 @@ class ShowOptions:
 
 
 def show(options: ShowOptions) -> Dataset:
-    """Print the table, draw the image and return the dataset; ZooError if it cannot be read, naming the row."""
+    """Print the table, draw the image if one is wanted, and return the dataset.
+
+    Raises ZooError, naming the row, if it cannot be read.
+    """
     how = {"env": options.env, "gym_packages": options.gym_packages, "trust": options.trust}
-    output = writable_file("--output", options.output) if options.image else None
+    output = writable_file("--output", options.output) if options.output else None
     dataset = load(options.path, format=options.format, **how)  # type: ignore[arg-type]
     for label, text in rows(dataset):
         print(f"{label:<20} {text}".rstrip())

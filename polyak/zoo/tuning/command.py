@@ -14,7 +14,7 @@ from polyak.zoo.environments import check_own_env
 from polyak.zoo.errors import ZooError
 from polyak.zoo.interruption import answered_signals, status_of
 from polyak.zoo.output import note, outlasting_the_reader, writable_file, writable_folder
-from polyak.zoo.registry import STANDARD_ENV, algorithm_name, env_name, find_algorithm
+from polyak.zoo.registry import STANDARD_ENV, algorithm_name, check_names, env_name, find_algorithm
 from polyak.zoo.run_folder import file_name
 from polyak.zoo.tuning import metrics, report, studies, workers
 from polyak.zoo.tuning.options import OBJECTIVES, PRUNERS, SAMPLERS, OptimizeOptions, StudyOptions, TuneOptions
@@ -35,13 +35,14 @@ def tune(options: TuneOptions) -> Path:
             was begun with another question; no trial that succeeded.
         ImportError: the extra ``tune`` is missing.
     """
-    from polyak.learning.engine.threads import chosen_threads
-
+    check_names(options.algo, options.env, options.gym_packages)
     studies.need_optuna()
     options = with_environment(options)
     if options.trial_id >= 0:
         return show_trial(options)
     _check(options)
+    from polyak.learning.engine.threads import chosen_threads
+
     problem = Problem.build(options)
     total = options.max_total_trials if options.max_total_trials > 0 else options.n_trials
     with outlasting_the_reader("tuning"), chosen_threads(options.num_threads):

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-import numpy as np
-
 from polyak.cards import Card, Search, Task
 from polyak.suggestions import did_you_mean
 from polyak.zoo.data.files import check_without_envs, dataset_for
@@ -126,6 +124,8 @@ class Problem:
     @property
     def _asked_of_data(self) -> dict[str, Any]:
         """The same of a dataset, whose content counts and not its place."""
+        import numpy as np
+
         assert self.dataset is not None
         rewards = crc32(np.ascontiguousarray(self.dataset.rewards, np.float64).tobytes())
         return {"dataset": rewards, "folds": self.options.folds, "metric": self.metric}
