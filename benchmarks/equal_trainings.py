@@ -42,8 +42,8 @@ SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16, 16]}, "seed": 1, "de
 OFF: dict[str, Any] = {"learning_starts": 50, "buffer_size": 1000, "batch_size": 16, **SMALL}
 ON: dict[str, Any] = {"n_steps": 32, "batch_size": 16, "n_epochs": 2, **SMALL}
 ROLLOUT = ("advantages", "returns", "values", "log_probs", "rewards", "actions", "final_values")
-TIMES = {"start_time", "versions", "system_info", "t", "time_elapsed"}
-"""Entries of a file that no two runs share."""
+LEFT_OUT = {"start_time", "versions", "system_info", "t", "time_elapsed", "seconds", "$pickle"}
+"""Entries of a file that no two runs share: times, and functions as they are pickled."""
 
 
 # -- what a training is told by ---------------------------------------------------------------------------------------
@@ -83,7 +83,9 @@ def _counters(model: Any) -> Iterable[Any]:
 
 def _add(state: Any, value: Any) -> None:
     if isinstance(value, dict):
-        for key in sorted(set(value) - TIMES, key=str):
+        for key in sorted(value, key=str):
+            if str(key).rpartition("/")[2] in LEFT_OUT:
+                continue
             state.update(str(key).encode())
             _add(state, value[key])
     elif isinstance(value, list | tuple):

@@ -38,6 +38,9 @@ class Actor:
         memory: the policy's recurrent state, by name [N, ...]; ``None`` of one without, or before the first step.
     """
 
+    _next: Mapping[str, Exploration] | None = None
+    """How to explore from the next series of steps on, if that differs."""
+
     def __init__(
         self, policy: Policy, exploration: Mapping[str, Exploration] | None = None, deterministic: bool = False
     ) -> None:
@@ -63,7 +66,7 @@ class Actor:
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from now on."""
-        self._next: Mapping[str, Exploration] | None = None
+        self._next = None
         self.exploration = dict(exploration)
         parts = self.exploration.values()
         self._begin = [part.begin for part in parts if type(part).begin is not Exploration.begin]

@@ -72,7 +72,8 @@ class RolloutWriter:
     """
 
     def __init__(self, buffer: RolloutBuffer, actor: Actor, successors: Successors, steps: int | None = None) -> None:
-        self.buffer, self.actor, self.successors = buffer, actor, successors
+        self.buffer: Any = buffer
+        self.actor, self.successors = actor, successors
         self.steps = buffer.buffer_size if steps is None else steps
         self._last: Step
         self._state_values: np.ndarray | None = None
@@ -139,7 +140,7 @@ class RolloutWriter:
             self._state_values = evaluation.state_values.numpy(force=True).reshape(buffer.values.shape)
         return torch.from_numpy(last)[:, None]
 
-    def estimate(self, last_values: Tensor, dones: np.ndarray) -> None:
+    def estimate(self, last_values: Tensor, dones: Any) -> None:
         """Put in advantages and returns.
 
         Args:

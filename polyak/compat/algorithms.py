@@ -943,7 +943,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         if type(self)._store_transition is OffPolicyAlgorithm._store_transition:
             super()._store(step, replay_buffer)
             return
-        runner, self._storing = self.runner, step
+        runner, self._stored_step = self.runner, step
         assert runner is not None
         in_hand = runner.obs, runner.original_obs
         runner.obs, runner.original_obs = self._acted_on  # what the override finds in _last_obs and _last_original_obs
@@ -963,7 +963,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         infos: list[dict[str, Any]],
     ) -> None:
         """Store the step that was just made, with these values; rewards are those before normalisation."""
-        step = self._storing
+        step = self._stored_step
         step = step._replace(actions=buffer_action, rewards=reward, dones=dones, infos=infos)
         if new_obs is not step.new_obs:
             step = step._replace(new_obs=new_obs, next_observations=_successors(new_obs, step))

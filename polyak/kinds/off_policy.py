@@ -408,7 +408,7 @@ class OffPolicyAlgorithm(LearnsFromData):
             learning_starts=self.learning_starts, action_noise=self.action_noise,
         )  # fmt: skip
         clock, policy = self.clock, partial(getattr, self, "policy")
-        published = partial(shown, names)
+        published: Callable[[Step, Collection], dict[str, Any]] = partial(shown, names)
         if self.in_tensors:
             published = lambda step, series: shown(names, on_host(step), series)  # noqa: E731
         collector = Collector(

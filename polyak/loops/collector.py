@@ -1,6 +1,6 @@
 """Collecting: series of steps of the environments, each shown to callbacks and handed on."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -55,11 +55,13 @@ class Collector:
         clock: Clock,
         statistics: EpisodeStatistics,
         callback: BaseCallback,
-        shown: Callable[[Step, Collection], Mapping[str, Any]],
+        shown: Callable[[Step, Collection], dict[str, Any]],
         policy: Callable[[], Any],
         restart: Callable[[], None],
     ) -> None:
-        self.runner, self.progress, self.clock, self.statistics = runner, progress, clock, statistics
+        self.runner: Any = runner
+        self.actor: Any = runner.actor
+        self.progress, self.clock, self.statistics = progress, clock, statistics
         self.callback, self.shown, self.policy, self._restart = callback, shown, policy, restart
         self.n_envs = runner.env.num_envs
 
@@ -88,7 +90,7 @@ class Collector:
                 self._keep(series, into, after)
             while not wanted.is_complete(series):
                 self.progress.steps = self.clock.steps
-                self.runner.actor.use(self.policy())
+                self.actor.use(self.policy())
                 step = series.pending = self.runner.step()
                 series.steps += 1
                 self.clock.steps += self.n_envs
@@ -115,8 +117,8 @@ class Collector:
 
     def _prepare(self, steps: int, restart: bool = True) -> None:
         """Make ready to act in so many steps or more."""
-        self.runner.actor.use(self.policy())
-        self.runner.actor.begin(self.n_envs, restart)
+        self.actor.use(self.policy())
+        self.actor.begin(self.n_envs, restart)
         self.progress.steps = self.clock.steps
         self.runner.plan(steps)
 

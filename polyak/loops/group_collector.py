@@ -29,7 +29,7 @@ class GroupCollector(Collector):
         series = self._begin(wanted)
         try:
             self.callback.on_rollout_start()
-            self.runner.actor.use(self.policy())
+            self.actor.use(self.policy())
             chunk = self.runner.fetch()
             series.steps = len(chunk.infos)
             self.clock.steps += series.steps * self.n_envs

@@ -122,8 +122,9 @@ def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None)
     runner, clock, split, late = model.runner, model.clock, model._split, model.rewards_follow
     kind = GroupCollector if isinstance(runner, RunnerGroup) else Collector
     policy = partial(getattr, model, "policy")
-    collector = kind(runner, model._progress, clock, model.statistics, callback, dict, policy, model._start_episodes)
-    collector.whole = late is None
+    collector = kind(runner, model._progress, clock, model.statistics, callback, unseen, policy, model._start_episodes)
+    if isinstance(collector, GroupCollector):
+        collector.whole = late is None
     own = "train" in vars(model) or type(model).train is not train_on_rollout
     completing = () if late is None else (lambda: late(model.rollout_buffer),)
     loop = OnPolicyLoop(
@@ -140,6 +141,11 @@ def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None)
     )
     collector.shown = loop.shown
     return loop
+
+
+def unseen(step: Step, series: Collection) -> dict[str, Any]:
+    """What callbacks are shown until a loop says otherwise."""
+    return {}
 
 
 def rollout_updates(model: Any) -> RolloutUpdates:

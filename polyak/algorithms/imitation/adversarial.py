@@ -364,13 +364,13 @@ class AdversarialImitation(NetworkAlgorithm):
 
     def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
         going = self._generating.iterate()
-        self._follow()
+        self._follow_generator()
         if going and self.num_timesteps - self._round_began >= self._round:
             self._round_began = self.num_timesteps
             self._improve_reward()
         return going
 
-    def _follow(self) -> None:
+    def _follow_generator(self) -> None:
         """Copy the generator's counters."""
         for name in ("num_timesteps", "_episode_num", "_current_progress_remaining"):
             setattr(self, name, getattr(self.generator, name))
@@ -634,11 +634,11 @@ class Relay(BaseCallback):
         self.callback.on_rollout_start()
 
     def on_rollout_end(self) -> None:
-        self.owner._follow()
+        self.owner._follow_generator()
         self.callback.on_rollout_end()
 
     def on_step(self) -> bool:
-        self.owner._follow()
+        self.owner._follow_generator()
         return self.callback.on_step()
 
     def _on_step(self) -> bool:

@@ -187,7 +187,7 @@ class TensorRolloutWriter(RolloutWriter):
         self._evaluation = evaluation
         return self.buffer.in_steps(evaluation.next_values)[-1][:, None]
 
-    def estimate(self, last_values: Tensor, dones: Tensor) -> None:
+    def estimate(self, last_values: Tensor, dones: Any) -> None:
         """Put in advantages and returns."""
         self.buffer.complete(self._rows, self._evaluation)
 
