@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +16,7 @@ from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import has_no_statistics, load_statistics
 from polyak.zoo.options import option
+from polyak.zoo.output import note
 from polyak.zoo.own_algorithm import named_algorithm
 from polyak.zoo.registry import (
     Environment,
@@ -50,7 +51,7 @@ class ModelOptions:
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
     env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
     folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
-    exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
+    exp_id: int = option(0, "--exp-id", help="Number of the run; 0: the latest that finished; -1: no sub-folder.")
     load_best: bool = option(False, "--load-best/", help="Take the model of the best evaluation.")
     load_checkpoint: int = option(-1, "--load-checkpoint", help="Take the checkpoint of this many steps.")
     load_last_checkpoint: bool = option(False, "--load-last-checkpoint/", help="Take the latest checkpoint.")
@@ -133,9 +134,13 @@ class SavedAgent:
     ) -> Iterator[tuple[Any, VecEnv]]:
         """Load the model file `path`; gives the model and its environments, which are closed at the end.
 
-        Normalisation statistics stay as they were saved. `norm_reward` normalises rewards too, if training did.
+        The first time, a line on stderr says which run it is of, and why. Normalisation statistics stay as they were
+        saved. `norm_reward` normalises rewards too, if training did.
         Raises ZooError when the model does not load, or its environments cannot be made.
         """
+        if self.folder.choice:
+            note(self.folder.choice)
+            self.folder = replace(self.folder, choice="")
         kwargs = {"render_mode": render_mode} if render_mode is not None else {}
         typed = parse_pairs(self.options.env_kwargs, "--env-kwargs")
         kwargs |= given_kwargs(self.folder.read_yaml("args.yml"), self.author, self._file("args.yml"), typed) | typed
@@ -207,17 +212,23 @@ def _algorithm_of(options: AgentOptions, author: Author) -> str:
     if ":" in options.algo or is_registered(options.algo):
         return options.algo
     try:
-        run = RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id)
+        run = _named_run(options)
     except ZooError:  # there is no such algorithm
         return options.algo
     return named_algorithm(run.read_yaml("args.yml"), options.algo, author, str(run.settings_folder / "args.yml"))
+
+
+def _named_run(options: AgentOptions) -> RunFolder:
+    """The run that the options name. For a checkpoint it need not have finished."""
+    finished = options.load_checkpoint < 0 and not options.load_last_checkpoint
+    return RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id, finished=finished)
 
 
 def _find_run(options: AgentOptions) -> RunFolder:
     """The run that the options name; that of the Zoo's trained agents is downloaded if it is not there."""
     folder = Path(options.folder)
     try:
-        run = RunFolder.find(folder, options.algo, env_name(options.env), options.exp_id)
+        run = _named_run(options)
         missing = options.exp_id < 0 and not run.final_model.exists()
     except ZooError:
         if folder.name != _TRAINED_AGENTS:

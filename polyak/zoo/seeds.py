@@ -16,7 +16,7 @@ from itertools import islice
 from polyak.zoo.errors import NOTHING_SAVED, SAVED, ZooError
 from polyak.zoo.interruption import Terminated, status_of
 from polyak.zoo.output import note
-from polyak.zoo.run_folder import RunFolder
+from polyak.zoo.run_folder import FINISHED, RunFolder
 from polyak.zoo.sizes import MOST_SEEDS
 
 
@@ -73,8 +73,9 @@ def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) 
 
 def where_runs_are(runs: Iterable[RunFolder], seeds: Sequence[int]) -> str:
     """Return a line for each of `seeds` that has one of `runs`, which other commands may have begun as well."""
-    folders = {run.read_yaml("args.yml").get("seed"): run.path for run in runs}
-    lines = [f"  seed {seed}: {folders[seed]}" for seed in seeds if seed in folders]
+    found = {run.read_yaml("args.yml").get("seed"): run for run in runs}
+    told = {seed: "" if run.state == FINISHED else f" ({run.state.told})" for seed, run in found.items()}
+    lines = [f"  seed {seed}: {found[seed].path}{told[seed]}" for seed in seeds if seed in found]
     return "\n".join(["Runs:", *lines]) if lines else "No run was begun."
 
 

@@ -245,6 +245,8 @@ def _execute(run: _Run, stops: Stops) -> Any:
     steps = model.num_timesteps
     ended = learned(partial(run.learn, model, callbacks))
     stops.saving()
+    if isinstance(ended, KeyboardInterrupt):
+        run.folder.write_interruption(model.num_timesteps, steps + run.n_timesteps)
     if isinstance(ended, (ZooError, ImportError)) and model.num_timesteps == steps:  # a mistake in what was asked
         run.close(exit_code=1)
         run.folder.remove()

@@ -51,7 +51,7 @@ def test_evaluation_curve_over_runs(tmp_path: Path) -> None:
     assert curve.n_runs == 2
     assert curve.x.tolist() == [100, 200, 300]
     assert curve.y.tolist() == [2.0, 6.0, 9.0]
-    assert curve.remark == "left out c, which ended before the others."
+    assert curve.remark == "left out c (ended before the others)."
     assert curve.error == pytest.approx([0.5**0.5, 0.5**0.5, 0.0])  # means 1, 3 and 5, 7: of the population, as the Zoo
     assert [run.y.tolist() for run in curve.runs] == [[1.0, 5.0, 9.0], [3.0, 7.0, 9.0], [70.0]]
     single = evaluation_curve([a], "reward")
@@ -202,7 +202,7 @@ def test_runs_that_ended_early_are_left_out_of_the_mean(tmp_path: Path, capsys: 
     (curve,) = read_panels(options(tmp_path))["X-v0"]
     assert (curve.n_runs, curve.x[-1], curve.y[-1]) == (2, 400, 1.5)
     assert len(curve.runs) == 3
-    assert "PPO: left out run PPO 3, which ended before the others." in capsys.readouterr().err
+    assert "PPO: left out run PPO 3 (ended before the others)." in capsys.readouterr().err
     (curve,) = read_panels(options(tmp_path, max_timesteps=80))["X-v0"]
     assert curve.n_runs == 3, "all came so far"
     assert not capsys.readouterr().err

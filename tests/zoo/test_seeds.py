@@ -89,7 +89,7 @@ def test_a_failing_seed_does_not_stop_the_others(tmp_path: Path) -> None:
         12: False,
     }
     places = {run.read_yaml("args.yml")["seed"]: run.path.relative_to(tmp_path) for run in runs}
-    assert result.stdout.endswith(f"Runs:\n  seed 10: {places[10]}\n  seed 12: {places[12]}\n")
+    assert result.stdout.endswith(f"Runs:\n  seed 10: {places[10]} (failed with an error)\n  seed 12: {places[12]}\n")
 
 
 def test_mistakes_are_reported_once_and_leave_nothing(

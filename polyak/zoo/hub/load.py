@@ -22,7 +22,7 @@ from polyak.zoo.hub.repository import METRICS, NORMALIZER, SETTINGS, connect, hu
 from polyak.zoo.options import option
 from polyak.zoo.output import writable_folder
 from polyak.zoo.plain_yaml import read_yaml_file
-from polyak.zoo.registry import algorithm_name, check_algorithm, env_name
+from polyak.zoo.registry import algorithm_name, check_algorithm, env_name, find_algorithm
 from polyak.zoo.run_environment import given_kwargs, named_env, named_packages
 from polyak.zoo.run_folder import RunFolder, file_name, run_numbers
 from polyak.zoo.settings import RUN_KEYS, interpret
@@ -126,7 +126,7 @@ def _check_settings(contents: dict[str, dict[str, Any]], repo_id: str, options: 
     author = Author.of_file(options.trust)
     config, arguments, env_kwargs = SETTINGS
     run = {key: value for key, value in contents[config].items() if key in RUN_KEYS}
-    settings = interpret(check_algorithm(options.algo), options.algo, run, f"{repo_id}/{config}", author)
+    settings = interpret(find_algorithm(options.algo), options.algo, run, f"{repo_id}/{config}", author)
     settings.check_classes()
     if contents[arguments].get("env") != options.env:  # what the user names may be anything
         named_env(contents[arguments], author, f"{repo_id}/{arguments}")
