@@ -173,12 +173,12 @@ class Algorithm:
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Self:
             check_names(cls, kwargs)
-            if len(args) == 1 or "policy" in kwargs:
-                cls._check_env_is_given(*args, **kwargs)
+            if len(args) + ("policy" in kwargs) == 1:
+                cls._check_env_is_given(args[0] if args else kwargs["policy"], kwargs)
             return super().__new__(cls)
 
         @classmethod
-        def _check_env_is_given(cls, policy: Any, **others: Any) -> None:
+        def _check_env_is_given(cls, policy: Any, others: Iterable[str]) -> None:
             """Refuse a single argument of a constructor that takes a policy and an environment, as Python does."""
             if lacking(cls.__init__, ("policy", *others)) == ["env"]:
                 is_policy = isinstance(policy, type) or str(policy).endswith("Policy")

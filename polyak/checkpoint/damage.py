@@ -24,14 +24,13 @@ class ArgumentError(ValueError, TypeError):
 
 
 @contextlib.contextmanager
-def damage_named(source: Any, unlike: str = "") -> Iterator[None]:
+def damage_named(source: Any) -> Iterator[None]:
     """Convert errors that the contents of a file cause to a ``ValueError`` that names the file.
 
     Errors that are one already keep their class. Errors of environments and of devices are not converted.
 
     Args:
         source: the file, as the user named it.
-        unlike: what the user has asked for that the file has otherwise; it is then the cause, rather than damage.
     """
     try:
         yield
@@ -42,13 +41,13 @@ def damage_named(source: Any, unlike: str = "") -> Iterator[None]:
             error.args = (f"path={str(source)!r}: {_short(text)}",)
         raise
     except TypeError as error:
-        raise ArgumentError(_reason(source, error, unlike)) from error
+        raise ArgumentError(_reason(source, error)) from error
     except _RAW as error:
-        raise ValueError(_reason(source, error, unlike)) from error
+        raise ValueError(_reason(source, error)) from error
     except (RuntimeError, AssertionError) as error:
         if type(error) not in (RuntimeError, AssertionError):  # plain ones are what torch raises, and `assert`
             raise
-        raise MisfitError(_reason(source, error, unlike)) from error
+        raise MisfitError(_reason(source, error)) from error
 
 
 def names_file(method: Method) -> Method:
@@ -62,12 +61,7 @@ def names_file(method: Method) -> Method:
     return cast(Method, named)
 
 
-def _reason(source: Any, error: BaseException, unlike: str = "") -> str:
-    if unlike:
-        return (
-            f"path={str(source)!r}: what the file holds does not fit {unlike}. Leave it out of load(), or make a new "
-            f"model with it ({type(error).__name__}: {_short(str(error))})."
-        )
+def _reason(source: Any, error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"path={str(source)!r}: what the file describes takes more memory than there is ({_short(str(error))})."
     return (

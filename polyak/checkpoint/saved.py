@@ -34,7 +34,7 @@ from polyak import formats
 from polyak.archive import DAMAGED, begins_with, check_members, name_of, open_zip, opened
 from polyak.checkpoint.arrays import read_arrays
 from polyak.checkpoint.building import no_larger_than
-from polyak.checkpoint.damage import damage_named
+from polyak.checkpoint.damage import MisfitError, damage_named
 from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
 from polyak.envs.reading import plain_json
 from polyak.hyperparameters.changing import SAVED_WITH, why_fixed
@@ -377,6 +377,43 @@ def built(
     resume: bool = False,
 ) -> M:
     """Build a model from the contents of the file ``source``; see :meth:`Algorithm.load`."""
+    try:
+        return _built(cls, saved, source, env, device, custom_objects, overrides, force_reset, trust, resume)
+    except MisfitError as error:
+        if not (blamed := _to_blame(cls, saved, source, {**custom_objects, **overrides}, trust)):
+            raise
+        fix = "Leave it out of load(), or make a new model with it."
+        raise MisfitError(f"path={str(source)!r}: what the file holds does not fit {blamed}. {fix}") from error
+
+
+def _to_blame(cls: type[M], saved: Saved, source: Any, given: Mapping[str, Any], trust: bool) -> str:
+    """Which of the hyper-parameters that the caller gives the file does not fit, in words, if it fits its own."""
+
+    def fits(**overrides: Any) -> bool:
+        try:
+            _built(cls, saved, source, overrides=overrides, trust=trust)
+        except Exception:  # whatever it is, it is not the reason that is looked for
+            return False
+        return True
+
+    unlike = _unlike(saved, given)
+    if not unlike or not fits():
+        return ""
+    return " and ".join(words for name, words in unlike.items() if not fits(**{name: given[name]}))
+
+
+def _built(
+    cls: type[M],
+    saved: Saved,
+    source: Any,
+    env: Any = None,
+    device: torch.device | str = "auto",
+    custom_objects: Mapping[str, Any] = _NOTHING,
+    overrides: Mapping[str, Any] = _NOTHING,
+    force_reset: bool = True,
+    trust: bool = False,
+    resume: bool = False,
+) -> M:
     info = saved.info
     with damage_named(source):
         _check_algorithm(cls, info)
@@ -388,10 +425,9 @@ def built(
             if not isinstance(space, gym.Space):
                 raise ValueError(f"the file holds no {name}. Pass custom_objects={{{name!r}: ...}}.")
     _check_overrides(cls, saved, overrides)
-    unlike = _unlike(saved, {**custom_objects, **overrides})
 
-    with damage_named(source, " and ".join(unlike.values())):
-        _check_saved_with(cls, unlike)
+    with damage_named(source):
+        _check_saved_with(cls, _unlike(saved, {**custom_objects, **overrides}))
         model = cls._unbuilt(policy, device, hyper)
         model.observation_space, model.action_space = observation_space, action_space
         model._enter(saved, env)

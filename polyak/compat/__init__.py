@@ -34,7 +34,7 @@ def install(only: Iterable[str] | None = None) -> None:
     What polyak does not have of sb3-contrib comes from an installed sb3-contrib, on top of polyak's
     ``stable_baselines3``. An installed Stable-Baselines3 is never looked at. Environment ``i`` of a vector then gets
     ``seed + i``, as there. Python processes that are started from then on, such as workers of ``SubprocVecEnv``, answer
-    the two names too: environment variables tell them, see :mod:`polyak.compat.run`.
+    the two names too, by environment variables: see :mod:`polyak.compat.run`.
 
     With ``only="ray"`` so are ``ray.rllib`` and ``ray.tune.registry``. All else of ``ray`` is what is installed; where
     nothing is, there are ``ray.init()``, ``ray.shutdown()``, ``ray.is_initialized()`` and ``ray.__version__`` besides.

@@ -21,7 +21,7 @@ from torch import nn
 
 from polyak import A2C, C51, DDPG, DQN, PPO, QRDQN, SAC, TD3, TQC, HerReplayBuffer, Rainbow
 from polyak.archive import replacing
-from polyak.checkpoint.saved import read
+from polyak.checkpoint.saved import read, write
 from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, find_class
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
@@ -214,8 +214,20 @@ def test_what_networks_and_optimizers_are_made_with_is_the_files(
     for given in ({name: value}, {"custom_objects": {name: value}}):
         with pytest.raises(ValueError, match=rf"m'.*{name}={value}, which is {stored} in the file.*Leave it out of"):
             cls.load(tmp_path / "m", **given)
+        with pytest.raises(ValueError) as error:
+            cls.load(tmp_path / "m", **given, gamma=0.5)
+        assert "gamma" not in str(error.value)
     own = getattr(cls.load(tmp_path / "m"), name)
     assert getattr(cls.load(tmp_path / "m", **{name: own}, gamma=0.5), name) == own
+
+
+def test_a_damaged_file_is_not_blamed_on_an_argument(tmp_path: Path) -> None:
+    SAC(**SAC.trial()).save(tmp_path / "m")
+    saved = read(tmp_path / "m")
+    saved.networks.popitem()
+    write(saved, tmp_path / "damaged")
+    with pytest.raises(ValueError, match="the file is damaged, or made for something else"):
+        SAC.load(tmp_path / "damaged", gamma=0.5)
 
 
 def test_another_number_of_environments(tmp_path: Path) -> None:

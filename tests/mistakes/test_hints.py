@@ -99,6 +99,8 @@ def test_what_cannot_be_left_out(cls: Any) -> None:
         cls(policy=Made())
     with pytest.raises(TypeError, match=rf"missing the argument 'env'. Write {name}\('MlpPolicy', env\)"):
         cls("MlpPolicy")
+    with pytest.raises(TypeError, match=rf"{name}.__init__\(\) got multiple values for argument 'policy'"):
+        cls(Made(), policy="MlpPolicy")
     model = cls("MlpPolicy", None)
     with pytest.raises(TypeError, match=rf"{name}.learn\(\) missing the argument 'total_timesteps'. Write learn\("):
         model.learn(log_interval=3)

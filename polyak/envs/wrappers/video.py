@@ -86,7 +86,7 @@ class VecVideoRecorder(VecEnvWrapper):
         if not self.recording:
             return
         frame = self.venv.render()
-        if frame is None:  # as in the peer, training goes on
+        if frame is None:  # as in the peer, training continues
             warn_user("The environments returned no image from render(): the recording stops, and the video with it.")
             self._stop_recording()
             return
