@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyak.envs.vec.subproc import EnvTimeoutError
 from polyak.warning import warn_user
 
 PATIENCE = 600.0
@@ -69,7 +70,7 @@ class Failure:
 
     error: Exception
     gone: bool
-    """Whether the process is: it died, or did not answer in time and was ended."""
+    """Whether the process is: it died, or it or its environments did not answer in time and it was ended."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,8 @@ class Workers:
         except ray().exceptions.RayActorError as error:
             return Failure(error, gone=True)
         except Exception as error:
-            return Failure(error, gone=False)
+            hangs = isinstance(cause := getattr(error, "cause", error), EnvTimeoutError)
+            return Failure(cause if hangs else error, gone=hangs)
 
     def _overdue(self) -> list[tuple[int, str, Any]]:
         now, found = time.monotonic(), []
@@ -268,8 +270,14 @@ class Workers:
         return [results[worker] for worker in range(len(self))]
 
     def _forget(self, worker: int) -> None:
-        """Nothing that one of them was asked is answered any more."""
-        self._asked = {one: asked for one, asked in self._asked.items() if asked.worker != worker}
+        """Nothing that one of them was asked is answered any more. What it has raised already is looked at: Ray prints
+        errors that nobody has seen."""
+        dropped = [one for one, asked in self._asked.items() if asked.worker == worker]
+        if dropped and ray().is_initialized():
+            for reference in ray().wait(dropped, num_returns=len(dropped), timeout=0)[0]:
+                self._result(reference)
+        for reference in dropped:
+            del self._asked[reference]
 
     def end(self, worker: int) -> None:
         """End one of them, whatever it is doing; nothing that it was asked is answered any more."""
@@ -338,3 +346,8 @@ class Workers:
         if self._actors:
             self._actors = []
             _SESSION.leave()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # Ray or the interpreter is at its end
+            for worker in range(len(self)):
+                self._forget(worker)

@@ -8,6 +8,7 @@ Shapes: T steps of N environments, those of all runners side by side.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import NO_EXTRAS, Observations, Step
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
-from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
+from polyak.distributed.ray_workers import PATIENCE, Failure, Tolerance, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
 from polyak.distributed.statistics import Report, SharedStatistics, settings_of
 from polyak.distributed.weights import flat_weights
@@ -42,6 +43,8 @@ Transport = Literal["ray", "local"]
 """How runners are reached: in processes on Ray, or in this process."""
 
 
+MOST_IN_A_ROW = 10
+"""Runners that may be lost before one has sent anything again."""
 QUESTIONS = ("apply", "ask_env")
 """What is the program's own fault if it raises something."""
 
@@ -71,6 +74,8 @@ class RemoteEnvs(VecEnv):
         workers: the runners, each a :class:`~polyak.distributed.runner_process.RunnerProcess`, where they are there
             already.
         patience: seconds within which one must have begun.
+        timeout: seconds within which a runner's environments must have answered to a step, reset or question: else it
+            is replaced. ``None`` waits for ever.
         as_one: show all as one environment, whose steps come one after another.
 
     Raises:
@@ -87,9 +92,10 @@ class RemoteEnvs(VecEnv):
         *,
         workers: Workers | LocalWorkers | None = None,
         patience: float = PATIENCE,
+        timeout: float | None = 60.0,
         as_one: bool = False,
     ) -> None:
-        workers = _runners(env, n_runners, transport, seed) if workers is None else workers
+        workers = _runners(env, n_runners, transport, seed, timeout) if workers is None else workers
         self.recipe, self.workers, self.n_runners = env, workers, n_runners
         self.integrity = Integrity()
         self.masked, self.resets = False, 0
@@ -364,7 +370,9 @@ class RemoteEnvs(VecEnv):
         self.workers.stop()
 
 
-def _runners(env: Any, number: int, transport: Transport, seed: int | None) -> Workers | LocalWorkers:
+def _runners(
+    env: Any, number: int, transport: Transport, seed: int | None, timeout: float | None
+) -> Workers | LocalWorkers:
     """Runners that make environments by a recipe."""
     if not (isinstance(env, str) or callable(env)):
         raise ValueError(
@@ -373,9 +381,10 @@ def _runners(env: Any, number: int, transport: Transport, seed: int | None) -> W
             "lambda: VecNormalize(make_vec_env('CartPole-v1', n_envs=4))."
         )
     made = packed(env, "env")
-    arguments = [(made, index, seed, transport == "ray") for index in range(number)]
-    local = transport == "local"
-    return LocalWorkers(RunnerProcess, arguments) if local else Workers(RunnerProcess, arguments, PATIENCE)
+    if transport == "local":
+        return LocalWorkers(RunnerProcess, [(made, index, seed, False) for index in range(number)])
+    arguments = [(made, index, seed, True, timeout) for index in range(number)]
+    return Workers(RunnerProcess, arguments, math.inf, Tolerance(in_a_row=MOST_IN_A_ROW))
 
 
 def envs_of_runners(env: VecEnv | None) -> RemoteEnvs | None:

@@ -100,7 +100,7 @@ class NetworkAlgorithm(Algorithm):
         "precision": "the learner is built with it. Use load(path, precision=...).",
     }
     n_runners, n_learners = 0, 1  # hyper-parameters where a kind declares them
-    transport = cast(Any, "ray")
+    transport, runner_timeout = cast(Any, "ray"), cast("float | None", None)
     explores_by: ClassVar[tuple[str, ...]] = (
         "learning_starts",
         "random_warm_up",
@@ -362,7 +362,7 @@ class NetworkAlgorithm(Algorithm):
         if envs_of_runners(env) is None:
             if self.n_runners == 0:
                 return super()._vectorised(env)
-            env = RemoteEnvs(env, self.n_runners, self.transport, self.seed)
+            env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, timeout=self.runner_timeout)
         return env.normalized() if isinstance(env, RemoteEnvs) else env
 
     def _masks(self) -> Masks | None:

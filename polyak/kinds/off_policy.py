@@ -36,6 +36,7 @@ from polyak.hyperparameters.declaration import (
     Fraction,
     Natural,
     Only,
+    Positive,
     Runners,
     later,
     require,
@@ -76,6 +77,9 @@ class OffPolicyAlgorithm(LearnsFromData):
     transport: Transport = "ray"
     """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
     this process, with the same results."""
+    runner_timeout: Positive | None = 60.0
+    """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
+    environments take longer is replaced, with a warning. ``None`` waits for ever."""
     buffer_size: Count = 1_000_000
     """Transitions that the replay buffer holds."""
     learning_starts: Natural = 100
@@ -117,7 +121,10 @@ class OffPolicyAlgorithm(LearnsFromData):
     built_with: ClassVar[Mapping[str, str]] = {
         **{name: RELOAD.format(name) for name in ("buffer_size", "replay_buffer_class", "replay_buffer_kwargs")},
         **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "prioritized", "n_steps")},
-        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "n_replay_shards", "transport")},
+        **{
+            name: RELOAD.format(name)
+            for name in ("n_runners", "n_learners", "n_replay_shards", "transport", "runner_timeout")
+        },
         "use_sde": NETWORKS,
     }
     stores_masks: ClassVar[tuple[str, ...]] = ("masks", "next_masks")

@@ -44,6 +44,9 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     transport: Transport = "ray"
     """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
     this process, with the same results."""
+    runner_timeout: Positive | None = 60.0
+    """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
+    environments take longer is replaced, with a warning. ``None`` waits for ever."""
     n_steps: Count = 2048
     """Steps per environment in one rollout."""
     gamma: Fraction = 0.99
@@ -74,7 +77,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     supports_masks: ClassVar[bool] = True
     built_with: ClassVar[Mapping[str, str]] = {
         "use_sde": NETWORKS,
-        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "transport")},
+        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "runner_timeout", "transport")},
     }
     batch_size = cast(int, None)
     """Rows of a minibatch, where a subclass has them as a hyper-parameter; else all of a rollout."""

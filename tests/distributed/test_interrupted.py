@@ -133,9 +133,7 @@ def interrupt(action: Callable[[], Any], patience: Patience, every: int) -> None
     assert interrupted > len(chosen) / 2
 
 
-def interrupt_learning(
-    model: Any, steps: int, patience: Patience, check: Callable[[Any], None], every: int
-) -> None:
+def interrupt_learning(model: Any, steps: int, patience: Patience, check: Callable[[Any], None], every: int) -> None:
     def learn() -> None:
         before = model.num_timesteps
         model.learn(steps, reset_num_timesteps=False)
