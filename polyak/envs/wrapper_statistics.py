@@ -132,7 +132,8 @@ def checked(found: Any) -> list[Found]:
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise ValueError("the statistics of wrappers are no list with a dict for each environment: it is damaged.")
     for key, one in ((key, one) for each in found for key, one in each.items()):
-        mean, var, count = (one.get(name) if isinstance(one, Mapping) else None for name in ("mean", "var", "count"))
+        values: Any = one if isinstance(one, Mapping) else {}
+        mean, var, count = (values.get(name) for name in ("mean", "var", "count"))
         if not (
             all(
                 isinstance(part, np.ndarray) and part.dtype.kind == "f" and np.isfinite(part).all()
@@ -142,16 +143,13 @@ def checked(found: Any) -> list[Found]:
             and (var >= 0).all()
             and isinstance(count, int | float)
             and 0 <= count < np.inf
-            and isinstance(one.get("shared"), bool)
+            and isinstance(values.get("shared"), bool)
         ):
             raise ValueError(f"the statistics {key!r:.80} of a wrapper are {one!r:.80}: it is damaged.")
     if any(_shapes(each) != _shapes(found[0]) for each in found):
         raise ValueError("the statistics of wrappers differ from environment to environment: it is damaged.")
-    return (
-        []
-        if not any(found)
-        else [{key: {name: one[name] for name in KEPT} for key, one in each.items()} for each in found]
-    )
+    kept = [{key: {name: one[name] for name in KEPT} for key, one in each.items()} for each in found]
+    return kept if any(kept) else []
 
 
 def _shapes(found: Found) -> dict[str, tuple[int, ...]]:
