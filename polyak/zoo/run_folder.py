@@ -170,9 +170,8 @@ class RunFolder:
             return run if is_whole else replace(run, choice=f"run {number} of {algo} on {env_id} {run.state.told}.")
         if number == 0 and runs:
             return cls._latest(runs, f"{algo} on {env_id}", env_id, finished)
-        raise ZooError(
-            f"No run {number or 'at all'} of {algo} on {env_id} under {parent}.{_what_there_is(logs, parent, runs, env_id)}"
-        )
+        there = _what_there_is(logs, parent, runs, env_id)
+        raise ZooError(f"No run {number or 'at all'} of {algo} on {env_id} under {parent}.{there}")
 
     @classmethod
     def _latest(cls, runs: dict[int, Path], whose: str, env_id: str, finished: bool) -> RunFolder:
@@ -183,12 +182,14 @@ class RunFolder:
         number = next(chain(whole, with_model, latest_first)) if finished else max(runs)
         run = latest_first[number]
         later = [other for other in latest_first if other > number]
+        why = "the latest" if len(runs) > 1 else "the only one"
         if run.state == FINISHED:
-            why = "the latest that finished" if later else "the latest" if len(runs) > 1 else "the only one"
+            why += " that finished" if later else ""
         else:
-            why = f"{'the latest' if len(runs) > 1 else 'the only one'}, which {run.state.told}"
+            why += " with a model" if later else ""
             why = f"none has finished, and it is {why}" if finished and len(runs) > 1 else why
-        passed = "".join(f"; run {other} {latest_first[other].state.told}" for other in reversed(later[-_NAMED:]))
+            why += f", which {run.state.told}"
+        passed = "".join(f"; run {other} {latest_first[other].state.told}" for other in later[:_NAMED])
         passed += f"; {len(later) - _NAMED} more did not finish" if len(later) > _NAMED else ""
         others = f"{passed} (--exp-id takes another)" if later else ""
         return replace(run, choice=f"run {number} of {whose} is taken: {why}{others}.")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from polyak.zoo.interruption import answered_signals
+from polyak.zoo.run_folder import FINISHED, RunFolder
 
 AT_IMPORT = """
 import os, sys
@@ -108,3 +109,23 @@ def test_a_run_that_is_killed_leaves_what_it_had_printed_and_logged(at: int, tmp
     with open(tmp_path / "logs/ppo/Signalled_1/progress.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["time/total_timesteps"] for row in rows] == ["0", *["16"] * tables]
+
+
+def test_an_interrupted_training_is_not_taken_for_a_finished_one(tmp_path: Path) -> None:
+    assert train(-1, 0, tmp_path).returncode == 0
+    done = train(40, signal.SIGTERM, tmp_path)
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    runs = [RunFolder(tmp_path / f"logs/ppo/Signalled_{number}", "Signalled") for number in (1, 2)]
+    assert runs[0].state == FINISHED
+    steps, of = runs[1].interruption
+    assert 32 <= steps <= 40
+    assert of == 64
+    assert f"interrupted after {steps} steps" in done.stderr
+    assert runs[1].state == ("interrupted", f"was interrupted after {steps} of 64 steps")
+    named = ["--env", "signalled.py:Signalled", "-n", "1", "-f", "logs"]
+    for more, taken in (([], runs[0]), (["--exp-id", "2"], runs[1])):
+        found = polyak(["evaluate", *named, *more], tmp_path)
+        assert found.returncode == 0, found.stderr
+        assert str(taken.final_model.relative_to(tmp_path)) in found.stdout
+        (said,) = (line for line in found.stderr.splitlines() if line.startswith("polyak: run "))
+        assert f"interrupted after {steps} of 64 steps" in said

@@ -173,9 +173,8 @@ def _measured(agent: Agent, options: BenchmarkAgentsOptions, folder: Path) -> di
 
 def steps(run: RunFolder) -> str:
     """Return how long a run trained, as the Zoo writes it: ``500k``, ``2M``; ``?`` if its files do not say."""
-    number = float(
-        run.interruption[0] or in_force(run.read_yaml("config.yml"), run.read_yaml("args.yml")).get("n_timesteps") or -1
-    )
+    asked_for = in_force(run.read_yaml("config.yml"), run.read_yaml("args.yml")).get("n_timesteps")
+    number = float(run.interruption[0] or asked_for or -1)
     if number < 0:
         return "?"
     scale, unit = (1e6, "M") if number >= 1e6 else (1e3, "k") if number >= 1e3 else (1.0, "")

@@ -25,6 +25,9 @@ EVALUATION_KEYS = {"reward": "results", "success": "successes", "length": "ep_le
 _TIME_UNITS = (("Hours", 3600.0, 2 * 3600.0), ("Minutes", 60.0, 2 * 60.0), ("Seconds", 1.0, 0.0))
 
 
+_NOWHERE = Reach(FINISHED, 0, 0)
+
+
 @dataclass
 class Curve:
     """One line of a figure.
@@ -41,7 +44,7 @@ class Curve:
     n_runs: int = 1
     remark: str = ""
     runs: tuple[Curve, ...] = ()
-    reach: Reach = Reach(FINISHED, 0, 0)
+    reach: Reach = _NOWHERE
 
 
 def training_curve(
