@@ -7,7 +7,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from polyak.archive import replacing
 from polyak.callbacks.callback import BaseCallback, CallbackFunction, EventCallback
 from polyak.callbacks.periodic import Clock, Unit
 from polyak.callbacks.saving import FileFormat, file_saver
@@ -19,6 +18,7 @@ from polyak.evaluation.undisturbed import undisturbed
 from polyak.hyperparameters.declaration import whole
 from polyak.seeding import derived_seed
 from polyak.warning import warn_user
+from polyak.writing import replacing
 
 
 class EvalCallback(EventCallback):

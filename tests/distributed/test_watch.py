@@ -8,7 +8,6 @@ import sys
 import time
 from typing import Any
 
-import gymnasium as gym
 import pytest
 
 import polyak

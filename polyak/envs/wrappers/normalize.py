@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import tempfile
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from polyak.envs.spaces import check_shape_equal, is_image_space
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
 from polyak.envs.wrappers.normalizer_state import FORMAT, SETTINGS, check_state, read_state
 from polyak.envs.wrappers.running import RunningMeanStd
+from polyak.writing import replacing
 
 Observations = TypeVar("Observations", bound=VecEnvObs)
 MAPS = (
@@ -350,19 +350,12 @@ class VecNormalize(VecEnvWrapper):
         The file appears under its name only when it is complete; missing folders are made.
         """
         path = Path(save_path).expanduser()
-        path.parent.mkdir(parents=True, exist_ok=True)
         state = self.state_dict()
         arrays = {f"state/{name}": value for name, value in state.items() if isinstance(value, np.ndarray)}
         rest = {name: value for name, value in state.items() if not isinstance(value, np.ndarray)}
         header = json.dumps({"format": FORMAT, "state": rest}, default=float)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, **{"header": np.array(header), **arrays})  # type: ignore[arg-type]
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with replacing(path) as file:
+            np.savez(file, **{"header": np.array(header), **arrays})  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, load_path: str | os.PathLike[str], venv: VecEnv, *, trust: bool = False) -> VecNormalize:
