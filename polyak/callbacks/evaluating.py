@@ -7,12 +7,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from polyak.archive import replacing
 from polyak.callbacks.callback import BaseCallback, CallbackFunction, EventCallback
 from polyak.callbacks.periodic import Interval, Unit
 from polyak.callbacks.saving import FileFormat, file_saver
 from polyak.envs import VecEnv, sync_envs_normalization
-from polyak.envs.reading.folders import make_folder
 from polyak.evaluation.evaluation_log import Evaluations, read_evaluations
 from polyak.evaluation.in_environments import as_vector, evaluate_policy, fitted
 from polyak.evaluation.shared_environments import check_not_in_use, share_environments
@@ -20,6 +18,7 @@ from polyak.evaluation.undisturbed import undisturbed
 from polyak.hyperparameters.declaration import whole
 from polyak.seeding import derived_seed
 from polyak.warning import warn_user
+from polyak.writing import make_folder, replacing
 
 
 class EvalCallback(EventCallback):

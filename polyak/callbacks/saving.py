@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from polyak.callbacks.callback import BaseCallback
 from polyak.callbacks.periodic import Interval, Unit
-from polyak.envs.reading.folders import make_folder
 from polyak.hyperparameters.declaration import whole
+from polyak.writing import make_folder
 
 FileFormat = Literal["polyak", "sb3"]
 

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from polyak.archive import replacing
 from polyak.suggestions import did_you_mean
+from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_inside
 from polyak.zoo.plain_yaml import read_yaml_file, write_yaml

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from polyak.writing import replacing
 from polyak.zoo.data.files import check_without_envs, dataset_for
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
@@ -612,7 +613,8 @@ class _Run:
         found_again = {"algo": algo, "env": self.environment.source, "env_kwargs": self.env_kwargs}
         self.folder.write_yaml("args.yml", {**asdict(self.options), **found_again})
         command = shlex.join(["polyak", *sys.argv[1:]])
-        (self.folder.settings_folder / "command.txt").write_text(command + "\n", encoding="utf-8")
+        with replacing(self.folder.settings_folder / "command.txt") as file:
+            file.write(f"{command}\n".encode())
 
     def _say(self, text: str) -> None:
         if self.options.verbose > 0:

@@ -15,7 +15,6 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from polyak.archive import replacing
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
@@ -30,6 +29,7 @@ from polyak.compat.ray.groups import beside
 from polyak.distributed.statistics import moments_in, take_moments
 from polyak.envs.reading import plain_json
 from polyak.hyperparameters.declaration import require
+from polyak.writing import replacing
 
 FILE, MEMBER, VERSION = "model.zip", "algorithm.json", 1
 MODULES = Path("learner_group") / "learner" / "rl_module"

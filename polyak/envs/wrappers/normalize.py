@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import tempfile
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar, TypeVar
@@ -16,12 +15,12 @@ from gymnasium import spaces
 
 from polyak import formats
 from polyak.envs.finite import all_finite, is_finite
-from polyak.envs.reading.folders import make_folder
 from polyak.envs.spaces import check_shape_equal, is_image_space
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
 from polyak.envs.wrappers.normalizer_state import FORMAT, SETTINGS, check_state, read_state
 from polyak.envs.wrappers.running import RunningMeanStd
 from polyak.warning import warn_user
+from polyak.writing import make_folder, replacing
 
 Observations = TypeVar("Observations", bound=VecEnvObs)
 MAPS = (
@@ -386,14 +385,8 @@ class VecNormalize(VecEnvWrapper):
         arrays = {f"state/{name}": value for name, value in state.items() if isinstance(value, np.ndarray)}
         rest = {name: value for name, value in state.items() if not isinstance(value, np.ndarray)}
         header = json.dumps({"format": FORMAT, "state": rest}, default=float)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, **{"header": np.array(header), **arrays})  # type: ignore[arg-type]
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with replacing(path) as file:
+            np.savez(file, **{"header": np.array(header), **arrays})  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, load_path: str | os.PathLike[str], venv: VecEnv, *, trust: bool = False) -> VecNormalize:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polyak.archive import replacing
+from polyak.writing import replacing
 from polyak.zoo.agent import SavedAgent
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.writing import unfinished
 from polyak.zoo.data.files import load
 from polyak.zoo.options import option
 from polyak.zoo.output import writable_file
@@ -148,7 +149,8 @@ def draw(dataset: Dataset, path: Path) -> Path:
         else:
             _choices(place, actions[:, dim], f"Actions [{dim}]" if panels > 1 else "Actions")
     figure.suptitle(f"{dataset.env_id or path.stem}: {len(dataset):,} transitions")
-    figure.savefig(path, dpi=120)
+    with unfinished(path) as at:
+        figure.savefig(at, dpi=120)
     return path
 
 

@@ -47,7 +47,7 @@ def report(options: ReportOptions) -> Path:
     """
     from datetime import datetime
 
-    from polyak.archive import replacing
+    from polyak.writing import replacing
 
     if options.video_limit < 0:
         raise ZooError(f"--video-limit must be at least 0 megabytes, got {options.video_limit}.")

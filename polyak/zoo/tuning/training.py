@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyak.archive import replacing
 from polyak.callbacks.callback import BaseCallback
 from polyak.envs import sync_envs_normalization
 from polyak.envs.wrappers.normalize import normalized_like
 from polyak.evaluation.in_environments import EvaluationResult, evaluate
 from polyak.evaluation.undisturbed import undisturbed
+from polyak.writing import replacing
 from polyak.zoo.environments import make_envs
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.models import new_model

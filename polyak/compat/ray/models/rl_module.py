@@ -22,7 +22,6 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from polyak.archive import replacing
 from polyak.checkpoint.arrays import read_arrays
 from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
@@ -33,6 +32,7 @@ from polyak.compat.ray.models.torch_distributions import Distribution
 from polyak.envs.reading import plain_json
 from polyak.hyperparameters.declaration import require
 from polyak.nn.compiled import keep_plain_names, plain_name
+from polyak.writing import replacing
 
 Batch = dict[str, Any]
 """Tensors by column."""
