@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
@@ -11,6 +12,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 _LONGEST = 2_000
 """Characters of a reason. Some list every name that a file has."""
+_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+"""What terminals take for commands, such as colours."""
 _RAW = (KeyError, AttributeError, IndexError, ArithmeticError, RecursionError, MemoryError)
 """Errors that code raises for values of unexpected kinds or sizes."""
 
@@ -38,7 +41,7 @@ def damage_named(source: Any) -> Iterator[None]:
         raise ValueError(_reason(source, error)) from error
     except ValueError as error:
         if str(source) not in (text := str(error)):
-            error.args = (f"path={str(source)!r}: {_short(text)}",)
+            error.args = (f"path={str(source)!r}: {printable(text)}",)
         raise
     except TypeError as error:
         raise ArgumentError(_reason(source, error)) from error
@@ -63,12 +66,16 @@ def names_file(method: Method) -> Method:
 
 def _reason(source: Any, error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return f"path={str(source)!r}: what the file describes takes more memory than there is ({_short(str(error))})."
+        return (
+            f"path={str(source)!r}: what the file describes takes more memory than there is ({printable(str(error))})."
+        )
     return (
         f"path={str(source)!r}: the file is damaged, or made for something else: its description cannot be understood "
-        f"({type(error).__name__}: {_short(str(error))})."
+        f"({type(error).__name__}: {printable(str(error))})."
     )
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+def printable(text: str, most: int = _LONGEST) -> str:
+    """What comes from a file as a line of a message: without codes for terminals, and not without end."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in _CODES.sub("", text)).split())
+    return text if len(text) <= most else f"{text[:most]} ..."

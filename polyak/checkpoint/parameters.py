@@ -10,6 +10,7 @@ from polyak.checkpoint.saved import Arrays, Saved, check_counter
 from polyak.checkpoint.serialise import decode, encode
 from polyak.learning.learner import Learner
 from polyak.nn.compiled import plain_name
+from polyak.warning import warn_user
 
 _KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
 """Options of how an optimizer computes, which are chosen at run time and not taken from a file."""
@@ -60,8 +61,24 @@ def load_optimizer(learner: Learner, name: str, state: Mapping[str, Any]) -> Non
     ]
     if len(groups) == len(state["param_groups"]):
         _check_state_shapes(name, optimizer, state)
+        for group, own in zip(groups, optimizer.param_groups, strict=False):
+            _check_options(name, group, own)
         state = {**state, "param_groups": groups}
     learner.load_optimizer(name, dict(state))
+
+
+def _check_options(name: str, group: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Options of a file are of the kinds that the model's optimizer has: torch's error would name neither."""
+    for key, value in group.items():
+        if key == "params" or (value is None) or own.get(key) is None:
+            continue
+        number = isinstance(value, bool | int | float) or (isinstance(value, Tensor) and value.numel() == 1)
+        several = isinstance(value, tuple | list) and all(isinstance(part, int | float | Tensor) for part in value)
+        if not (several if isinstance(own[key], tuple | list) else number or type(value) is type(own[key])):
+            raise ValueError(
+                f"the {name} optimizer of the file has {key}={value!r:.100}, that of the model {own[key]!r:.100}: the "
+                "file is damaged."
+            )
 
 
 def _check_state_shapes(name: str, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
@@ -110,6 +127,13 @@ def restore(learner: Learner, saved: Saved) -> None:
         if name in own and (array.dtype.kind == "f") != own[name].is_floating_point():
             raise ValueError(f"the file has {name} as {array.dtype}, the model as {own[name].dtype}: it is damaged.")
     learner.load_networks({name: torch.from_numpy(array) for name, array in saved.networks.items()})
+    lost = [name for name, p in learner.named_parameters() if not bool(torch.isfinite(p).all())]
+    if lost:
+        warn_user(
+            f"The file holds NaN or infinity in {plain_name(lost[0])}"
+            + (f" and {len(lost) - 1} further parameters" if len(lost) > 1 else "")
+            + ": the model can be looked at, but neither acts nor learns. Load an earlier file to go on."
+        )
     for name in learner.optimizers:
         if name not in saved.info["optimizers"]:
             raise ValueError(f"the file has no {optimizer_key(name)}, only {sorted(saved.info['optimizers'])}.")

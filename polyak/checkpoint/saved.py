@@ -406,6 +406,8 @@ def built(
 def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
     """An algorithm may load its own files, and those of programs' subclasses of it, which may load files of it."""
     written = info["algorithm"]
+    if written is not None and not str(written).isidentifier():
+        raise ValueError(f"the file's algorithm is {written!r:.100}, which is no name of a class: it is damaged.")
     if written is not None and written not in lineage(cls) and cls.__name__ not in info["bases"]:
         raise ValueError(f"the file holds a model of {written}, not of {cls.__name__}. Use {written}.load().")
 

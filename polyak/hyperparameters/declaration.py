@@ -46,6 +46,8 @@ Processes = Annotated[int, Only(f"an integer in [0, {MOST_PROCESSES:,}]", lambda
 """On this machine."""
 Runners = Annotated[int, Only(f"an integer in [0, {MOST_RUNNERS:,}]", lambda n: 0 <= n <= MOST_RUNNERS)]
 """Processes on a cluster."""
+Learners = Annotated[int, Only(f"an integer in [1, {MOST_PROCESSES:,}]", lambda n: 1 <= n <= MOST_PROCESSES)]
+"""Processes that exchange gradients."""
 Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]
 NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]
 Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]

@@ -26,7 +26,7 @@ from polyak.data import RolloutBuffer
 from polyak.data.step import Step
 from polyak.distributed.runner_process import Chunk
 from polyak.distributed.runners import RunnerGroup, Transport
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Runners, require
+from polyak.hyperparameters.declaration import Count, Fraction, Learners, NonNegative, Positive, Runners, require
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -48,7 +48,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
     if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
     make the same number of steps with the newest weights."""
-    n_learners: Count = 1
+    n_learners: Learners = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
     transport: Transport = "ray"

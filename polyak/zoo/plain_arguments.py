@@ -1,11 +1,13 @@
 """Arguments of named classes in untrusted files: numbers and words, never files, folders, code or huge sizes.
 
 An argument is data to the class that takes it, but some classes write to a path or import a name that they are given.
-So in a file that may have come from others no argument is one: see `check_arguments`.
+So in a file that may have come from others arguments are numbers and plain words: see `check_arguments`.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from typing import Any
 
@@ -22,13 +24,23 @@ LONGEST_LIST = 1_000
 """Most items of a list."""
 LONGEST_WORD = 1_000
 """Most characters of a word."""
+MOST_VALUES = 10_000
+"""Most items and characters of a setting in all, at any depth: a list in which one row stands a thousand times is short
+in a file."""
+MOST_NUMBERS = 10_000_000
+"""Most numbers of an array whose lengths a list gives."""
 
 _COUNTED = re.compile(r".*(step|episode|freq|seed|eval|length|duration|size|rollouts|candidates).*")
+_COUNTED_BY_ENVS = re.compile(r"(.*_)?(steps?|timesteps|episodes?|episode_length|duration|horizon|seed|freq)")
+"""Of the arguments of environments, wrappers and callbacks: what only counts."""
 _REPEATED = re.compile(r"gradient_steps|n_epochs|n_updates")
 _SIZED = re.compile(r".*(screen|stack|image|frame|window|kernel)_?size")
 _TAKES_A_PATH = re.compile(r"(.*_)?(file|filename|files|path|paths|folder|dir|directory|tensorboard_log)")
 _LOOKS_LIKE_A_PATH = re.compile(r"[~.]{1,2}|[~.]*[/\\].*|.*[/\\].*", re.DOTALL)
-_LOOKS_LIKE_CODE = re.compile(r"[^\W\d]\w*([.:]+[^\W\d][\w-]*)+|.*\.py\b.*", re.DOTALL)
+_NUMBER = r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"
+_PLAIN_WORD = re.compile(rf"[\w +-]*|(lin_|log_|auto_)?{_NUMBER}|(auto|cpu|cuda|mps)(:\d+)?")
+"""All that a word may be, but for the ids of registered environments: nothing with a dot or a colon that could be
+imported, nothing with a slash that could be a path."""
 
 
 def check_arguments(value: Any, author: Author, *, source: str, key: str, name: str = "") -> None:
@@ -49,6 +61,8 @@ def check_arguments(value: Any, author: Author, *, source: str, key: str, name: 
     """
     if author.is_trusted:
         return
+    if not name and _size(value) > MOST_VALUES:
+        raise ZooError(f"{source}: {key} has more than {MOST_VALUES:,} values. Add --trust if you trust the file.")
     reason = _reason(value, name, key)
     if reason:
         what = f"{key}: {name}={value!r:.200}" if name else f"{key}: {value!r:.200}"
@@ -80,7 +94,20 @@ def _reason(value: Any, name: str, key: str) -> str:
         return f"is a number beyond {most:,}" if abs(value) > most else ""
     if isinstance(value, list | tuple | dict | set) and len(value) > LONGEST_LIST:
         return f"has more than {LONGEST_LIST:,} items"
+    if "shape" in name and isinstance(value, list | tuple) and all(type(length) is int for length in value):
+        return f"is of more than {MOST_NUMBERS:,} numbers" if math.prod(value) > MOST_NUMBERS else ""
     return ""
+
+
+def _size(value: Any) -> int:
+    """Items and characters at any depth; some number beyond `MOST_VALUES` where there are more."""
+    total, level = 0, [value]
+    while level and total <= MOST_VALUES:
+        item = level.pop()
+        total += len(item) if isinstance(item, str) else 1
+        inner = item.items() if isinstance(item, dict) else item if isinstance(item, list | tuple | set) else ()
+        level += itertools.chain.from_iterable(inner) if isinstance(item, dict) else inner
+    return total
 
 
 def _most(name: str, key: str) -> int:
@@ -89,12 +116,22 @@ def _most(name: str, key: str) -> int:
         return MOST_COUNTED
     if _REPEATED.fullmatch(name):
         return MOST_REPEATED
+    if key == "env_kwargs" or " " in key:  # of a class: see `named_classes`
+        return MOST_COUNTED if _COUNTED_BY_ENVS.fullmatch(name) else MOST
     return MOST_COUNTED if _COUNTED.fullmatch(name) and not _SIZED.fullmatch(name) else MOST
 
 
 def _reason_of_word(word: str) -> str:
     if len(word) > LONGEST_WORD:
         return f"has more than {LONGEST_WORD:,} characters"
+    if _PLAIN_WORD.fullmatch(word) or _is_registered(word):
+        return ""
     if _LOOKS_LIKE_A_PATH.fullmatch(word):
         return "names a file or a folder"
-    return "names code" if _LOOKS_LIKE_CODE.fullmatch(word) else ""
+    return "could name code: words have letters, digits, spaces, _, + and -, or are the id of an environment"
+
+
+def _is_registered(word: str) -> bool:
+    import gymnasium
+
+    return word in gymnasium.registry

@@ -1,13 +1,17 @@
-"""The environment of a run as its args.yml has it, a file that may have come from others."""
+"""Environments that files name: a run's args.yml, and datasets. Both may have come from others."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from polyak.zoo.authors import Author, check_module
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plain_arguments import check_arguments
+
+_ID = re.compile(r"([\w-]+/)?[\w.-]+")
+"""An id as gymnasium registers it, without a module to import."""
 
 
 def named_env(arguments: dict[str, Any], author: Author, source: str) -> str:
@@ -24,10 +28,21 @@ def named_env(arguments: dict[str, Any], author: Author, source: str) -> str:
     env = arguments.get("env") or ""
     if not isinstance(env, str):
         raise ZooError(f"{source}: env must be the name of an environment, got {env!r:.200}.")
-    module = env.rpartition(":")[0]
+    module, _, name = env.rpartition(":")
     if module or env.endswith(".py"):
         check_module(module or env, author, source=source, key="env", value=env)
+    if env and not author.is_trusted and not _ID.fullmatch(name):
+        raise ZooError(f"{source}: env must be the id of a registered environment, got {env!r:.200}.")
     return env
+
+
+def recorded_env(dataset: Any, trust: bool, packages: Iterable[str], source: str) -> str:
+    """Return the environment that a dataset says it was recorded in; empty if it does not say.
+
+    Raises:
+        ZooError: it is no registered id, and the user does not `trust` the file: as `named_env` does.
+    """
+    return named_env({"env": dataset.env_id}, Author.of_file(trust, packages), source)
 
 
 def named_packages(arguments: dict[str, Any], author: Author, source: str) -> list[str]:

@@ -34,6 +34,7 @@ from polyak.zoo.registry import (
     parameter_names,
 )
 from polyak.zoo.report.groups import in_force
+from polyak.zoo.run_environment import recorded_env
 from polyak.zoo.run_folder import ERROR, RunFolder, file_name
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
 from polyak.zoo.settings import Settings, fit_batch, load_settings
@@ -206,7 +207,9 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
     if options.dataset and options.save_replay_buffer:
         raise ZooError("--save-replay-buffer: with --dataset there is no replay buffer to save. Leave the flag out.")
     dataset = dataset_for(options.dataset, algorithm, options.algo) if options.dataset else None
-    env = options.env or (dataset and dataset.env_id) or ""
+    env = options.env
+    if dataset is not None and not env:
+        env = recorded_env(dataset, options.trust, options.gym_packages, options.dataset)
     environment = find_env(env, options.gym_packages) if env else nameless(Path(options.dataset).stem)
     overrides = parse_pairs(options.hyperparams, "--hyperparams")
     how: dict[str, Any] = {"trust": options.trust, "packages": options.gym_packages}

@@ -15,6 +15,7 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.interruption import answered_signals, status_of
 from polyak.zoo.output import note, outlasting_the_reader, writable_file, writable_folder
 from polyak.zoo.registry import STANDARD_ENV, algorithm_name, env_name, find_algorithm
+from polyak.zoo.run_environment import recorded_env
 from polyak.zoo.run_folder import file_name
 from polyak.zoo.tuning import metrics, report, studies, workers
 from polyak.zoo.tuning.options import OBJECTIVES, PRUNERS, SAMPLERS, OptimizeOptions, StudyOptions, TuneOptions
@@ -74,7 +75,10 @@ def with_environment(options: Any) -> Any:
 
     if options.env:
         return options
-    return replace(options, env=load(options.dataset).env_id or "" if options.dataset else STANDARD_ENV)
+    if not options.dataset:
+        return replace(options, env=STANDARD_ENV)
+    dataset = load(options.dataset)
+    return replace(options, env=recorded_env(dataset, options.trust, options.gym_packages, options.dataset))
 
 
 def _run(problem: Problem, study: Study, total: int) -> None:

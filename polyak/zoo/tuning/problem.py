@@ -23,6 +23,7 @@ from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.own_code import errors_of_own_code, load_file
 from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import STANDARD_ENV, Environment, algorithm_name, find_algorithm, find_env, nameless
+from polyak.zoo.run_environment import recorded_env
 from polyak.zoo.run_folder import file_name
 from polyak.zoo.settings import Settings, interpret, load_settings
 from polyak.zoo.tuning.metrics import FQE, default_metric, score_of
@@ -209,7 +210,9 @@ class Problem:
 
 def environment_of(options: TuneOptions, dataset: Dataset | None) -> Environment:
     """The environment that the options name, or that a dataset was recorded in, or the usual one."""
-    env = options.env or (STANDARD_ENV if dataset is None else dataset.env_id or "")
+    env = options.env or (
+        STANDARD_ENV if dataset is None else recorded_env(dataset, options.trust, options.gym_packages, options.dataset)
+    )
     return find_env(env, options.gym_packages) if env else nameless(Path(options.dataset).stem)
 
 
