@@ -37,7 +37,8 @@ from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
 from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
 from polyak.envs.reading import plain_json
-from polyak.hyperparameters.declaration import left_out
+from polyak.envs.reading.untrusted import Author
+from polyak.hyperparameters.declaration import as_declared, left_out
 from polyak.seeding import rng_state, set_rng_state
 from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
@@ -425,6 +426,8 @@ def _hyperparameters(
     stored = {name: value for name, value in stored.items() if name not in left_out(cls)}  # of earlier versions
     known |= stored.keys()
     hyper = {name: decode(value, trust) for name, value in stored.items() if name not in brought}
+    for name, value in as_declared(cls, hyper).items():
+        Author(trust).check_values(value, source="the file", key=name, kind="hyperparameter", sizes=True)
     if "policy_kwargs" not in custom_objects:
         _check_policy_kwargs(hyper, overrides)
     policy = _policy(info, custom_objects, trust)

@@ -123,6 +123,13 @@ def fitted(name: str, value: Any, declaration: Any) -> Any:
     return fit
 
 
+def as_declared(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` as the fields of a class will have them; themselves where they are no fields, or will be refused."""
+    kinds = declared(cls) if is_dataclass(cls) else {}
+    fits = {name: _fit(value, kinds.get(name, Any)) for name, value in values.items()}
+    return {name: values[name] if fit is _REFUSED else fit for name, fit in fits.items()}
+
+
 def whole(name: str, value: Any) -> int:
     """``value`` as an ``int``, also where it is written as a float (1e4).
 

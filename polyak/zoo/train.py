@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from polyak.zoo.data.files import check_without_envs, dataset_for
+from polyak.zoo.data.files import check_without_envs, dataset_for, environment_of
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
 from polyak.zoo.interruption import Stops, answered_signals
@@ -28,13 +28,10 @@ from polyak.zoo.registry import (
     Environment,
     algorithm_name,
     find_algorithm,
-    find_env,
     is_atari_id,
-    nameless,
     parameter_names,
 )
 from polyak.zoo.report.groups import in_force
-from polyak.zoo.run_environment import recorded_env
 from polyak.zoo.run_folder import ERROR, RunFolder, file_name
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
 from polyak.zoo.settings import Settings, fit_batch, load_settings
@@ -207,10 +204,7 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
     if options.dataset and options.save_replay_buffer:
         raise ZooError("--save-replay-buffer: with --dataset there is no replay buffer to save. Leave the flag out.")
     dataset = dataset_for(options.dataset, algorithm, options.algo) if options.dataset else None
-    env = options.env
-    if dataset is not None and not env:
-        env = recorded_env(dataset, options.trust, options.gym_packages, options.dataset)
-    environment = find_env(env, options.gym_packages) if env else nameless(Path(options.dataset).stem)
+    environment = environment_of(options, dataset)
     overrides = parse_pairs(options.hyperparams, "--hyperparams")
     how: dict[str, Any] = {"trust": options.trust, "packages": options.gym_packages}
     settings = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, overrides, **how)

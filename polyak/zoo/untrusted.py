@@ -23,8 +23,8 @@ class Author(untrusted.Author):
 
     error: ClassVar[type[Exception]] = ZooError
     way_out: ClassVar[str] = (
-        "Give it yourself on the command line (--env, --algo, --gym-packages, --env-kwargs, -params); or add --trust if "
-        "you trust the file."
+        "Give it yourself on the command line (--env, --algo, --gym-packages, --env-kwargs, -params), or add --trust "
+        "if you trust the file."
     )
     knows_installed: ClassVar[bool] = True
 
@@ -73,8 +73,8 @@ class NamedClass:
             package = self.path.partition(".")[0]
             raise ZooError(
                 f"{self._where()}, code that is not run unasked: a file may have come from others. Its names must be "
-                "of polyak, its peers, gymnasium, or a package that registers environments. If you trust the code, "
-                f"add --gym-packages {package}; or --trust, if you trust all that the file names."
+                "of what polyak, its peers and gymnasium offer, or a package that registers environments. If you trust "
+                f"the code, add --gym-packages {package}; or --trust, if you trust all that the file names."
             )
         how = {"source": self.source, "key": f"{self.key} {self.path}"}
         self.author.check_values(self.kwargs, **how, kind=kind_of(self.key))
@@ -158,7 +158,7 @@ def named_algorithm(arguments: dict[str, Any], name: str, author: Author, source
     algo = arguments.get("algo")
     if not isinstance(algo, str) or ":" not in algo or algo.rpartition(":")[2].lower() != name.lower():
         return name
-    author.check_code(algo, source=source, key="algo")
+    author.check_algorithm(algo, source=source)
     return algo
 
 

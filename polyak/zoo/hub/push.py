@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.agent import SavedAgent
-from polyak.zoo.authors import Author
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hub.card import Measured, write_card
@@ -37,9 +36,9 @@ from polyak.zoo.links import check_file
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
 from polyak.zoo.registry import env_name, find_algorithm
-from polyak.zoo.run_environment import given_kwargs
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
+from polyak.zoo.untrusted import Author, given_kwargs
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
