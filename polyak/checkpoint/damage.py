@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
+from polyak.warning import printable
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-_LONGEST = 2_000
-"""Characters of a reason. Some list every name that a file has."""
-_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-"""What terminals take for commands, such as colours."""
 _RAW = (KeyError, AttributeError, IndexError, ArithmeticError, RecursionError, MemoryError)
 """Errors that code raises for values of unexpected kinds or sizes."""
 
@@ -40,8 +37,8 @@ def damage_named(source: Any) -> Iterator[None]:
     except UnicodeError as error:
         raise ValueError(_reason(source, error)) from error
     except ValueError as error:
-        if str(source) not in (text := str(error)):
-            error.args = (f"path={str(source)!r}: {printable(text)}",)
+        text = str(error)
+        error.args = (printable(text if str(source) in text else f"path={str(source)!r}: {text}"),)
         raise
     except TypeError as error:
         raise ArgumentError(_reason(source, error)) from error
@@ -73,9 +70,3 @@ def _reason(source: Any, error: BaseException) -> str:
         f"path={str(source)!r}: the file is damaged, or made for something else: its description cannot be understood "
         f"({type(error).__name__}: {printable(str(error))})."
     )
-
-
-def printable(text: str, most: int = _LONGEST) -> str:
-    """What comes from a file as a line of a message: without codes for terminals, and not without end."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in _CODES.sub("", text)).split())
-    return text if len(text) <= most else f"{text[:most]} ..."

@@ -1,5 +1,6 @@
 """Parameters and optimizer states of a learner: by Stable-Baselines3's names, and in a model file."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,6 @@ from polyak.checkpoint.saved import Arrays, Saved, check_counter
 from polyak.checkpoint.serialise import decode, encode
 from polyak.learning.learner import Learner
 from polyak.nn.compiled import plain_name
-from polyak.warning import warn_user
 
 _KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
 """Options of how an optimizer computes, which are chosen at run time and not taken from a file."""
@@ -68,17 +68,22 @@ def load_optimizer(learner: Learner, name: str, state: Mapping[str, Any]) -> Non
 
 
 def _check_options(name: str, group: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Options of a file are of the kinds that the model's optimizer has: torch's error would name neither."""
-    for key, value in group.items():
-        if key == "params" or (value is None) or own.get(key) is None:
-            continue
-        number = isinstance(value, bool | int | float) or (isinstance(value, Tensor) and value.numel() == 1)
-        several = isinstance(value, tuple | list) and all(isinstance(part, int | float | Tensor) for part in value)
-        if not (several if isinstance(own[key], tuple | list) else number or type(value) is type(own[key])):
+    """Options are of the kinds that the model's optimizer has: torch's error would name neither file nor option."""
+    for key in group.keys() & own.keys() - {"params"}:
+        value, mine = group[key], own[key]
+        parts, mine_parts = ([x] if not isinstance(x, tuple | list) else list(x) for x in (value, mine))
+        alike = len(parts) == len(mine_parts) and all(map(_is_number, parts)) and all(map(_is_number, mine_parts))
+        if not (alike or mine is None or type(value) is type(mine)) or (isinstance(value, float) and not alike):
             raise ValueError(
-                f"the {name} optimizer of the file has {key}={value!r:.100}, that of the model {own[key]!r:.100}: the "
-                "file is damaged."
+                f"the {name} optimizer of the file has {key}={value!r:.100}, that of the model {mine!r:.100}: the file "
+                "is damaged."
             )
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.numel() == 1 and bool(torch.isfinite(value).all())
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _check_state_shapes(name: str, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
@@ -127,13 +132,6 @@ def restore(learner: Learner, saved: Saved) -> None:
         if name in own and (array.dtype.kind == "f") != own[name].is_floating_point():
             raise ValueError(f"the file has {name} as {array.dtype}, the model as {own[name].dtype}: it is damaged.")
     learner.load_networks({name: torch.from_numpy(array) for name, array in saved.networks.items()})
-    lost = [name for name, p in learner.named_parameters() if not bool(torch.isfinite(p).all())]
-    if lost:
-        warn_user(
-            f"The file holds NaN or infinity in {plain_name(lost[0])}"
-            + (f" and {len(lost) - 1} further parameters" if len(lost) > 1 else "")
-            + ": the model can be looked at, but neither acts nor learns. Load an earlier file to go on."
-        )
     for name in learner.optimizers:
         if name not in saved.info["optimizers"]:
             raise ValueError(f"the file has no {optimizer_key(name)}, only {sorted(saved.info['optimizers'])}.")

@@ -32,7 +32,7 @@ from typing_extensions import Self
 
 from polyak import formats
 from polyak.archive import DAMAGED, begins_with, check_members, name_of, open_zip, opened
-from polyak.checkpoint.arrays import read_arrays
+from polyak.checkpoint.arrays import read_arrays, warn_not_finite
 from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
 from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
@@ -41,7 +41,7 @@ from polyak.envs.reading.untrusted import Author
 from polyak.hyperparameters.declaration import as_declared, left_out
 from polyak.seeding import rng_state, set_rng_state
 from polyak.suggestions import did_you_mean
-from polyak.warning import warn_user
+from polyak.warning import printable, warn_user
 
 FORMAT_VERSION = 1
 _COUNTERS = (
@@ -299,15 +299,18 @@ def read(
         try:
             with damage_named(name), open_zip(file, name) as archive:
                 foreign = _foreign_reader(archive) if kind == "polyak" else None
-                if foreign is not None:
-                    return resolve_name(foreign)(archive, name, trust=trust, skip=skip, weights_only=weights_only)
-                saved = _read_archive(archive, name)
+                if foreign is None:
+                    saved = _read_archive(archive, name)
+                else:
+                    how: dict[str, Any] = {"trust": trust, "skip": skip, "weights_only": weights_only}
+                    saved = resolve_name(foreign)(archive, name, **how)
         except DAMAGED as error:
             reason = "it wasn't a zip-file, or only a part of one" if "not a zip file" in str(error) else error
             raise ValueError(
                 f"{name} is not a model file, or it is damaged ({reason}). Save the model again."
             ) from error
-    if kind not in (None, saved.info.get("format")):
+    warn_not_finite({**saved.optimizers, **saved.networks}, name)
+    if foreign is None and kind not in (None, saved.info.get("format")):
         raise ValueError(f"{name} is a file of kind {saved.info.get('format')!r}, not {kind!r}. Is it the right file?")
     return saved
 
@@ -617,5 +620,5 @@ def _print_system_info(info: Mapping[str, Any]) -> None:
     for title, system in (("CURRENT SYSTEM INFO", system_info()), ("SAVED MODEL SYSTEM INFO", info["system"])):
         print(f"== {title} ==")
         for key, value in system.items():
-            print(f"- {key}: {value}")
+            print(printable(f"- {key}: {value}"))
         print()

@@ -42,7 +42,7 @@ from polyak.envs.space_json import MOST_NUMBERS, decode_array, decode_space, enc
 from polyak.formats import MODULES_MOVED, ROOMS_MOVED
 from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.schedules import schedule_from_json, schedule_to_json
-from polyak.warning import warn_user
+from polyak.warning import printable, warn_user
 
 _KINDS: tuple[type, ...] = (
     *(nn.Module, torch.optim.Optimizer, BaseBuffer, ReplayBuffer, enum.Enum, ActionNoise),
@@ -54,7 +54,7 @@ class Untrusted:
     """Placeholder of a value that was left out because the file is not trusted."""
 
     def __init__(self, description: str) -> None:
-        self.description = description
+        self.description = printable(description)
 
     def __repr__(self) -> str:
         return f"<not loaded without trust=True: {self.description}>"

@@ -11,6 +11,7 @@ from typing import Any
 
 from polyak.compat.run import ANSWERED
 from polyak.compat.run import run as run_program
+from polyak.warning import printable
 from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
 from polyak.zoo.benchmark.command import BenchmarkOptions, benchmark
 from polyak.zoo.book.command import BookOptions, book
@@ -175,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except (ZooError, ImportError) as error:
         if os.environ.get("POLYAK_TRACEBACK"):
             raise
-        print(f"polyak: {error}", file=sys.stderr)
+        print(f"polyak: {printable(str(error), most=10_000)}", file=sys.stderr)
         raise SystemExit(2) from None
     except TrainingFailed as failure:
         with suppress(OSError):  # stderr may be closed

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from polyak.warning import printable
 from polyak.zoo.data.files import check_without_envs, dataset_for, environment_of
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
@@ -203,7 +204,7 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
         )
     if options.dataset and options.save_replay_buffer:
         raise ZooError("--save-replay-buffer: with --dataset there is no replay buffer to save. Leave the flag out.")
-    dataset = dataset_for(options.dataset, algorithm, options.algo) if options.dataset else None
+    dataset = dataset_for(options.dataset, algorithm, options.algo, options.trust) if options.dataset else None
     environment = environment_of(options, dataset)
     overrides = parse_pairs(options.hyperparams, "--hyperparams")
     how: dict[str, Any] = {"trust": options.trust, "packages": options.gym_packages}
@@ -535,7 +536,7 @@ class _Run:
         self._say(f"{algorithm_name(self.options.algo).upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
         self._say(f"Settings from {self.settings.source}:")
         for key, value in self._in_force.items():
-            self._say(f"  {key}: {value}")
+            self._say(printable(f"  {key}: {value}"))
         device = getattr(model, "device", "cpu")  # a table has none
         source = (
             f"Environments: {self.settings.n_envs} ({self.options.vec_env})" if self.dataset is None else self.dataset

@@ -74,8 +74,8 @@ class UntrustedError(ValueError):
 
 
 def is_plain_id(text: str) -> bool:
-    """Whether a text has the form of an environment's id, without a module in front: ``ALE/Pong-v5``."""
-    return bool(_PLAIN_ID.fullmatch(text))
+    """Whether a text has the form of an environment's id, without a module in front: ``ALE/Pong-v5``, or nothing."""
+    return not text or bool(_PLAIN_ID.fullmatch(text))
 
 
 def is_ours(module: str) -> bool:

@@ -29,7 +29,7 @@ def load(
         return dataset if spec is None else fitted(dataset, spec)
 
 
-def dataset_for(path: str, algorithm: type[Any], name: str) -> Dataset:
+def dataset_for(path: str, algorithm: type[Any], name: str, trust: bool = False) -> Dataset:
     """Read what --dataset names, for an algorithm called `name`; ZooError if that cannot learn from it."""
     from polyak.algorithms import REGISTRY
     from polyak.kinds.dataset import LearnsFromData
@@ -37,7 +37,7 @@ def dataset_for(path: str, algorithm: type[Any], name: str) -> Dataset:
     if not issubclass(algorithm, LearnsFromData):
         able = [known for known in REGISTRY if issubclass(find_algorithm(known), LearnsFromData)]
         raise ZooError(f"--dataset: {name} learns by acting only. From a dataset learn {', '.join(able)}.")
-    return load(path)
+    return load(path, trust=trust)
 
 
 def environment_of(options: Any, dataset: Dataset | None) -> Environment:

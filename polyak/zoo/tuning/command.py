@@ -208,7 +208,7 @@ def settings_of_trial(options: Any) -> Path:
     """
     studies.need_optuna()
     find_algorithm(options.algo)
-    dataset = load(options.dataset) if options.dataset and not options.env else None
+    dataset = load(options.dataset, trust=options.trust) if options.dataset and not options.env else None
     env = env_name(options.env) or environment_of(options, dataset).name
     name = options.study_name or default_study_name(options.algo, env)
     storage = options.storage or default_storage(options, name)

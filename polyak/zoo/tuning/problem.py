@@ -64,7 +64,7 @@ class Problem:
             ZooError: one of them does not exist, or the environment cannot be made.
         """
         algorithm = find_algorithm(options.algo)
-        dataset = dataset_for(options.dataset, algorithm, options.algo) if options.dataset else None
+        dataset = dataset_for(options.dataset, algorithm, options.algo, options.trust) if options.dataset else None
         environment = environment_of(options, dataset)
         how: dict[str, Any] = {"trust": options.trust, "packages": options.gym_packages}
         typed = fixed(options)
