@@ -70,14 +70,19 @@ def load_optimizer(learner: Learner, name: str, state: Mapping[str, Any]) -> Non
 def _check_options(name: str, group: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Options are of the kinds that the model's optimizer has: torch's error would name neither file nor option."""
     for key in group.keys() & own.keys() - {"params"}:
-        value, mine = group[key], own[key]
-        parts, mine_parts = ([x] if not isinstance(x, tuple | list) else list(x) for x in (value, mine))
-        alike = len(parts) == len(mine_parts) and all(map(_is_number, parts)) and all(map(_is_number, mine_parts))
-        if not (alike or mine is None or type(value) is type(mine)) or (isinstance(value, float) and not alike):
+        if not _is_alike(group[key], own[key]):
             raise ValueError(
-                f"the {name} optimizer of the file has {key}={value!r:.100}, that of the model {mine!r:.100}: the file "
-                "is damaged."
+                f"the {name} optimizer of the file has {key}={group[key]!r:.100}, that of the model {own[key]!r:.100}: "
+                "the file is damaged."
             )
+
+
+def _is_alike(value: Any, mine: Any) -> bool:
+    if isinstance(mine, tuple | list):
+        return isinstance(value, tuple | list) and len(value) == len(mine) and all(map(_is_number, value))
+    if isinstance(mine, bool) or not _is_number(mine):
+        return mine is None or type(value) is type(mine)
+    return _is_number(value)
 
 
 def _is_number(value: Any) -> bool:

@@ -426,11 +426,12 @@ def _hyperparameters(
     stored = info["hyperparameters"]
     if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own
         stored = {name: value for name, value in stored.items() if cls._takes(name)}
-    stored = {name: value for name, value in stored.items() if name not in left_out(cls)}  # of earlier versions
+    no_use = left_out(cls)  # of earlier versions
+    stored = {name: value for name, value in stored.items() if name not in no_use}
     known |= stored.keys()
     hyper = {name: decode(value, trust) for name, value in stored.items() if name not in brought}
     for name, value in as_declared(cls, hyper).items():
-        Author(trust).check_values(value, source="the file", key=name, kind="hyperparameter", sizes=True)
+        Author(trust).check_values(value, source="its description", key=name, kind="hyperparameter", sizes=True)
     if "policy_kwargs" not in custom_objects:
         _check_policy_kwargs(hyper, overrides)
     policy = _policy(info, custom_objects, trust)

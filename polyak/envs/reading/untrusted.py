@@ -113,8 +113,8 @@ class Author:
         """Whether a module may be imported for a class in it."""
         if self.is_trusted or is_ours(module) or self.names(module):
             return True
-        top = module.partition(".")[0]
-        return self.knows_installed and bool(_PLAIN_PATH.fullmatch(module)) and top in installed()
+        known = self.knows_installed and registers_environments(module.partition(".")[0])
+        return known and bool(_PLAIN_PATH.fullmatch(module))
 
     def may_hold(self, found: type) -> bool:
         """Whether a class is used that a module holds: one of that module's own package, or of another known one."""
@@ -135,7 +135,7 @@ class Author:
         """
         module, colon, name = text.rpartition(":")
         provider = next((one.module for one in PROVIDERS if one.ids.fullmatch(name)), "")
-        provided = provider in installed()
+        provided = registers_environments(provider)
         is_code = colon and not self.names(module) and not (provided and module == provider)
         is_known = name in gym.registry or is_without_velocities(name) or provided
         if self.is_trusted or (not is_code and (is_known or not here)):
@@ -155,7 +155,7 @@ class Author:
     def check_packages(self, packages: Iterable[str], *, source: str, key: str) -> None:
         """Refuse packages to import that the user does not name, and that are not known to register environments."""
         for package in packages:
-            if not (self.is_trusted or self.names(package) or package in installed()):
+            if not (self.is_trusted or self.names(package) or registers_environments(package)):
                 self._refuse_code(package, source, key)
 
     def _refuse_code(self, text: str, source: str, key: str) -> NoReturn:
@@ -273,13 +273,13 @@ def _shown(value: Any) -> str:
 # -- packages ----------------------------------------------------------------------------------------------------------
 
 
-def installed() -> frozenset[str]:
-    """Top packages that are known to register environments, of those that do not lie in the current folder.
+def registers_environments(package: str) -> bool:
+    """Whether a top package is known to register environments, and does not lie in the current folder.
 
-    There an archive may have put them, beside its logs. The standard library is never among them.
+    There an archive may have put it, beside its logs. The standard library is never among them.
     """
-    known = {one.module for one in PROVIDERS} | _registered()
-    return frozenset(name for name in known - sys.stdlib_module_names if not _lies_here(name))
+    known = package in {one.module for one in PROVIDERS} or package in _registered()
+    return known and package not in sys.stdlib_module_names and not _lies_here(package)
 
 
 @cache
@@ -289,11 +289,14 @@ def _registered() -> frozenset[str]:
 
 
 def _lies_here(package: str) -> bool:
+    """Whether a package would come from the current folder, now or once that is searched too."""
+    here, prefix = Path.cwd().resolve(), Path(sys.prefix).resolve()
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
-        return False
-    places = [] if spec is None else [*(spec.submodule_search_locations or []), *([spec.origin] if spec.origin else [])]
-    here, prefix = Path.cwd().resolve(), Path(sys.prefix).resolve()
+        spec = None
+    if spec is None:
+        return any(path.name.partition(".")[0] == package for path in here.iterdir())
+    places = [*(spec.submodule_search_locations or []), *([spec.origin] if spec.origin else [])]
     found = [Path(place).resolve() for place in places]
     return any(place.is_relative_to(here) and not place.is_relative_to(prefix) for place in found)
