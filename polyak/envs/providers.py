@@ -55,11 +55,21 @@ def provide(env_id: str) -> None:
 
     if env_id in gym.registry:
         return
-    if match := _NO_VELOCITIES.fullmatch(env_id):
+    if is_without_velocities(env_id) and (match := _NO_VELOCITIES.fullmatch(env_id)):
         _register_without_velocities(*match.groups())
     for provider in PROVIDERS:
         if provider.ids.fullmatch(env_id):
             _import(provider, env_id)
+
+
+def is_without_velocities(env_id: str) -> bool:
+    """Whether an id is that of a registered environment without velocities in its observations."""
+    import gymnasium as gym
+
+    from polyak.envs.wrappers.mask_velocity import VELOCITIES
+
+    match = _NO_VELOCITIES.fullmatch(env_id)
+    return match is not None and match[1] in VELOCITIES and f"{match[1]}-v{match[2]}" in gym.registry
 
 
 def _register_without_velocities(task: str, version: str) -> None:
@@ -68,9 +78,7 @@ def _register_without_velocities(task: str, version: str) -> None:
 
     from polyak.envs.wrappers.mask_velocity import VELOCITIES
 
-    original = gym.registry.get(f"{task}-v{version}")
-    if task not in VELOCITIES or original is None:
-        return
+    original = gym.registry[f"{task}-v{version}"]
     # It is given the entries to hide: from the new name it could not find them.
     hiding = WrapperSpec(
         "MaskVelocityWrapper",

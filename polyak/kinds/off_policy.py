@@ -34,6 +34,7 @@ from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
+    Learners,
     Natural,
     Only,
     Positive,
@@ -71,7 +72,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
     if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
     make the same number of steps with the newest weights."""
-    n_learners: Count = 1
+    n_learners: Learners = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
     transport: Transport = "ray"

@@ -14,7 +14,7 @@ from polyak.data.step import Step
 from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv, unwrap_vec_normalize
 from polyak.envs.action_spaces import FROM_DATA
-from polyak.hyperparameters.declaration import Becomes, Count, later, require
+from polyak.hyperparameters.declaration import Becomes, Count, Learners, later, require
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
@@ -40,7 +40,7 @@ class OfflineAlgorithm(LearnsFromData):
     act takes an environment, too. Afterwards the vectorised environment with every wrapper, or ``None`` while there is
     none."""
     _: KW_ONLY
-    n_learners: Count = 1
+    n_learners: Learners = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
     transport: Transport = "ray"

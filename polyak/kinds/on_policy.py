@@ -14,7 +14,7 @@ from polyak.collecting.rollout import Successors
 from polyak.collecting.tensors.rollout import TensorRollout
 from polyak.data import RolloutBuffer
 from polyak.distributed.runners import Transport
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Runners, require
+from polyak.hyperparameters.declaration import Count, Fraction, Learners, NonNegative, Positive, Runners, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
 from polyak.loops.on_policy import on_policy_loop, train_on_rollout, writer_of
@@ -38,7 +38,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
     if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
     make the same number of steps with the newest weights."""
-    n_learners: Count = 1
+    n_learners: Learners = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
     transport: Transport = "ray"

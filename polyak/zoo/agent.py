@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from polyak.zoo.authors import Author
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
@@ -17,7 +16,6 @@ from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import has_no_statistics, load_statistics
 from polyak.zoo.options import option
 from polyak.zoo.output import note
-from polyak.zoo.own_algorithm import named_algorithm
 from polyak.zoo.registry import (
     Environment,
     check_algorithm,
@@ -28,10 +26,10 @@ from polyak.zoo.registry import (
     is_registered,
     parameter_names,
 )
-from polyak.zoo.run_environment import given_kwargs, named_env, named_packages
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import RUN_KEYS, Settings, interpret
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, whole_number
+from polyak.zoo.untrusted import USER, Author, given_kwargs, named_algorithm, named_env, named_packages
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
@@ -178,11 +176,10 @@ class SavedAgent:
     def _find_env(self) -> Environment:
         """Find the environment that the command names; if only a name, as the training run was given it."""
         arguments, source = self.folder.read_yaml("args.yml"), self._file("args.yml")
-        text, packages = self.options.env, self.options.gym_packages
-        of_run = arguments.get("env")
-        if isinstance(of_run, str) and text == env_name(of_run):
-            text = named_env(arguments, self.author, source)
-        return find_env(text, packages or named_packages(arguments, self.author, source))
+        of_run, packages = named_env(arguments, source), self.options.gym_packages
+        of_file = self.options.env == env_name(of_run)
+        text, author = (of_run, self.author) if of_file else (self.options.env, USER)
+        return find_env(text, packages or named_packages(arguments, self.author, source), author, source)
 
     def _read_settings(self) -> Settings:
         """The settings that concern environments: how it was trained is in the model."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from polyak.warning import printable
 from polyak.zoo.errors import TrainingFailed, ZooError, readable
 from polyak.zoo.interruption import leave_on_signals, usual_signals
 from polyak.zoo.output import note
@@ -209,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except (ZooError, ImportError) as error:
         if os.environ.get("POLYAK_TRACEBACK"):
             raise
-        print(f"polyak: {error}", file=sys.stderr)
+        print(f"polyak: {printable(str(error), most=10_000)}", file=sys.stderr)
         raise SystemExit(2) from None
     except TrainingFailed as failure:
         with suppress(OSError):  # stderr may be closed

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.named_classes import NamedClass
 from polyak.zoo.own_code import errors_of_own_code, file_of
 from polyak.zoo.registry import Environment
 from polyak.zoo.settings import Settings
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, whole_number
+from polyak.zoo.untrusted import NamedClass
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv

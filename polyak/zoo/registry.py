@@ -12,6 +12,7 @@ from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.own_algorithm import load_algorithm
 from polyak.zoo.own_code import find_env_file, import_module, is_own_module
+from polyak.zoo.untrusted import USER, Author
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
@@ -143,18 +144,21 @@ def env_name(text: str) -> str:
     return text.rpartition(":")[2]
 
 
-def find_env(text: str, packages: Iterable[str] = ()) -> Environment:
+def find_env(text: str, packages: Iterable[str] = (), author: Author = USER, source: str = "") -> Environment:
     """Find the environment that `text` names, importing `packages` and the usual providers first.
 
     `text` is a registered id; ``module:EnvId``, which imports the module as `gymnasium.make` does; or ``file.py:Name``,
-    a class or function in a file. Raises ZooError naming the closest ids when there is none.
+    a class or function in a file. Where it stands in a file, `source`, the file's `author` may name registered ids.
+
+    Raises ZooError naming the closest ids when there is none, and for code that the author may not name.
     """
     import gymnasium
 
+    imported = [import_module(package) for package in packages]
+    author.check_environment(text, source=source)
     module, _, name = text.rpartition(":")
     if text.endswith(".py"):
         raise ZooError(f"--env {text!r} names a file only. Add the class or function that makes it: {text}:NAME.")
-    imported = [import_module(package) for package in packages]
     if module.endswith(".py"):
         file = find_env_file(text)
         return Environment(name, gymnasium.envs.registration.EnvSpec(name, entry_point=file), file.source, is_own=True)

@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from polyak.warning import printable
 from polyak.writing import replacing
-from polyak.zoo.data.files import check_without_envs, dataset_for
+from polyak.zoo.data.files import check_without_envs, dataset_for, environment_of
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
 from polyak.zoo.interruption import Stops, answered_signals
@@ -30,9 +31,7 @@ from polyak.zoo.registry import (
     algorithm_name,
     check_names,
     find_algorithm,
-    find_env,
     is_atari_id,
-    nameless,
     parameter_names,
 )
 from polyak.zoo.report.groups import in_force
@@ -217,9 +216,8 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
         )
     if options.dataset and options.save_replay_buffer:
         raise ZooError("--save-replay-buffer: with --dataset there is no replay buffer to save. Leave the flag out.")
-    dataset = dataset_for(options.dataset, algorithm, options.algo) if options.dataset else None
-    env = options.env or (dataset and dataset.env_id) or ""
-    environment = find_env(env, options.gym_packages) if env else nameless(Path(options.dataset).stem)
+    dataset = dataset_for(options.dataset, algorithm, options.algo, options.trust) if options.dataset else None
+    environment = environment_of(options, dataset)
     overrides = parse_pairs(options.hyperparams, "--hyperparams")
     how: dict[str, Any] = {"trust": options.trust, "packages": options.gym_packages}
     settings = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, overrides, **how)
@@ -561,7 +559,7 @@ class _Run:
         self._say(f"{algorithm_name(self.options.algo).upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
         self._say(f"Settings from {self.settings.source}:")
         for key, value in self._in_force.items():
-            self._say(f"  {key}: {value}")
+            self._say(printable(f"  {key}: {value}"))
         device = getattr(model, "device", "cpu")  # a table has none
         source = (
             f"Environments: {self.settings.n_envs} ({self.options.vec_env})" if self.dataset is None else self.dataset

@@ -103,8 +103,8 @@ def benchmark_agents(options: BenchmarkAgentsOptions) -> Path:
 
 
 def find_agents(logs: Path) -> Iterator[Agent]:
-    """Yield the agents that have a run under `logs`."""
-    for parent in sorted(logs.iterdir()) if logs.is_dir() else []:
+    """Yield the agents that have a run under `logs`; a folder called ``module:NAME`` is none of polyak's."""
+    for parent in sorted(path for path in logs.iterdir() if ":" not in path.name) if logs.is_dir() else []:
         names = {run_name(path) for path in parent.iterdir() if path.is_dir()} if parent.is_dir() else set()
         for name in sorted(name for name in names if name):
             run = RunFolder.find(logs, parent.name, name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.warning import printable
 from polyak.writing import unfinished
 from polyak.zoo.data.files import load
 from polyak.zoo.options import option
@@ -76,7 +77,7 @@ def rows(dataset: Dataset) -> Iterator[tuple[str, str]]:
     for label, text in _coverage(dataset):
         yield f"  {label}", text
     if dataset.columns:
-        yield "columns", ", ".join(dataset.columns)
+        yield "columns", printable(", ".join(dataset.columns))
 
 
 def quartiles(values: np.ndarray) -> str:
@@ -88,7 +89,7 @@ def quartiles(values: np.ndarray) -> str:
 def _observations(dataset: Dataset) -> Iterator[tuple[str, np.ndarray, Any]]:
     if isinstance(dataset.observations, dict):
         for key, array in dataset.observations.items():
-            yield f"observations[{key}]", array, dataset.observation_space[key]  # type: ignore[index]
+            yield f"observations[{printable(key)}]", array, dataset.observation_space[key]  # type: ignore[index]
     else:
         yield "observations", dataset.observations, dataset.observation_space
 

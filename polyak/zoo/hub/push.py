@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.agent import SavedAgent
-from polyak.zoo.authors import Author
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hub.card import Measured, write_card
@@ -38,9 +37,9 @@ from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
 from polyak.zoo.output import note
 from polyak.zoo.registry import check_algorithm, env_name, find_algorithm
-from polyak.zoo.run_environment import given_kwargs
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
+from polyak.zoo.untrusted import Author, given_kwargs
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -22,7 +22,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from polyak.checkpoint.arrays import read_arrays
+from polyak.checkpoint.arrays import read_arrays, warn_not_finite
 from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
 from polyak.checkpoint.serialise import decode, encode, find_class
@@ -442,6 +442,7 @@ def read_state(path: Any) -> dict[str, Tensor]:
     file = Path(path) / STATE_FILE
     require(file.is_file(), "load_state_path", str(path), f"there is no {STATE_FILE} in it.")
     arrays = read_arrays(file.read_bytes(), str(file))
+    warn_not_finite(arrays, str(file))
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
