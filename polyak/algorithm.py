@@ -32,10 +32,9 @@ from polyak.checkpoint.saved import Saved, check_counter, prefixed
 from polyak.collecting.runner import Acting, Runner
 from polyak.collecting.time_split import TimeSplit
 from polyak.data import Dataset
-from polyak.data.step import Observations, Step
+from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env
 from polyak.envs.action_spaces import FROM_DATA, TAKE, check_action_space
-from polyak.envs.adapters.infos import episode_columns
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.masks import KEY, Masks, find_masks
 from polyak.envs.normalisation import Normalisation
@@ -58,10 +57,8 @@ from polyak.hyperparameters.declaration import (
 from polyak.hyperparameters.docstrings import Documentation, Signature
 from polyak.hyperparameters.held import Held
 from polyak.logging.logger import Logger, configure_logger
-from polyak.loops.clock import Clock
-from polyak.loops.hooks import HookLoop, Loop
-from polyak.loops.statistics import EpisodeStatistics
-from polyak.loops.training import Training
+from polyak.loops.clock import Clock, EpisodeStatistics
+from polyak.loops.training import Loop, Training
 from polyak.seeding import derived_seed, set_random_seed
 from polyak.warning import advise
 
@@ -89,8 +86,8 @@ class _Loader(classmethod):
 class Algorithm:
     """What all algorithms share.
 
-    A kind of algorithm writes :meth:`_iterate` and :meth:`predict`, and extends those of the hooks below that concern
-    it, each of which calls ``super()``.
+    A kind of algorithm names its :attr:`loop`, writes :meth:`predict`, and extends those of the hooks below that
+    concern it, each of which calls ``super()``.
 
     Raises:
         TypeError: an unknown argument.
@@ -110,6 +107,9 @@ class Algorithm:
     """Build what learns at once; ``False`` leaves it to a later ``_setup_model()``."""
 
     __signature__: ClassVar[Any] = Signature()
+    loop: ClassVar[Callable[..., Loop]]
+    """Called with a model, a callback and ``log_interval``: what happens when, in one call of ``learn``. See
+    :mod:`polyak.loops`."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Arguments that it cannot learn without and that only a program can give, since they are objects."""
     goes_without: ClassVar[tuple[str, ...]] = ()
@@ -255,10 +255,6 @@ class Algorithm:
         return {"seed": 3, "env": "Pendulum-v1" if acts else "CartPole-v1"}
 
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        """Collect some experience and learn from it. False: a callback asked to stop."""
-        raise NotImplementedError
 
     def predict(
         self,
@@ -460,12 +456,6 @@ class Algorithm:
             if self.runner is not None:
                 self.runner.close_thread()
 
-    def _check_iteration(self) -> None:
-        """After each iteration but one that a callback has stopped."""
-        runner = self.runner
-        if runner is not None and runner.interrupted and not (runner.is_ahead or self.steps_in_thread):
-            self._start_episodes()
-
     @property
     def steps_in_thread(self) -> bool:
         """Whether environments are stepped in another thread while callbacks are asked."""
@@ -517,7 +507,8 @@ class Algorithm:
 
         Args:
             total_timesteps: environment steps to make, over all environments: a lower bound, since a rollout that has
-                begun is finished.
+                begun is finished. Where whole episodes are collected, the one under way is, too, unless none has ended
+                in 100,000 steps: training then ends with a warning.
             callback: called at every step; a function, a callback object, or a list of them.
             log_interval: iterations (on-policy) or episodes (off-policy) between two log tables; ``None`` for none.
             tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
@@ -537,10 +528,6 @@ class Algorithm:
             while self.clock.steps < self.clock.total and loop.iterate():
                 pass
         return self
-
-    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:
-        """What happens when, in one call of ``learn``."""
-        return HookLoop(self, callback, log_interval)
 
     def _setup_learn(
         self,
@@ -574,9 +561,6 @@ class Algorithm:
         """What a callback finds in ``self.locals``."""
         return {"self": self, "env": self.get_env(), "total_timesteps": self._total_timesteps, **names}
 
-    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
-        self.clock.remaining = 1.0 - float(num_timesteps) / float(total_timesteps)
-
     def set_random_seed(self, seed: int | None = None) -> None:
         """Seed python, numpy, torch, the environments and the action space; ``None`` does nothing."""
         if seed is not None:
@@ -588,22 +572,6 @@ class Algorithm:
         self._would_replay = False
         if self.env is not None and self._acts:
             self.env.seed(seed)
-
-    def _note_episodes(self, step: Step) -> None:
-        """Keep the statistics of the episodes that ended in a step. A class with an ``_update_info_buffer`` of its own
-        is asked instead, as Stable-Baselines3 does."""
-        if getattr(self._update_info_buffer, "__func__", None) is not Algorithm._update_info_buffer:
-            self._update_info_buffer(list(step.infos), step.dones)
-        elif step.episodes:
-            self._keep_statistics(step.episodes)
-
-    def _update_info_buffer(self, infos: list[dict[str, Any]], dones: np.ndarray | None = None) -> None:
-        """Keep the statistics of the episodes that ended, as infos have them."""
-        self._keep_statistics(episode_columns(infos, dones))
-
-    def _keep_statistics(self, episodes: Mapping[str, np.ndarray]) -> None:
-        """Keep those that are columns: see :class:`~polyak.envs.protocol.Outcome`."""
-        self.statistics.note(episodes)
 
     # -- observations before normalisation -----------------------------------------------------------------------------
 

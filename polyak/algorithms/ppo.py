@@ -19,7 +19,7 @@ from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positiv
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
-from polyak.loops.rollout_updates import Gained, Minibatches
+from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy

@@ -26,7 +26,7 @@ from polyak.kinds.epsilon_greedy import Epsilon
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
 from polyak.learning.rollout_learner import States
-from polyak.loops.rollout_updates import Gained, Minibatches
+from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 from polyak.schedules import LinearSchedule, Schedule

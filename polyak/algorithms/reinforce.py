@@ -7,7 +7,7 @@ NeurIPS 12. Equation numbers are those of Sutton and Barto 2018, "Reinforcement 
 Shapes: B rows, which are all steps of some episodes; T steps, N environments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +26,8 @@ from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
 from polyak.learning.rollout_learner import States
+from polyak.loops.on_policy import on_policy_loop
+from polyak.loops.training import Loop
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -102,6 +104,7 @@ class WholeEpisodeWriter(RolloutWriter):
         self.model = model
 
     def is_complete(self, series: Any) -> bool:
+        series.wait(series.episodes)
         return self.buffer.is_complete(self.model.runner.episode_starts)
 
     def ends(self, runner: Runner, device: torch.device) -> States:
@@ -125,6 +128,13 @@ def begin_episodes(model: Any) -> None:
     """Before a rollout: what is left of an episode that an earlier policy began is no sample."""
     if model.clock.series is None and not np.all(model.runner.episode_starts):
         model._start_episodes()
+
+
+def episodes_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
+    """The loop of rollouts whose last episodes may take more steps than there are left."""
+    loop = on_policy_loop(model, callback, log_interval)
+    loop.tick = model.clock.tick_within
+    return loop
 
 
 def _episodes(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,6 +174,7 @@ class REINFORCE(OnPolicyAlgorithm):
     gae_lambda: ClassVar[float] = 1.0  # type: ignore[misc]
     built_with: ClassVar[Mapping[str, str]] = {"baseline": NETWORKS}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
+    loop: ClassVar[Callable[..., Loop]] = episodes_loop
     beginning: ClassVar = (begin_episodes,)
     learner_class: ClassVar[type[Learner]] = REINFORCELearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
@@ -203,16 +214,6 @@ class REINFORCE(OnPolicyAlgorithm):
         return 0, 1  # the length of episodes is not known
 
     # -- whole episodes ------------------------------------------------------------------------------------------------
-
-    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Any:
-        loop = super()._loop(callback, log_interval)
-        loop.tick = self._tick
-        return loop
-
-    def _tick(self) -> None:
-        """The last episodes may take more steps than there are left."""
-        self.clock.tick()
-        self.clock.remaining = max(self.clock.remaining, 0.0)
 
     def _writer(self, buffer: RolloutBuffer, successors: Successors, steps: int | None = None) -> WholeEpisodeWriter:
         assert isinstance(buffer, EpisodeBuffer)

@@ -21,7 +21,10 @@ class TrainFreq(NamedTuple):
 
     def is_complete(self, series: Any) -> bool:
         """Whether a :class:`~polyak.checkpoint.collection.Collection` is as long as that."""
-        return (series.steps if self.unit == "step" else series.episodes) >= self.frequency
+        if self.unit == "step":
+            return series.steps >= self.frequency
+        series.wait(series.episodes)
+        return series.episodes >= self.frequency
 
     def missing(self, series: Any) -> int:
         """Steps that are sure to follow before it is."""

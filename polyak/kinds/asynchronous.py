@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -40,7 +41,9 @@ from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.data_parallel import each, share_of
 from polyak.learning.learner import Tunable
 from polyak.learning.rollout_learner import RolloutLearner
-from polyak.loops.hooks import HookLoop
+from polyak.loops.on_policy import OnPolicyLoop, on_policy_loop
+from polyak.loops.training import Loop, engine_checks, restart_if_interrupted
+from polyak.loops.updates import record_means
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Policy
 from polyak.ops.returns import vtrace
@@ -193,6 +196,41 @@ class _EnvironmentsLock:
         return type(self), ()
 
 
+class AsynchronousLoop:
+    """Takes the rollouts that actors have made, learns from them, and publishes weights now and then.
+
+    Args:
+        model: the algorithm.
+        callback: asked after every step whether to continue.
+        log_interval: iterations between two tables.
+    """
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.callback, self.log_interval = model, callback, log_interval
+        self.between = engine_checks(model)
+        model._turns = turns = on_policy_loop(model, callback, log_interval)
+        turns.collector.policy = partial(getattr, model, "_acting_policy")
+        turns.estimates = False  # V-trace estimates advantages and targets as the learner learns
+
+    def iterate(self) -> bool:
+        """Rollouts, and what is learned from them. False: a callback asked to stop."""
+        model, clock = self.model, self.model.clock
+        if not model._collected(self.callback):
+            return False
+        clock.iterations += 1
+        clock.tick()
+        if self.log_interval is not None and clock.iterations % self.log_interval == 0:
+            model.dump_logs(clock.iterations)
+        with model._split.update:
+            model.train()
+            if model._since_broadcast >= model.broadcast_interval:
+                model._broadcast()
+        restart_if_interrupted(model)
+        for check in self.between:
+            check()
+        return True
+
+
 @dataclass(eq=False, repr=False)
 class AsynchronousAlgorithm(OnPolicyAlgorithm):
     """Those that learn from the rollouts of an actor that need not have the newest weights."""
@@ -227,6 +265,8 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     built_with: ClassVar[Mapping[str, str]] = {
         name: RELOAD.format(name) for name in ("asynchronous", "queue_size", "n_steps")
     }
+    loop: ClassVar[Callable[..., Loop]] = AsynchronousLoop
+    _turns = cast(OnPolicyLoop, None)  # not annotated, since it is no hyper-parameter
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     takes_all: ClassVar[bool] = False
     """Whether the learner wants all rollouts that wait at once, rather than the oldest."""
@@ -341,29 +381,10 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             finally:
                 self._thread.stop()
 
-    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Any:
-        self._turns = super()._loop(callback, log_interval)
-        self._turns.collector.policy = lambda: self._acting_policy
-        self._turns.estimates = False  # V-trace estimates advantages and targets as the learner learns
-        return HookLoop(self, callback, log_interval)
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        if not self._collected(callback):
-            return False
-        self._iteration += 1
-        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
-        if log_interval is not None and self._iteration % log_interval == 0:
-            self.dump_logs(self._iteration)
-        with self._split.update:
-            self.train()
-            if self._since_broadcast >= self.broadcast_interval:
-                self._broadcast()
-        return True
-
     def train(self) -> None:
         """Learn from the rollouts that were taken."""
         self.policy.set_training_mode(True)
-        self._sync_hyperparameters()
+        type(self).following(self)()
         self.metrics = metrics = cast("dict[str, list[Tensor]]", {})
         for update in self.learner.learn_all(self._lessons(self._unrolls)):
             for name, value in update.metrics.items():
@@ -371,7 +392,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             self._n_updates += 1
             self._since_broadcast += 1
         if metrics:
-            self._record_means(metrics)
+            record_means(metrics, self.logger, self.host)
         self.logger.record("train/policy_lag", float(np.mean(self._lags)))
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         if (log_std := getattr(self.policy, "log_std", None)) is not None:
@@ -397,7 +418,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             if self._given is not self._weights:
                 runner.publish(self._catch_up(), self._acting_policy)
                 self._given = self._weights
-            self._begin_acting()
+            self._begin_acting(runner.actor)
             runner.plan(self.n_steps)
             with self._split.env:
                 finished = runner.take()
@@ -447,8 +468,8 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
                     )
                 if not (idle or callback.on_step()):
                     return False
-            if step is not None:
-                self._note_episodes(step)
+            if step is not None and step.episodes:
+                self.statistics.note(step.episodes)
             runner.row, runner.shown = number + 1, False
         callback.on_rollout_end()
         return True
@@ -481,6 +502,11 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         memory = cast(Any, self.runner).actor.recall(self.runner.episode_starts) or {}
         return Rollout(buffer, self.runner.obs, self.runner.episode_starts, dict(memory), version, steps)
 
+    def _begin_acting(self, actor: Any) -> None:
+        """Before a rollout that no collector makes."""
+        actor.use(self._acting_policy)
+        actor.begin(self.n_envs)
+
     # -- in a thread ---------------------------------------------------------------------------------------------------
 
     def _receive_all(self, callback: BaseCallback) -> bool:
@@ -511,8 +537,8 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
                 )
             if not (idle or callback.on_step()):
                 return False
-            if step is not None:
-                self._note_episodes(step)
+            if step is not None and step.episodes:
+                self.statistics.note(step.episodes)
         callback.on_rollout_end()
         return True
 
@@ -521,7 +547,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         assert self.runner is not None
         if self._begun is None:
             version = self._catch_up()
-            self._begin_acting()
+            self._begin_acting(self.runner.actor)
             self.runner.plan(self.n_steps)
             self._begun = _Begun(self._writer(self._make_rollout_buffer(), Successors()), version)
         begun = self._begun

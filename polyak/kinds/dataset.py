@@ -7,14 +7,13 @@ counted in environment steps.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
 from typing_extensions import Self
 
 from polyak.algorithm import GymEnv, Recipe
-from polyak.callbacks.callback import BaseCallback, MaybeCallback
+from polyak.callbacks.callback import MaybeCallback
 from polyak.callbacks.evaluating import EvalCallback
 from polyak.checkpoint.saved import Saved, join_state, split_state
 from polyak.data import Dataset, InsufficientMemoryError, ReplayBuffer
@@ -27,10 +26,9 @@ from polyak.hyperparameters.declaration import HyperparameterError, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.replayed_sequences import SequenceRows
-from polyak.loops.hooks import Loop, ModelUpdates
-from polyak.loops.offline import OfflineLoop
-from polyak.loops.training import Training
-from polyak.loops.updates import Metrics, Updates
+from polyak.loops.offline import offline_loop
+from polyak.loops.training import Loop, Training
+from polyak.loops.updates import Metrics, updates_of
 
 
 class LearnsFromData(NetworkAlgorithm):
@@ -45,6 +43,14 @@ class LearnsFromData(NetworkAlgorithm):
     dataset_share = cast("float | None", None)
     priorities: ClassVar[Mapping[str, Any]] = {}
     """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
+    loop: ClassVar[Callable[..., Loop]] = offline_loop
+    updates: ClassVar[Callable[..., Any]] = updates_of
+    """How it learns from its memory."""
+    storing: ClassVar[tuple[Callable[[Any, Step], Step], ...]] = ()
+    """Called with a model and a step of the environments, one after another: what is stored in its place."""
+    after_step: ClassVar[tuple[Callable[[Any], None], ...]] = ()
+    """Called with a model after each step of the environments, when it is stored; from a dataset alone, after each
+    gradient step."""
     watching: ClassVar[tuple[Callable[[Any, Metrics], None], ...]] = ()
     """Called with a model and what its gradient steps measured."""
     replay_buffer = Held[ReplayBuffer | None]("memory.own")
@@ -170,10 +176,6 @@ class LearnsFromData(NetworkAlgorithm):
         """What is learned from instead of rewards [B], of the dataset and of environments alike."""
         return rewards
 
-    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
-        """The one place where steps enter the buffer."""
-        replay_buffer.record(step)
-
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         if self.env is None and self.dataset is not None:
             env = self._vectorised(env)
@@ -200,6 +202,8 @@ class LearnsFromData(NetworkAlgorithm):
 
         Args:
             total_timesteps: environment steps to make, over all environments; from a dataset alone, gradient steps.
+                With ``train_freq`` in episodes the one under way is finished, unless none has ended in 100,000 steps:
+                training then ends with a warning.
             callback: called at every step; a function, a callback object, or a list of them.
             log_interval: episodes between two log tables, or from a dataset alone iterations of 500 gradient steps;
                 ``None`` for none.
@@ -225,24 +229,6 @@ class LearnsFromData(NetworkAlgorithm):
                 pass
         return self
 
-    def _loop(self, callback: BaseCallback, log_interval: int | None) -> Loop:
-        between = (self._check_iteration,) if self.host.must_run else ()
-        return OfflineLoop(
-            self, self._updates(), self.schedules, self.normalisation, between, callback, self.dump_logs, log_interval
-        )
-
-    def _updates(self) -> Updates | ModelUpdates:
-        """How it learns from its memory; what a class does in its own way is found out here."""
-        cls = type(self)
-        return self._plain_updates() if cls.train is LearnsFromData.train else ModelUpdates(self)
-
-    def _plain_updates(self) -> Updates:
-        after = (self._on_step,) if self.learns_offline and type(self)._on_step is not LearnsFromData._on_step else ()
-        watching = tuple(partial(watch, self) for watch in self.watching)
-        return Updates(
-            self.learner, self.memory, self.host, self._follow(), self.clock, self.logger, self._split, after, watching
-        )
-
     def train(self, gradient_steps: int, batch_size: int = 256) -> None:
         """Sample minibatches and learn from them.
 
@@ -251,10 +237,7 @@ class LearnsFromData(NetworkAlgorithm):
             batch_size: transitions in each.
         """
         replay = self.gamma, self.dataset_share, self.normalisation.replay
-        self._plain_updates().make(gradient_steps, batch_size, *replay)
-
-    def _on_step(self) -> None:
-        """Called after each environment step has been stored; from a dataset alone, after each gradient step."""
+        type(self).updates(self).make(gradient_steps, batch_size, *replay)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class Lessons:
         model._total_timesteps = model.num_timesteps + max(model.num_timesteps - self._began, 1)
         model._prepare_to_learn(False)
         model._total_timesteps = self.horizon
-        self._loop = model._loop(self.callback, None)
+        self._loop = type(model).loop(model, self.callback, None)
         with model._while_learning():
             yield
 

@@ -18,7 +18,8 @@ from polyak.hyperparameters.declaration import Count, Fraction, Learners, NonNeg
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
 from polyak.loops.on_policy import on_policy_loop, train_on_rollout, writer_of
-from polyak.loops.rollout_updates import Gained, Minibatches
+from polyak.loops.training import Loop
+from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.schedules import Schedule
@@ -92,7 +93,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     """The same when it is whole, before the learner evaluates it."""
     watching: ClassVar[tuple[Callable[..., None], ...]] = ()
     """The same, and what was learned from it, when that is logged."""
-    _loop = on_policy_loop
+    loop: ClassVar[Callable[..., Loop]] = on_policy_loop
     train = train_on_rollout
     _iteration = Held[int]("clock.iterations")
     rewards_follow = cast(Any, None)
@@ -171,7 +172,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
 
     def _why_numpy(self) -> str | None:
         cls, plain = type(self), OnPolicyAlgorithm
-        for name in ("_loop", "_writer", "beginning"):
+        for name in ("loop", "_writer", "beginning"):
             if getattr(cls, name) is not getattr(plain, name):
                 return f"it collects rollouts by its own {name}()"
         if (

@@ -9,8 +9,7 @@ from polyak.checkpoint.collection import Collection
 from polyak.collecting.exploration import ActingProgress
 from polyak.collecting.runner import Runner
 from polyak.data.step import Step
-from polyak.loops.clock import Clock
-from polyak.loops.statistics import EpisodeStatistics
+from polyak.loops.clock import Clock, EpisodeStatistics, Patience
 
 
 class Wanted(Protocol):
@@ -46,6 +45,10 @@ class Collector:
         shown: what callbacks find in their ``locals``, by a step and the series that it is in.
         policy: gives the policy that acts, which a program may have exchanged.
         restart: begins new episodes, where another program has reset the environments.
+
+    Attributes:
+        before_series: called before each series.
+        before_step: called before each step, such as a normaliser that sees the observations in hand.
     """
 
     def __init__(
@@ -63,7 +66,10 @@ class Collector:
         self.actor: Any = runner.actor
         self.progress, self.clock, self.statistics = progress, clock, statistics
         self.callback, self.shown, self.policy, self._restart = callback, shown, policy, restart
+        self.before_series: tuple[Callable[[], None], ...] = ()
+        self.before_step: tuple[Callable[[], None], ...] = ()
         self.n_envs = runner.env.num_envs
+        self.patience = Patience(clock)
 
     def collect(
         self,
@@ -91,6 +97,8 @@ class Collector:
             while not wanted.is_complete(series):
                 self.progress.steps = self.clock.steps
                 self.actor.use(self.policy())
+                for task in self.before_step:
+                    task()
                 step = series.pending = self.runner.step()
                 series.steps += 1
                 self.clock.steps += self.n_envs
@@ -106,11 +114,14 @@ class Collector:
         return series
 
     def _begin(self, wanted: Wanted) -> Collection:
+        for task in self.before_series:
+            task()
         if self.runner.interrupted and not self.runner.is_ahead:
             self._restart()
         clock = self.clock
         restart = clock.series is None and not self.runner.is_ahead
         clock.series = series = clock.series or Collection()
+        series.wait = self.patience.wait
         self._prepare(wanted.missing(series), restart)
         self._asks, self._shows = not self.callback.is_idle, self.callback.needs_locals
         return series

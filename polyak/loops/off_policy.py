@@ -3,14 +3,21 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.collection import Collection
+from polyak.collecting.tensors.rows import on_host
 from polyak.data.step import Step
 from polyak.envs.wrappers.layers import frozen
-from polyak.loops.collector import Collector, Into
-from polyak.loops.hooks import ModelUpdates
-from polyak.loops.updates import Updates
+from polyak.loops.collector import Collector, Into, Wanted
+from polyak.loops.offline import offline_loop
+from polyak.loops.training import Loop, engine_checks, tasks
+from polyak.loops.updates import ModelUpdates, Updates, asked_updates
+
+STEPS_BETWEEN_READS = 200
+"""Steps of environments in tensors after which their episodes are counted."""
 
 
 @dataclass
@@ -35,6 +42,10 @@ class OffPolicyLoop:
     """Writes a table."""
     log_interval: int | None
     """Episodes between two tables."""
+    wanted: Callable[[], Wanted]
+    """How long the next series is."""
+    tick: Callable[[], None]
+    """Moves schedules on."""
 
     def iterate(self) -> bool:
         """A series of steps, and the gradient steps that are due. False: a callback asked to stop."""
@@ -43,7 +54,7 @@ class OffPolicyLoop:
         if clock.series is None:  # else a file has brought one that goes on
             memory.mend()
         memory.torn = True
-        series = self.collector.collect(settings.train_freq, self.store, self.count)
+        series = self.collector.collect(self.wanted(), self.store, self.count)
         if series is None:
             return False
         memory.torn = False
@@ -62,7 +73,7 @@ class OffPolicyLoop:
         known = self.normalisation.replay
         self.normalisation.replay = frozen(known)
         try:
-            with self.collector.ahead(self.settings.train_freq), self.updates.split.update:
+            with self.collector.ahead(self.wanted()), self.updates.split.update:
                 yield
         finally:
             self.normalisation.replay = known
@@ -77,7 +88,7 @@ class OffPolicyLoop:
     def count(self, ended: int) -> None:
         """A step is stored, in which so many episodes ended."""
         clock = self.updates.clock
-        clock.tick()
+        self.tick()
         for task in self.after_step:
             task()
         for _ in range(ended):
@@ -99,3 +110,82 @@ def shown(names: dict[str, Any], step: Step, series: Collection) -> dict[str, An
         "num_collected_steps": series.steps,
         "num_collected_episodes": series.episodes,
     }
+
+
+def off_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
+    """The loop of a model that replays: what its class and its settings ask for is found out here."""
+    make = offline_loop if model.learns_offline else acting
+    return make(model, callback, log_interval)
+
+
+def acting(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:
+    """The same of one that has environments."""
+    names = model._callback_locals(
+        callback=callback,
+        train_freq=model.train_freq,
+        replay_buffer=model.memory.own,
+        log_interval=log_interval,
+        learning_starts=model.learning_starts,
+        action_noise=model.action_noise,
+    )
+    collector = Collector(
+        model.runner,
+        model._progress,
+        model.clock,
+        model.statistics,
+        callback,
+        partial(shown, names),
+        partial(getattr, model, "policy"),
+        model._start_episodes,
+    )
+    after_step = tasks(model, model.after_step)
+    if model.in_tensors:
+        collector.shown = lambda step, series: shown(names, on_host(step), series)
+        after_step += (partial(read_now_and_then, model, log_interval),)
+    return OffPolicyLoop(
+        model,
+        collector,
+        storage_of(model),
+        asked_updates(model),
+        model.normalisation,
+        after_step,
+        engine_checks(model),
+        model.dump_logs,
+        log_interval,
+        partial(getattr, model, "train_freq"),
+        model.clock.tick,
+    )
+
+
+def read_now_and_then(model: Any, log_interval: int | None) -> None:
+    """Count the episodes that have ended in tensors since the last time: the host waits for the device to know them."""
+    if model.runner.steps % STEPS_BETWEEN_READS:
+        return
+    clock = model.clock
+    before = clock.episodes
+    model._read_episodes()
+    if log_interval is not None and clock.episodes // log_interval > before // log_interval:
+        model.dump_logs()
+
+
+class Prepared:
+    """Stores steps as a model's class wants them.
+
+    Args:
+        memory: where to.
+        functions: each makes a step of a step.
+    """
+
+    def __init__(self, memory: Into, functions: tuple[Callable[[Step], Step], ...]) -> None:
+        self.memory, self.functions = memory, functions
+
+    def record(self, step: Step) -> None:
+        """Take a step of the environments."""
+        for function in self.functions:
+            step = function(step)
+        self.memory.record(step)
+
+
+def storage_of(model: Any) -> Into:
+    """Where a model's steps go to."""
+    return Prepared(model.memory, tasks(model, model.storing)) if model.storing else model.memory

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyak.callbacks.callback import BaseCallback
-from polyak.loops.hooks import ModelUpdates
-from polyak.loops.schedules import Schedules
-from polyak.loops.updates import Updates
+from polyak.loops.training import engine_checks
+from polyak.loops.updates import ModelUpdates, Schedules, Updates, asked_updates
 
 CHUNK = 500
 """Gradient steps that are made and logged together."""
@@ -52,3 +51,10 @@ class OfflineLoop:
         for check in self.between:
             check()
         return True
+
+
+def offline_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OfflineLoop:
+    """The loop of a model that has a dataset alone."""
+    between = engine_checks(model)
+    known = model.schedules, model.normalisation, between, callback, model.dump_logs, log_interval
+    return OfflineLoop(model, asked_updates(model), *known)

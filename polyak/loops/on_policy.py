@@ -1,6 +1,5 @@
 """On-policy learning: roll out, let the learner evaluate it, learn from it, forget it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,10 +17,23 @@ from polyak.data.step import Step
 from polyak.distributed.runners import RunnerGroup
 from polyak.loops.collector import Collector
 from polyak.loops.group_collector import GroupCollector
-from polyak.loops.hooks import ModelLessons
-from polyak.loops.rollout_updates import RolloutUpdates
+from polyak.loops.training import Task, engine_checks, is_own, tasks
+from polyak.loops.updates import RolloutUpdates
 
-Task = Callable[[], None]
+
+class ModelLessons:
+    """What a model learns from its rollout by a ``train`` of a program's own.
+
+    Args:
+        model: has ``train``.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def make(self, buffer: Any) -> None:
+        """Learn from a rollout, which the model holds."""
+        self.model.train()
 
 
 @dataclass
@@ -125,17 +137,16 @@ def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None)
     collector = kind(runner, model._progress, clock, model.statistics, callback, unseen, policy, model._start_episodes)
     if isinstance(collector, GroupCollector):
         collector.whole = late is None
-    own = "train" in vars(model) or type(model).train is not train_on_rollout
     completing = () if late is None else (lambda: late(model.rollout_buffer),)
     loop = OnPolicyLoop(
         model,
         collector,
-        ModelLessons(model) if own else rollout_updates(model),
+        ModelLessons(model) if is_own(model, "train") else rollout_updates(model),
         split,
         model._callback_locals(callback=callback),
-        beginning=tuple(partial(task, model) for task in model.beginning),
-        completing=(*completing, *(partial(task, model) for task in model.completing)),
-        between=(model._check_iteration,) if model.host.must_run else (),
+        beginning=tasks(model, model.beginning),
+        completing=(*completing, *tasks(model, model.completing)),
+        between=engine_checks(model),
         tick=clock.tick,
         log_interval=log_interval,
     )
@@ -150,12 +161,9 @@ def unseen(step: Step, series: Collection) -> dict[str, Any]:
 
 def rollout_updates(model: Any) -> RolloutUpdates:
     """How a model learns from rollouts."""
-    watching = tuple(partial(watch, model) for watch in model.watching)
     minibatches = partial(getattr, model, "_minibatches")
-    return RolloutUpdates(
-        model.learner, model.lesson, minibatches, model.host, model._follow(), model.clock, model.logger, model._split,
-        watching,
-    )  # fmt: skip
+    known = model.host, type(model).following(model), model.clock, model.logger, model._split
+    return RolloutUpdates(model.learner, model.lesson, minibatches, *known, tasks(model, model.watching))
 
 
 def train_on_rollout(model: Any) -> None:

@@ -1,14 +1,25 @@
 """One call of ``learn``, from its arguments to its end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.evaluation.undisturbed import learning
 from polyak.hyperparameters.declaration import NonNegative, fitted, require
-from polyak.loops.hooks import Loop
+from polyak.loops.clock import EpisodeWithoutEnd
+from polyak.seeding import drawing
 from polyak.warning import warn_user
+
+Task = Callable[[], None]
+
+
+class Loop(Protocol):
+    """What happens when, in one call of ``learn``."""
+
+    def iterate(self) -> bool:
+        """Collect some experience and learn from it. False: a callback asked to stop."""
 
 
 class Training:
@@ -47,9 +58,12 @@ class Training:
         with learning(model):
             names = model._callback_locals(callback=callback, log_interval=log_interval)
             callback.on_training_start(names, globals())
-        with learning(model), model._while_learning():
+        with drawing(model.seed), learning(model), model._while_learning():
             try:
-                yield model._loop(callback, log_interval)
+                yield type(model).loop(model, callback, log_interval)
+            except EpisodeWithoutEnd as end:
+                warn_user(str(end))
+                callback.on_training_end()
             except BaseException:
                 end_in_spite(callback)
                 raise
@@ -59,6 +73,35 @@ class Training:
                 model._split.stop()
         if model.verbose >= 1:
             print("time: " + ", ".join(f"{name} {share} %" for name, share in model._split.percent().items()))
+
+
+def tasks(model: Any, functions: tuple[Callable[..., Any], ...]) -> tuple[Callable[..., Any], ...]:
+    """Functions of a model that its class names, to be called without it."""
+    return tuple(partial(function, model) for function in functions)
+
+
+def engine_checks(model: Any) -> tuple[Task, ...]:
+    """To be called between iterations: refuses what the engine alone carries out where gradient steps go round it."""
+    before = model.clock.updates
+    check = partial(check_engine, model, before)
+    return (check,) if model.host.must_run else ()
+
+
+def check_engine(model: Any, before: int) -> None:
+    """Refuse a learner whose gradient steps the engine does not make, though it must; ``before``: updates until now."""
+    model.host.check(model.learner, type(model).__name__, model.clock.updates > before)
+
+
+def restart_if_interrupted(model: Any) -> None:
+    """Between iterations: begin new episodes where another program has reset the environments, as evaluations do."""
+    runner = model.runner
+    if runner is not None and runner.interrupted and not (runner.is_ahead or model.steps_in_thread):
+        model._start_episodes()
+
+
+def is_own(model: Any, name: str) -> bool:
+    """Whether a model has a method of a program's own in the place of the library's."""
+    return name in vars(model) or not str(getattr(type(model), name).__module__).startswith("polyak.")
 
 
 def end_in_spite(callback: BaseCallback) -> None:

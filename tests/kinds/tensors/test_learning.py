@@ -60,7 +60,7 @@ def test_nothing_is_read_in_a_rollout_and_an_update(name: str, monkeypatch: pyte
     model.learn(128, log_interval=None)
     assert model.in_tensors
     before = {key: tensor.clone() for key, tensor in model.learner.networks().items()}
-    loop = model._loop(model._setup_learn(64, reset_num_timesteps=False)[1], None)
+    loop = type(model).loop(model, model._setup_learn(64, reset_num_timesteps=False)[1], None)
     while model.num_timesteps < model._total_timesteps:
         with NoRead(), NoCopyToHost():
             assert loop.iterate()
