@@ -36,8 +36,11 @@ NAMED_IN_FILES = (
     "polyak.kinds.",
     "polyak.algorithms.",
     "polyak.compat.",
+    "polyak.zoo.callbacks.",
 )
 """Where the classes are that a file of polyak's own may name."""
+CHANGES_THE_PROGRAM = "polyak.compat.startup."
+"""Modules among these whose import has effects, and that no file may name."""
 
 MODULES_MOVED = {
     "polyak.core.acting.noise": "polyak.noise",

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, NoReturn
 import gymnasium as gym
 
 from polyak.envs.providers import PROVIDERS, is_without_velocities
-from polyak.formats import NAMED_IN_FILES
+from polyak.formats import CHANGES_THE_PROGRAM, NAMED_IN_FILES
 from polyak.suggestions import did_you_mean
 
 MOST = 1_000
@@ -45,9 +45,8 @@ MOST_VALUES = 10_000
 MOST_TOGETHER = 10_000_000
 """Most environments, times stacked frames, times the numbers that wrappers are given: the lengths of images."""
 
-_OURS = (*NAMED_IN_FILES, "polyak.zoo.callbacks.", "gymnasium.wrappers.", "torch.nn.", "torch.optim.")
+_OURS = (*NAMED_IN_FILES, "gymnasium.wrappers.", "torch.nn.", "torch.optim.")
 """Modules that may be imported for a class that any file names, and those beneath them."""
-_CHANGES_THE_PROGRAM = "polyak.compat.startup."
 _GROUPS = ("gymnasium.envs", "polyak")
 _PLAIN_PATH = re.compile(r"[^\W\d_]\w*(\.[^\W\d_]\w*)*")
 _PLAIN_ID = re.compile(r"([\w-]+/)?[\w.-]+")
@@ -83,7 +82,7 @@ def is_ours(module: str) -> bool:
     return (
         bool(_PLAIN_PATH.fullmatch(module))
         and f"{module}.".startswith(_OURS)
-        and not f"{module}.".startswith(_CHANGES_THE_PROGRAM)
+        and not f"{module}.".startswith(CHANGES_THE_PROGRAM)
     )
 
 
