@@ -26,7 +26,7 @@ help:
 	@echo 'make test     run the test suite'
 	@echo 'make setup    everything to work on the library, with pre-commit; see CONTRIBUTING.md'
 	@echo 'make lint     ruff: rules and formatting         make format   let ruff rewrite the files'
-	@echo 'make type     mypy                               make laws     architecture tests and report'
+	@echo 'make type     mypy                               make laws     architecture tests and figures'
 	@echo 'make learn    the slow checks: every algorithm reaches its score'
 	@echo 'make bench    speed beside other libraries       make docs     build the documentation into site/'
 	@echo 'make results  docs/results.md from the runs of polyak benchmark (LOGS=logs/benchmark)'
@@ -54,7 +54,7 @@ learn: $(VENV)/.installed-tests
 
 laws: $(VENV)/.installed-tests
 	$(BIN)/python -m pytest tests/laws
-	$(BIN)/python -m tests.laws.report
+	$(BIN)/python -m tests.laws.gauge
 
 lint: $(VENV)/.installed-tests
 	$(BIN)/ruff check .

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t
 
+from polyak.evaluation.intervals import student_quantile
 from polyak.rllib import DQNConfig
 
 KINDS = ("runner", "learner", "shard", "node")
@@ -149,7 +149,7 @@ def prediction_interval(values: list[float], confidence: float = 0.95) -> tuple[
     """Between what one more value of the same normal distribution lies; everything for less than two values."""
     if len(values) < 2:
         return -np.inf, np.inf
-    quantile = float(t.ppf((1 + confidence) / 2, len(values) - 1))
+    quantile = float(student_quantile((1 + confidence) / 2, len(values) - 1))
     half = quantile * float(np.std(values, ddof=1)) * np.sqrt(1 + 1 / len(values))
     return float(np.mean(values) - half), float(np.mean(values) + half)
 

@@ -1,4 +1,4 @@
-"""Does polyak learn as its peer does? Equal settings, equal evaluation, many seeds; IQM with 95 % bootstrap intervals.
+"""Does polyak learn as its peer does? Equal settings, equal evaluation, many seeds; IQM with 95 % intervals.
 
     python benchmarks/parity.py                                   # everything, here and in Stable-Baselines3
     python benchmarks/parity.py --libs sb3 --tasks ppo-cartpole-30k --seeds 10
@@ -91,43 +91,23 @@ def train_missing(args: argparse.Namespace) -> bool:
     return not failed
 
 
-def interquartile_mean(scores: dict[str, list[float]], repetitions: int) -> dict[str, dict[str, float]]:
-    """IQM over seeds with its 95 % stratified-bootstrap interval, for each library (rliable).
-
-    Args:
-        scores: library -> one score per seed.
-        repetitions: bootstrap samples.
-    """
+def summary(scores: list[float]) -> dict[str, Any]:
+    """Interquartile mean over seeds [n] with its 95 % interval, whose ends are None where it is unknown."""
     import numpy as np
 
-    try:
-        from rliable import library as rly
-        from rliable import metrics
-    except (ImportError, TypeError) as error:  # arch 7, which rliable needs, fails so under pandas 3
-        raise ImportError(f"rliable cannot be imported ({error}): pip install 'polyak[zoo]' 'pandas<3'") from error
+    from polyak.evaluation import interquartile_interval, interquartile_mean
 
-    matrices = {name: np.asarray(values, dtype=float)[:, None] for name, values in scores.items()}
-    points, intervals = rly.get_interval_estimates(
-        matrices,
-        lambda matrix: np.array([metrics.aggregate_iqm(matrix)]),
-        reps=repetitions,
-        random_state=np.random.RandomState(0),
-    )
-    return {
-        name: {
-            "iqm": float(points[name][0]),
-            "low": float(intervals[name][0, 0]),
-            "high": float(intervals[name][1, 0]),
-            "seeds": len(scores[name]),
-        }
-        for name in scores
-    }
+    interval = interquartile_interval(scores)
+    low, high = interval if interval.is_known else (None, None)
+    return {"iqm": float(interquartile_mean(np.array(scores))), "low": low, "high": high, "seeds": len(scores)}
 
 
-def verdict(ours: dict[str, float] | None, theirs: dict[str, float] | None) -> str:
+def verdict(ours: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
     """In words: whether the intervals overlap, and who is ahead when they do not."""
     if ours is None or theirs is None or min(ours["seeds"], theirs["seeds"]) < FEWEST_SEEDS:
         return "too few seeds"
+    if ours["low"] is None or theirs["low"] is None:
+        return "equal" if ours["iqm"] == theirs["iqm"] else "interval unknown"
     if ours["low"] > theirs["high"]:
         return "polyak ahead"
     return "equal (intervals overlap)" if ours["high"] >= theirs["low"] else "polyak BEHIND"
@@ -151,7 +131,7 @@ def collect(args: argparse.Namespace) -> dict[str, Any]:
         table[name] = {"task": TASKS[name].as_json(), "measures": {}, "per_seed": {}}
         for measure in MEASURES:
             scores = {library: [result[measure] for result in results] for library, results in entries.items()}
-            rows = interquartile_mean(scores, args.repetitions)
+            rows = {library: summary(values) for library, values in scores.items()}
             table[name]["measures"][measure] = rows | {"verdict": verdict(rows.get("polyak"), rows.get("sb3"))}
             table[name]["per_seed"][measure] = scores
     return table
@@ -162,7 +142,7 @@ def markdown(table: dict[str, Any], libraries: list[str]) -> Iterator[str]:
     yield "# Same learning as the peer"
     yield ""
     yield (
-        "Interquartile mean over seeds, 95 % stratified-bootstrap interval in brackets (rliable). Equal settings, "
+        "Interquartile mean over seeds, 95 % interval in brackets (Yuen's, of a trimmed mean). Equal settings, "
         "final evaluation over deterministic episodes; see `benchmarks/parity.py`."
     )
     yield ""
@@ -171,12 +151,14 @@ def markdown(table: dict[str, Any], libraries: list[str]) -> Iterator[str]:
     for name, row in table.items():
         for measure, title in MEASURES.items():
             cells = row["measures"][measure]
-            shown = [
-                f"{cells[lib]['iqm']:.1f} [{cells[lib]['low']:.1f}, {cells[lib]['high']:.1f}]" if lib in cells else "-"
-                for lib in libraries
-            ]
+            shown = [_cell(cells[lib]) if lib in cells else "-" for lib in libraries]
             seeds = "/".join(str(cells[lib]["seeds"]) if lib in cells else "0" for lib in libraries)
             yield f"| {name} | {title} | " + " | ".join(shown) + f" | {seeds} | {cells['verdict']} |"
+
+
+def _cell(found: dict[str, Any]) -> str:
+    ends = "unknown" if found["low"] is None else f"{found['low']:.1f} to {found['high']:.1f}"
+    return f"{found['iqm']:.1f} [{ends}]"
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -187,7 +169,6 @@ def parse_arguments() -> argparse.Namespace:
     add_threads(parser, 1)
     parser.add_argument("--cache", type=Path, default=HERE / "results" / "cache", help="where finished runs are kept")
     add_out(parser, "parity")
-    parser.add_argument("--repetitions", type=int, default=20_000, help="bootstrap samples (default 20000)")
     parser.add_argument("--report", action="store_true", help="train nothing; tabulate what the cache has")
     parser.add_argument("--train-only", action="store_true", help="fill the cache; write no table")
     return parser.parse_args()

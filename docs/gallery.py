@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from polyak import PPO, EvalCallback, QLearning, make_vec_env
-from polyak.evaluation import bootstrap_interval
+from polyak.evaluation.intervals import mean_ends
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
@@ -27,7 +27,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def halfcheetah(folder: Path) -> None:
-    """Mean return by environment steps; bands are 95 % bootstrap intervals over seeds, dashed lines one seed."""
+    """Mean return by environment steps; bands are 95 % intervals over seeds, dashed lines one seed."""
     runs: dict[tuple[str, str], list[list[list[float]]]] = {}
     for run in json.loads((RESULTS / "halfcheetah.json").read_text("utf-8")):
         runs.setdefault((run["row"], run["library"]), []).append(run["result"]["points"])
@@ -166,8 +166,7 @@ def band(axes: Axes, x: np.ndarray, curves: np.ndarray, label: str) -> None:
     several = len(curves) > 1
     (line,) = axes.plot(x, curves.mean(0), "-" if several else "--", label=label)
     if several:
-        intervals = np.array([bootstrap_interval(values, np.mean, 0.95, 1000) for values in curves.T])
-        axes.fill_between(x, intervals[:, 0], intervals[:, 1], color=line.get_color(), alpha=0.15)
+        axes.fill_between(x, *mean_ends(curves.T), color=line.get_color(), alpha=0.15)
 
 
 FIGURES: dict[str, Callable[..., Any]] = {

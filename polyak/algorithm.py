@@ -32,22 +32,19 @@ from polyak.checkpoint.saved import Saved, check_counter, prefixed
 from polyak.collecting.runner import Acting, Runner
 from polyak.collecting.time_split import TimeSplit
 from polyak.data import Dataset
-from polyak.data.step import Observations, Step
+from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env
 from polyak.envs.action_spaces import FROM_DATA, TAKE, check_action_space
-from polyak.envs.adapters.infos import as_monitored, episode_columns
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.masks import KEY, Masks, find_masks
 from polyak.envs.normalisation import Normalisation
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.wrappers.layers import PartNormalizer
-from polyak.evaluation.undisturbed import learning
-from polyak.hyperparameters.changing import inherited, make_changeable
+from polyak.hyperparameters.changing import change, checked_names, inherited
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Natural,
-    NonNegative,
     Only,
     check_names,
     declared,
@@ -60,8 +57,10 @@ from polyak.hyperparameters.declaration import (
 from polyak.hyperparameters.docstrings import Documentation, Signature
 from polyak.hyperparameters.held import Held
 from polyak.logging.logger import Logger, configure_logger
+from polyak.loops.clock import Clock, EpisodeStatistics
+from polyak.loops.training import Loop, Training
 from polyak.seeding import derived_seed, set_random_seed
-from polyak.warning import advise, warn_user
+from polyak.warning import advise
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
 Recipe = str | Callable[..., Any]
@@ -87,8 +86,8 @@ class _Loader(classmethod):
 class Algorithm:
     """What all algorithms share.
 
-    A kind of algorithm writes :meth:`_iterate` and :meth:`predict`, and extends those of the hooks below that concern
-    it, each of which calls ``super()``.
+    A kind of algorithm names its :attr:`loop`, writes :meth:`predict`, and extends those of the hooks below that
+    concern it, each of which calls ``super()``.
 
     Raises:
         TypeError: an unknown argument.
@@ -108,6 +107,9 @@ class Algorithm:
     """Build what learns at once; ``False`` leaves it to a later ``_setup_model()``."""
 
     __signature__: ClassVar[Any] = Signature()
+    loop: ClassVar[Callable[..., Loop]]
+    """Called with a model, a callback and ``log_interval``: what happens when, in one call of ``learn``. See
+    :mod:`polyak.loops`."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Arguments that it cannot learn without and that only a program can give, since they are objects."""
     goes_without: ClassVar[tuple[str, ...]] = ()
@@ -142,6 +144,15 @@ class Algorithm:
     """Attributes with a number, a text or a truth that training needs to resume, and that no hyper-parameter says: name
     in the file -> name of the attribute. Those of the classes above count, too."""
     # Not annotated: no hyper-parameters, of which ``env`` is one where a subclass takes it.
+    num_timesteps = Held[int]("clock.steps")
+    _total_timesteps = Held[int]("clock.total")
+    _num_timesteps_at_start = Held[int]("clock.started_at")
+    _n_updates = Held[int]("clock.updates")
+    _episode_num = Held[int]("clock.episodes")
+    _current_progress_remaining = Held[float]("clock.remaining")
+    start_time = Held[float]("clock.began")
+    ep_info_buffer = Held[deque[dict[str, Any]]]("statistics.episodes")
+    ep_success_buffer = Held[deque[float]]("statistics.successes")
     env = cast("Becomes[GymEnv | str | None, VecEnv | None]", None)
     n_envs = 1
     runner = cast("Runner | None", None)
@@ -164,7 +175,6 @@ class Algorithm:
             check_names(cls, kwargs)
             if len(args) + ("policy" in kwargs) == 1:
                 cls._check_env_is_given(args[0] if args else kwargs["policy"], kwargs)
-            make_changeable(cls)
             return super().__new__(cls)
 
         @classmethod
@@ -177,6 +187,12 @@ class Algorithm:
                 wrong = "" if is_policy else f"policy={policy!r:.100} is no policy, which comes first. "
                 raise TypeError(f"{cls.__name__}.__init__() missing the argument 'env'. {wrong}Write {fix}.")
 
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name in checked_names(type(self)) and "_is_built" in vars(self):
+                change(self, name, value)
+            else:
+                object.__setattr__(self, name, value)
+
     def __post_init__(self, _init_setup_model: bool) -> None:
         env, self.env = self.env, None
         self.normalisation = Normalisation(by_itself=self.predicts_raw)
@@ -185,14 +201,10 @@ class Algorithm:
         self._check_hyperparameters()
         self.observation_space: spaces.Space
         self.action_space: spaces.Space
-        self.num_timesteps = self._n_updates = self._episode_num = 0
-        self._total_timesteps = self._num_timesteps_at_start = 0
-        self._current_progress_remaining = 1.0
-        self.start_time = 0.0
+        self.clock = Clock()
         self._logger: Logger | None = None
         self._custom_logger = False
-        self.ep_info_buffer: deque[dict[str, Any]] = deque(maxlen=self.stats_window_size)
-        self.ep_success_buffer: deque[float] = deque(maxlen=self.stats_window_size)
+        self.statistics = EpisodeStatistics(self.stats_window_size)
         self._split = TimeSplit()
         self._read_arguments()
         if env is not None:
@@ -244,10 +256,6 @@ class Algorithm:
 
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        """Collect some experience and learn from it. False: a callback asked to stop."""
-        raise NotImplementedError
-
     def predict(
         self,
         observation: Any,
@@ -298,8 +306,7 @@ class Algorithm:
         if name == "tensorboard_log":
             self._plain_log()
         if name == "stats_window_size":
-            self.ep_info_buffer = deque(self.ep_info_buffer, maxlen=self.stats_window_size)
-            self.ep_success_buffer = deque(self.ep_success_buffer, maxlen=self.stats_window_size)
+            self.statistics.resize(self.stats_window_size)
 
     # -- environments --------------------------------------------------------------------------------------------------
 
@@ -443,16 +450,11 @@ class Algorithm:
     def _while_learning(self) -> Iterator[None]:
         """Around all iterations of one call of ``learn``."""
         try:
-            yield
+            with self.normalisation.changing():
+                yield
         finally:
             if self.runner is not None:
                 self.runner.close_thread()
-
-    def _check_iteration(self) -> None:
-        """After each iteration but one that a callback has stopped."""
-        runner = self.runner
-        if runner is not None and runner.interrupted and not (runner.is_ahead or self.steps_in_thread):
-            self._start_episodes()
 
     @property
     def steps_in_thread(self) -> bool:
@@ -505,7 +507,8 @@ class Algorithm:
 
         Args:
             total_timesteps: environment steps to make, over all environments: a lower bound, since a rollout that has
-                begun is finished.
+                begun is finished. Where whole episodes are collected, the one under way is, too, unless none has ended
+                in 100,000 steps: training then ends with a warning.
             callback: called at every step; a function, a callback object, or a list of them.
             log_interval: iterations (on-policy) or episodes (off-policy) between two log tables; ``None`` for none.
             tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
@@ -518,28 +521,12 @@ class Algorithm:
         Raises:
             ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
         """
-        fitted("total_timesteps", total_timesteps, NonNegative)
-        fitted("log_interval", log_interval, int | None)
-        require(log_interval != 0, "log_interval", log_interval, "give at least 1, or None for no tables.")
-        name = type(self).__name__ if tb_log_name is None else tb_log_name
-        total_timesteps, callback = self._setup_learn(
-            total_timesteps, callback, reset_num_timesteps, name, progress_bar
+        training = Training(
+            self, total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
         )
-        with learning(self):
-            callback.on_training_start(self._callback_locals(callback=callback, log_interval=log_interval), globals())
-        with learning(self), self._while_learning():
-            try:
-                while self.num_timesteps < total_timesteps and self._iterate(callback, log_interval):
-                    self._check_iteration()
-            except BaseException:
-                _end_in_spite(callback)
-                raise
-            else:
-                callback.on_training_end()
-            finally:
-                self._split.stop()
-        if self.verbose >= 1:
-            print("time: " + ", ".join(f"{name} {share} %" for name, share in self._split.percent().items()))
+        with training.under_way() as loop:
+            while self.clock.steps < self.clock.total and loop.iterate():
+                pass
         return self
 
     def _setup_learn(
@@ -557,8 +544,7 @@ class Algorithm:
         self._split.start()
         if reset_num_timesteps:
             self.num_timesteps = self._episode_num = 0
-            self.ep_info_buffer.clear()
-            self.ep_success_buffer.clear()
+            self.statistics.clear()
         else:
             total_timesteps += self.num_timesteps
         self._total_timesteps, self._num_timesteps_at_start = total_timesteps, self.num_timesteps
@@ -575,9 +561,6 @@ class Algorithm:
         """What a callback finds in ``self.locals``."""
         return {"self": self, "env": self.get_env(), "total_timesteps": self._total_timesteps, **names}
 
-    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
-        self._current_progress_remaining = 1.0 - float(num_timesteps) / float(total_timesteps)
-
     def set_random_seed(self, seed: int | None = None) -> None:
         """Seed python, numpy, torch, the environments and the action space; ``None`` does nothing."""
         if seed is not None:
@@ -589,24 +572,6 @@ class Algorithm:
         self._would_replay = False
         if self.env is not None and self._acts:
             self.env.seed(seed)
-
-    def _note_episodes(self, step: Step) -> None:
-        """Keep the statistics of the episodes that ended in a step. A class with an ``_update_info_buffer`` of its own
-        is asked instead, as Stable-Baselines3 does."""
-        if getattr(self._update_info_buffer, "__func__", None) is not Algorithm._update_info_buffer:
-            self._update_info_buffer(list(step.infos), step.dones)
-        elif step.episodes:
-            self._keep_statistics(step.episodes)
-
-    def _update_info_buffer(self, infos: list[dict[str, Any]], dones: np.ndarray | None = None) -> None:
-        """Keep the statistics of the episodes that ended, as infos have them."""
-        self._keep_statistics(episode_columns(infos, dones))
-
-    def _keep_statistics(self, episodes: Mapping[str, np.ndarray]) -> None:
-        """Keep those that are columns: see :class:`~polyak.envs.protocol.Outcome`."""
-        self.ep_info_buffer.extend(as_monitored(episodes))
-        if (success := episodes.get("success")) is not None:
-            self.ep_success_buffer.extend(success[~np.isnan(success)].tolist())
 
     # -- observations before normalisation -----------------------------------------------------------------------------
 
@@ -652,11 +617,7 @@ class Algorithm:
         elapsed = max((time.time_ns() - self.start_time) / 1e9, float(np.finfo(float).eps))
         for name, value in counters.items():
             self.logger.record(f"time/{name}", value, exclude="tensorboard")
-        if self.ep_info_buffer:
-            self.logger.record("rollout/ep_rew_mean", float(np.mean([e["r"] for e in self.ep_info_buffer])))
-            self.logger.record("rollout/ep_len_mean", float(np.mean([e["l"] for e in self.ep_info_buffer])))
-        if self.ep_success_buffer:
-            self.logger.record("rollout/success_rate", float(np.mean(self.ep_success_buffer)))
+        self.statistics.record(self.logger)
         self.logger.record("time/fps", int((self.num_timesteps - self._num_timesteps_at_start) / elapsed))
         self.logger.record("time/time_elapsed", int(elapsed), exclude="tensorboard")
         self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
@@ -809,6 +770,7 @@ class Algorithm:
                 change observations, or ``masks``, ``channels_last`` or ``stochastic`` where there is no such thing.
             ImportError: ``polyak[onnx]`` is missing.
         """
+        self.normalisation.say_not_in("an exported graph")
         return exporting.export(self, path, masks, channels_last, stochastic)
 
     def acting_graph(
@@ -895,14 +857,6 @@ def _layers(env: VecEnv) -> str:
     """``VecNormalize(DummyVecEnv)``."""
     name = type(env).__name__
     return f"{name}({_layers(env.venv)})" if isinstance(env, VecEnvWrapper) else name
-
-
-def _end_in_spite(callback: BaseCallback) -> None:
-    """Let callbacks end after an error, which what they raise must not hide."""
-    try:
-        callback.on_training_end()
-    except Exception as error:
-        warn_user(f"a callback raised {error!r} in on_training_end(), after training had failed.")
 
 
 setattr(Algorithm, "load", _Loader(Algorithm.__dict__["load"].__func__))  # noqa: B010  # type checkers see the classmethod

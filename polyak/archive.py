@@ -1,20 +1,19 @@
-"""Opening files: written under a temporary name and renamed; zips are looked over before anything in them is read."""
+"""Opening files; zips are looked over before anything in them is read."""
 
 import contextlib
 import os
 import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from polyak.envs.reading.folders import writing
 from polyak.envs.reading.zips import open_zip
+from polyak.writing import replacing
 
-__all__ = ["DAMAGED", "begins_with", "check_members", "name_of", "open_zip", "opened", "replacing"]
+__all__ = ["DAMAGED", "begins_with", "check_members", "name_of", "open_zip", "opened"]
 
 DAMAGED = (
     zipfile.BadZipFile,
@@ -38,7 +37,7 @@ _MAX_MEMBERS = 10_000
 def opened(target: Any, mode: str, suffix: str = ".zip") -> Iterator[IO[bytes]]:
     """A file given by path (``suffix`` added where there is no suffix) or already open.
 
-    Writing to a path goes to a temporary file beside it, renamed once complete.
+    Writing to a path is :func:`~polyak.writing.replacing` it.
     """
     if not isinstance(target, str | os.PathLike):
         if not hasattr(target, "write" if mode == "wb" else "read"):
@@ -56,26 +55,6 @@ def opened(target: Any, mode: str, suffix: str = ".zip") -> Iterator[IO[bytes]]:
         return
     with replacing(path) as file:
         yield file
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of ``path`` only when the block has ended without an error."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        with writing(path):
-            os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
 
 
 def name_of(file: Any, source: Any) -> str:

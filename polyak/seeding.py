@@ -3,10 +3,14 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Lock, get_ident
 from typing import Any
 
 import numpy as np
 import torch
+
+from polyak.warning import advise
 
 
 def set_random_seed(seed: int, using_cuda: bool = False) -> None:
@@ -22,6 +26,53 @@ def set_random_seed(seed: int, using_cuda: bool = False) -> None:
     if using_cuda:
         torch.backends.cudnn.deterministic = True
         torch.backends.cudnn.benchmark = False
+
+
+_drawing: dict[int, int] = {}
+"""Thread -> trainings under way in it that draw from the global generators."""
+_lock = Lock()
+_alternates: ContextVar[bool] = ContextVar("alternates", default=False)
+
+
+@contextmanager
+def drawing(seed: int | None) -> Iterator[None]:
+    """Around a training, which draws from the global generators of python, numpy and torch.
+
+    Args:
+        seed: the training's. Where there is one, and another thread draws at the same time, a warning says that the
+            seed does not determine the numbers; ``None``: nothing would be determined anyway.
+    """
+    if _alternates.get():
+        yield
+        return
+    own = get_ident()
+    with _lock:
+        shared = any(thread != own for thread in _drawing)
+        _drawing[own] = _drawing.get(own, 0) + 1
+    if shared and seed is not None:
+        advise(
+            "trainings in several threads",
+            f"seed={seed} does not determine the numbers of this training, since another one is under way in another "
+            "thread, and both draw from the same generators. Run them one after another, or in processes: a study of "
+            "Optuna with n_jobs=1 in each of several processes, or `polyak tune --n-jobs 2`.",
+        )
+    try:
+        yield
+    finally:
+        with _lock:
+            _drawing[own] -= 1
+            if not _drawing[own]:
+                del _drawing[own]
+
+
+@contextmanager
+def alternating() -> Iterator[None]:
+    """Around work in a thread that never runs at the same time as another, and has random states of its own."""
+    token = _alternates.set(True)
+    try:
+        yield
+    finally:
+        _alternates.reset(token)
 
 
 def derived_seed(*numbers: int) -> int:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_MOST = 3
 _LONGEST_NAME = 200
-
 """The time that a comparison takes grows with the square of it."""
+
 SYNONYMS = {
     "conservative_weight": "alpha min_q_weight cql_alpha cql_weight",
     "total_timesteps": "timesteps n_timesteps num_timesteps steps total_steps n_steps num_steps max_steps",
@@ -42,15 +43,15 @@ SYNONYMS = {
 """What an argument is called here -> what it is called elsewhere."""
 
 
-def did_you_mean(name: str, known: Iterable[str], at_most: int = 1) -> str:
-    """`` Did you mean 'x' or 'y'?`` for the ``known`` names closest to ``name``, in any case; nothing if none is.
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x', 'y' or 'z'?`` for the ``known`` names closest to ``name``, in any case, three at most.
 
-    What other libraries call an argument (:data:`SYNONYMS`) is as close as a slip of the pen.
+    Nothing if none is close. What other libraries call an argument (:data:`SYNONYMS`) leaves no doubt: it stands alone.
     """
     if len(name) > _LONGEST_NAME:
         return ""
     by_lower_case = {option.lower(): option for option in known}
     means = [here for here, others in SYNONYMS.items() if here in by_lower_case and name.lower() in others.split()]
-    close = [*means[:at_most], *get_close_matches(name.lower(), by_lower_case, at_most)]
-    chosen = list(dict.fromkeys(close))[:at_most]
-    return f" Did you mean {' or '.join(repr(by_lower_case[match]) for match in chosen)}?" if chosen else ""
+    close = means or get_close_matches(name.lower(), by_lower_case, _MOST)
+    *others, last = [repr(by_lower_case[match]) for match in close[:_MOST]] or [""]
+    return f" Did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if last else ""

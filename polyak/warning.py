@@ -3,12 +3,25 @@ those of what is allowed yet seldom meant, each given once in a process, with th
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from types import FrameType
 
 #: Packages that stand between a program and the line that warns; no line of theirs was written to call this library.
 _BETWEEN = {"polyak", "torch", "gymnasium", "click", "typer"} | sys.stdlib_module_names
+
+
+_COMMANDS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+"""What terminals take for commands, such as colours."""
+_LONGEST = 2_000
+"""Characters of a message. Some list every name that a file has."""
+
+
+def printable(text: str, most: int = _LONGEST) -> str:
+    """What comes from a file as a line of a message: without commands for terminals, and not without end."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in _COMMANDS.sub("", text)).split())
+    return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

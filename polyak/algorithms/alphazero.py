@@ -51,6 +51,8 @@ from polyak.hyperparameters.declaration import (
 )
 from polyak.kinds.network_algorithm import NEW_MODEL, RELOAD, NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.loops.training import Loop, engine_checks
+from polyak.loops.updates import record_means
 from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.policies.game import GamePolicy
 from polyak.schedules import Schedule
@@ -103,6 +105,63 @@ class AlphaZeroLearner(Learner):
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+class SearchLoop:
+    """Plays against itself, and learns from what searches found.
+
+    Args:
+        model: the algorithm.
+        callback: asked after every round of moves whether to continue.
+        log_interval: games of each board between two tables.
+    """
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.callback, self.follow = model, callback, type(model).following(model)
+        self.every = None if log_interval is None else log_interval * model.n_games
+        self.between = engine_checks(model)
+
+    def iterate(self) -> bool:
+        """A move in each game, and what is learned when it is time. False: a callback asked to stop."""
+        model, clock, memory = self.model, self.model.clock, self.model.replay_buffer
+        model.policy.set_training_mode(False)
+        with model._split.env:
+            ended = model.self_play.move()
+        clock.steps += model.n_games
+        model._moves += 1
+        memory.add(ended.observations, ended.policies, ended.legal, ended.values)
+        for length, result in zip(ended.lengths, ended.results, strict=True):
+            model.statistics.episodes.append({"r": float(result), "l": int(length)})
+        before, clock.episodes = clock.episodes, clock.episodes + len(ended.lengths)
+        clock.tick()
+        if model._moves % model.train_freq == 0 and memory.size() > model.learning_starts:
+            with model._split.update:
+                self.learn(model.gradient_steps, model.batch_size)
+        if model.rate_freq and clock.steps - model._rated_at >= model.rate_freq:
+            model.rate()
+        if self.every is not None and before // self.every < clock.episodes // self.every:
+            model._write_logs(episodes=clock.episodes)
+        if not self.callback.on_step():  # at the end, so that a file which it writes holds all of the round
+            return False
+        for check in self.between:
+            check()
+        return True
+
+    def learn(self, steps: int, rows: int) -> None:
+        """Some gradient steps on what was played."""
+        model, logger = self.model, self.model.logger
+        model.policy.set_training_mode(True)
+        self.follow()
+        metrics: dict[str, list[Tensor]] = {}
+        for _ in range(steps):
+            for name, value in model.learner.update(model.replay_buffer.sample(rows)).metrics.items():
+                metrics.setdefault(name, []).append(value)
+        model.clock.updates += steps
+        record_means(metrics, logger, model.host)
+        logger.record("train/n_updates", model.clock.updates, exclude="tensorboard")
+        if isinstance(model.self_play, Crew):
+            logger.record("train/policy_lag", model.self_play.lag)
+        model.policy.set_training_mode(False)
 
 
 @dataclass(eq=False, repr=False)
@@ -180,6 +239,7 @@ class AlphaZero(NetworkAlgorithm):
             *("dirichlet_alpha", "dirichlet_fraction", "warm_moves", "opening_moves", "keeps_trees", "symmetric"),
         )
     }
+    loop: ClassVar[Callable[..., Loop]] = SearchLoop
     learner_class: ClassVar[type[Learner]] = AlphaZeroLearner
     policies: ClassVar = {
         "MlpPolicy": PolicyRecipe("MlpPolicy", GamePolicy),
@@ -305,42 +365,6 @@ class AlphaZero(NetworkAlgorithm):
                 yield
             finally:
                 self.self_play.rest()
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        self.policy.set_training_mode(False)
-        with self._split.env:
-            ended = self.self_play.move()
-        self.num_timesteps += self.n_games
-        self._moves += 1
-        self.replay_buffer.add(ended.observations, ended.policies, ended.legal, ended.values)
-        for length, result in zip(ended.lengths, ended.results, strict=True):
-            self.ep_info_buffer.append({"r": float(result), "l": int(length)})
-        before, self._episode_num = self._episode_num, self._episode_num + len(ended.lengths)
-        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
-        if self._moves % self.train_freq == 0 and self.replay_buffer.size() > self.learning_starts:
-            with self._split.update:
-                self.train(self.gradient_steps, self.batch_size)
-        if self.rate_freq and self.num_timesteps - self._rated_at >= self.rate_freq:
-            self.rate()
-        every = None if log_interval is None else log_interval * self.n_games
-        if every is not None and before // every < self._episode_num // every:
-            self._write_logs(episodes=self._episode_num)
-        return callback.on_step()  # at the end, so that a file which it writes holds all of the round
-
-    def train(self, gradient_steps: int, batch_size: int) -> None:
-        """Make some gradient steps on what was played."""
-        self.policy.set_training_mode(True)
-        self._sync_hyperparameters()
-        metrics: dict[str, list[Tensor]] = {}
-        for _ in range(gradient_steps):
-            for name, value in self.learner.update(self.replay_buffer.sample(batch_size)).metrics.items():
-                metrics.setdefault(name, []).append(value)
-        self._n_updates += gradient_steps
-        self._record_means(metrics)
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        if isinstance(self.self_play, Crew):
-            self.logger.record("train/policy_lag", self.self_play.lag)
-        self.policy.set_training_mode(False)
 
     def rate(self) -> float:
         """Play against past selves; returns the present one's rating, by Elo's formula, and keeps a copy of it."""

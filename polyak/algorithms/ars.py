@@ -7,8 +7,9 @@ arXiv:1803.07055, algorithm 2. V1 takes observations as they are, V2 standardise
 Shapes: K directions, P parameters of the policy, C = 2 K candidates, N environments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -22,10 +23,14 @@ from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.cards import Card, Part, Search, Task, tune
 from polyak.checkpoint.saved import Saved, prefixed
 from polyak.collecting.candidates import CandidateActor
+from polyak.data.step import Step
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Positive, later, require
 from polyak.kinds.network_algorithm import NETWORKS, NetworkAlgorithm
-from polyak.kinds.on_policy import on_policy_locals
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe, Tunable, Update
+from polyak.loops.clock import Patience
+from polyak.loops.on_policy import on_policy_locals
+from polyak.loops.training import Loop, engine_checks, restart_if_interrupted
+from polyak.loops.updates import record_means
 from polyak.nn.catalog import PolicyRecipe, policy_aliases
 from polyak.nn.policies.direct import DirectPolicy
 from polyak.schedules import Schedule
@@ -176,6 +181,83 @@ def _top(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any]:
     return {"n_top": max(1, round(drawn["n_delta"] * tune.draw_uniform(trial, "top_fraction", 0.1, 1.0)))}
 
 
+def note_episodes(model: Any, step: Step) -> None:
+    """Keep the statistics of the episodes that ended in a step."""
+    if step.episodes:
+        model.statistics.note(step.episodes)
+
+
+class TournamentLoop:
+    """Lets candidates play, then moves along the directions that were worth it.
+
+    Args:
+        model: the algorithm.
+        callback: asked after every step whether to continue.
+        log_interval: tournaments between two tables.
+    """
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.callback, self.log_interval, self.follow = (
+            model,
+            callback,
+            log_interval,
+            type(model).following(model),
+        )
+        self.between = engine_checks(model)
+        self.tick: Callable[[], None] = model.clock.tick_within
+        self.note: Callable[[Any], None] = partial(note_episodes, model)
+        model.clock.iterations = 0
+
+    def iterate(self) -> bool:
+        """A tournament, and a step. False: a callback asked to stop."""
+        model, clock, learner, logger = self.model, self.model.clock, self.model.learner, self.model.logger
+        self.follow()
+        model._tournament = model._tournament or model.begin_tournament(learner)
+        if not self.play(model._tournament):
+            return False
+        trials, model._tournament = model._tournament.trials(), None
+        clock.iterations += 1
+        with model._split.update:
+            update = learner.update(trials)
+        clock.updates += 1
+        record_means({name: [value] for name, value in update.metrics.items()}, logger, model.host)
+        logger.record("train/delta_std", learner.tunables["delta_std"])
+        logger.record("train/n_updates", clock.updates, exclude="tensorboard")
+        self.tick()
+        if self.log_interval is not None and clock.iterations % self.log_interval == 0:
+            model.dump_logs()
+        restart_if_interrupted(model)
+        for check in self.between:
+            check()
+        return True
+
+    def play(self, tournament: Tournament) -> bool:
+        """Let all candidates play their episodes, in as many environments as there are. False: a callback asked to
+        stop; the tournament can be continued later."""
+        model, callback, runner = self.model, self.callback, self.model.runner
+        actor: CandidateActor = runner.actor
+        actor.begin(model.policy, tournament.players())
+        callback.on_rollout_start()
+        patience = Patience(model.clock)
+        while not tournament.is_over:
+            patience.wait(tournament.ended)
+            step = runner.step()
+            model.clock.steps += model.n_envs
+            self.note(step)
+            changed = tournament.take(step.rewards + model.alive_bonus_offset, step.dones)
+            if len(changed):
+                actor.weights[changed] = tournament.players(changed)
+            if callback.needs_locals:
+                callback.update_locals(model._callback_locals(callback=callback, **on_policy_locals(step)))
+            if not (callback.is_idle or callback.on_step()):
+                return False
+            if runner.interrupted:  # what a callback's evaluation has broken off is played from the start
+                runner.reset()
+                tournament.running[:] = 0
+        callback.on_rollout_end()
+        return True
+
+
 @dataclass(eq=False, repr=False)
 class ARS(NetworkAlgorithm):
     """Augmented Random Search: a step along those random directions that were worth it, without gradients
@@ -201,6 +283,7 @@ class ARS(NetworkAlgorithm):
     """``"cpu"``, ``"cuda"`` or another torch device. These policies are small: it will be the CPU that is faster."""
 
     built_with: ClassVar[Mapping[str, str]] = {"zero_policy": NETWORKS}
+    loop: ClassVar[Callable[..., Loop]] = TournamentLoop
     learner_class: ClassVar[type[Learner]] = ARSLearner
     policies: ClassVar = {
         "LinearPolicy": PolicyRecipe(
@@ -241,32 +324,13 @@ class ARS(NetworkAlgorithm):
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        learner = self.learner
-        assert isinstance(learner, ARSLearner)
-        self._sync_hyperparameters()
-        self._tournament = self._tournament or self._begin_tournament(learner)
-        if not self._play(self._tournament, callback):
-            return False
-        trials, self._tournament = self._tournament.trials(), None
-        self._iteration += 1
-        with self._split.update:
-            update = learner.update(trials)
-        self._n_updates += 1
-        self._record_means({name: [value] for name, value in update.metrics.items()})
-        self.logger.record("train/delta_std", learner.tunables["delta_std"])
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self._update_current_progress_remaining(min(self.num_timesteps, self._total_timesteps), self._total_timesteps)
-        if log_interval is not None and self._iteration % log_interval == 0:
-            self.dump_logs()
-        return True
-
     def dump_logs(self) -> None:
-        self._write_logs(**({"iterations": self._iteration} if self._iteration else {}))
+        iterations = self.clock.iterations
+        self._write_logs(**({"iterations": iterations} if iterations else {}))
 
     dump_logs.__doc__ = Algorithm.dump_logs.__doc__
 
-    def _begin_tournament(self, learner: ARSLearner) -> Tournament:
+    def begin_tournament(self, learner: ARSLearner) -> Tournament:
         """New directions; all environments begin new episodes."""
         assert self.runner is not None
         if not np.all(self.runner.episode_starts):
@@ -274,37 +338,9 @@ class ARS(NetworkAlgorithm):
         deltas = torch.randn(self.n_delta, len(learner.theta()), device=self.device)
         return Tournament(deltas, learner.candidates(deltas), self.n_eval_episodes, self.n_envs)
 
-    def _play(self, tournament: Tournament, callback: BaseCallback) -> bool:
-        """Let all candidates play their episodes, in as many environments as there are. False: a callback asked to
-        stop; the tournament can be continued later."""
-        runner: Any = self.runner
-        actor: CandidateActor = runner.actor
-        actor.begin(self.policy, tournament.players())
-        callback.on_rollout_start()
-        while not tournament.is_over:
-            step = runner.step()
-            self.num_timesteps += self.n_envs
-            self._note_episodes(step)
-            changed = tournament.take(step.rewards + self.alive_bonus_offset, step.dones)
-            if len(changed):
-                actor.weights[changed] = tournament.players(changed)
-            if callback.needs_locals:
-                callback.update_locals(self._callback_locals(callback=callback, **on_policy_locals(step)))
-            if not (callback.is_idle or callback.on_step()):
-                return False
-            if runner.interrupted:  # what a callback's evaluation has broken off is played from the start
-                runner.reset()
-                tournament.running[:] = 0
-        callback.on_rollout_end()
-        return True
-
     def _start_episodes(self) -> None:
         super()._start_episodes()
         self._tournament = None
-
-    def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
-        self._iteration = 0
-        return super()._setup_learn(*args, **kwargs)
 
     def learn(  # type: ignore[override]  # in sb3_contrib's order
         self,

@@ -8,9 +8,8 @@ Shapes: B batch rows, A actions.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-import numpy as np
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -22,7 +21,6 @@ from polyak.kinds.off_policy import TrainFreq
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
-from polyak.nn.export.ports import Graph
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.constrained import UNLIKELY, ConstrainedPolicy, ConstrainedQNetwork, likely
 from polyak.schedules import Schedule
@@ -118,25 +116,10 @@ class BCQ(OfflineAlgorithm, DQN):
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "threshold": self.threshold}
 
-    def _constrain(self) -> None:
-        policy: Any = self.policy
-        policy.constrain(self.threshold)
-
-    def _sync_hyperparameters(self) -> None:
-        super()._sync_hyperparameters()
-        self._constrain()
-
-    def acting_graph(
-        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
-    ) -> Graph:
-        self._constrain()
-        return super().acting_graph(masks, channels_last, stochastic)
-
-    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        self._constrain()
-        return super().predict(observation, *args, **kwargs)
-
-    predict.__doc__ = DQN.predict.__doc__
+    def _adopt(self, name: str, before: Any) -> None:
+        super()._adopt(name, before)
+        if name == "threshold":
+            cast(ConstrainedPolicy, self.policy).constrain(self.threshold)
 
     card: ClassVar[Card] = Card(
         idea="DQN among the actions that the data might have chosen",

@@ -35,7 +35,7 @@ from polyak.learning.learner import (
     Update,
     set_rate,
 )
-from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
+from polyak.learning.part_rates import PartRates, check_part_rates
 from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
 from polyak.schedules import Schedule, get_schedule_fn
@@ -316,11 +316,6 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     def _setup_model(self) -> None:
         self.actor_learning_rate = get_schedule_fn(self.actor_learning_rate)
         super()._setup_model()
-
-    def _sync_hyperparameters(self) -> None:
-        super()._sync_hyperparameters()
-        if self.learning_rates:
-            set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}

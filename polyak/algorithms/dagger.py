@@ -6,9 +6,9 @@ Learning", arXiv:1011.0686. Algorithm 3.1 is theirs.
 Shapes: N environments, B batch rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from polyak.algorithm import GymEnv
 from polyak.algorithms.bc import BC, BCLearner, policy_options
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card
-from polyak.checkpoint.collection import Collection
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import Exploration
 from polyak.collecting.runner import Acted
@@ -34,6 +33,8 @@ from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner
+from polyak.loops.off_policy import acting
+from polyak.loops.training import Loop
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.schedules import Schedule
 
@@ -120,6 +121,66 @@ class Apprentice(Actor):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+def as_the_expert(model: Any, step: Step) -> Step:
+    """A step with the expert's actions in the place of those that were taken."""
+    extras = dict(step.extras)
+    wanted = model.policy.codec.from_env(extras.pop("expert_actions"))
+    model._new_steps += 1
+    return step._replace(actions=wanted, extras=extras)
+
+
+class Round(NamedTuple):
+    """How long a round lasts."""
+
+    steps: int
+    """Of the vectorised environment."""
+    episodes: int
+
+    def is_complete(self, series: Any) -> bool:
+        """Whether there is experience enough."""
+        series.wait(series.episodes)
+        return series.steps >= self.steps and series.episodes >= self.episodes
+
+    def missing(self, series: Any) -> int:
+        """Steps that are sure to follow."""
+        return 1
+
+
+class RoundLoop:
+    """Acts for a round, then learns from all that there is.
+
+    Args:
+        model: the algorithm.
+        callback: asked after every step whether to continue.
+        log_interval: episodes between two tables.
+    """
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.plain = model, acting(model, callback, log_interval)
+
+    def iterate(self) -> bool:
+        """A round, and what is learned from it. False: a callback asked to stop."""
+        model, plain = self.model, self.plain
+        actor, updates = plain.collector.actor, plain.updates
+        actor.beta = model._beta()
+        round_ = Round(-(-model.steps_per_round // model.n_envs), model.episodes_per_round)
+        if plain.collector.collect(round_, plain.store, plain.count) is None:
+            return False
+        model._rounds += 1
+        buffer = model.memory.own
+        if model._standardises:
+            model._measure_observations(model._unmeasured(buffer))
+        known = buffer.size() * buffer.n_envs + (0 if model.dataset is None else len(model.dataset))
+        steps = model.updates_per_round or model.n_epochs * -(-known // model.batch_size)
+        with updates.split.update:
+            updates.make(steps, model.batch_size, model.gamma, model.dataset_share, model.normalisation.replay)
+        model.logger.record("rollout/beta", actor.beta)
+        model.logger.record("train/dataset_size", known)
+        for check in plain.between:
+            check()
+        return True
+
+
 @dataclass(eq=False, repr=False)
 class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     """DAgger: clones an expert, and asks him what to do where its own mistakes lead (arXiv:1011.0686).
@@ -183,6 +244,8 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     gamma: ClassVar[float] = 1.0  # type: ignore[misc]
     prioritized: ClassVar[bool] = False  # type: ignore[misc]
     reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    loop: ClassVar[Callable[..., Loop]] = RoundLoop
+    storing: ClassVar = (as_the_expert, *OfflineAlgorithm.storing)
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = BC.policies
     action_spaces: ClassVar = SINGLE_SPACES
@@ -233,47 +296,17 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     def make_actor(self) -> Actor:
         """Acts with the present policy or the expert, and asks the expert."""
         teacher = Teacher(self.expert, self.action_space, self.get_vec_normalize_env())
-        actor = Apprentice(self.policy, self._exploration(), teacher=teacher)
-        self._explored = self._exploration_options()
-        return actor
+        return Apprentice(self.policy, self._exploration(), teacher=teacher)
 
     def _exploration(self) -> dict[str, Exploration]:
         return {}
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        buffer, runner = self.replay_buffer, self.runner
-        assert buffer is not None
-        assert runner is not None
-        actor: Any = runner.actor
-        actor.beta = self._beta()
-        if not self.collect(callback, _ONE_STEP, buffer, log_interval).continue_training:
-            return False
-        self._rounds += 1
-        if self._standardises:
-            self._measure_observations(self._unmeasured(buffer))
-        known = buffer.size() * buffer.n_envs + (0 if self.dataset is None else len(self.dataset))
-        with self._split.update:
-            self.train(self.updates_per_round or self.n_epochs * -(-known // self.batch_size), self.batch_size)
-        self.logger.record("rollout/beta", actor.beta)
-        self.logger.record("train/dataset_size", known)
-        return True
-
     def _beta(self) -> float:
         if callable(self.beta):
             return float(self.beta(self._current_progress_remaining))
         return share_of_expert(self.beta, self._rounds, self.beta_rounds, self.beta_decay)
-
-    def _is_collected(self, collection: Collection, train_freq: TrainFreq) -> bool:
-        enough = collection.steps * self.n_envs >= self.steps_per_round
-        return enough and collection.episodes >= self.episodes_per_round
-
-    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
-        extras = dict(step.extras)
-        wanted = self.policy.codec.from_env(extras.pop("expert_actions"))
-        super()._store(step._replace(actions=wanted, extras=extras), replay_buffer)
-        self._new_steps += 1
 
     def _unmeasured(self, buffer: ReplayBuffer) -> Any:
         """The observations of the round that is over, some at a time."""

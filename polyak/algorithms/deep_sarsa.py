@@ -14,10 +14,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithms.dqn import taken
-from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Search, tune
 from polyak.collecting.exploration import EpsilonGreedy, Exploration
-from polyak.collecting.rollout import RolloutWriter
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.hyperparameters.held import Held
@@ -85,6 +83,11 @@ class DeepSARSALearner(RolloutLearner):
         return Objective(value_loss(q, batch.returns))
 
 
+def pass_exploration(model: Any) -> None:
+    """Pass to the learner how the policy acts, before it evaluates what that has made."""
+    model.learner.exploration_rate, model.learner.expected = model.exploration_rate, model.expected
+
+
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
@@ -122,12 +125,10 @@ class DeepSARSA(OnPolicyAlgorithm):
     supports_masks: ClassVar[bool] = False
     q_net = Held("policy.q_net")
     predict = epsilon_greedy.predict
+    beginning: ClassVar = (epsilon_greedy.follow,)
+    completing: ClassVar = (pass_exploration,)
     exploration_rate = Held[float]("epsilon.rate")
     exploration_schedule = Held[Schedule]("epsilon.schedule")
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        self.epsilon.follow(self._current_progress_remaining)
-        return super()._iterate(callback, log_interval)
 
     def _after_setup(self) -> None:
         super()._after_setup()
@@ -140,12 +141,6 @@ class DeepSARSA(OnPolicyAlgorithm):
 
     def _exploration(self) -> dict[str, Exploration]:
         return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._progress, self._random_actions())}
-
-    def _prepare(self, writer: RolloutWriter) -> Tensor:
-        learner = self.learner
-        assert isinstance(learner, DeepSARSALearner)
-        learner.exploration_rate, learner.expected = self.exploration_rate, self.expected
-        return super()._prepare(writer)
 
     card: ClassVar[Card] = Card(
         idea="values of the policy that acts: SARSA, Expected SARSA, n-step, lambda",

@@ -149,6 +149,14 @@ class DQNLearner(Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+def step_made(model: Any) -> None:
+    """After a step: the target network's clock ticks, and exploration follows its schedule."""
+    model._n_calls += 1
+    if model._n_calls % max(model.target_update_interval // model.n_envs, 1) == 0:
+        model._update_target()
+    model.epsilon.follow(model.clock.remaining)
+
+
 @dataclass(eq=False, repr=False)
 class DQN(OffPolicyAlgorithm):
     """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
@@ -192,6 +200,7 @@ class DQN(OffPolicyAlgorithm):
     munchausen_clip: Annotated[float, Only("a negative number", lambda x: x < 0)] = -1.0
     """Least bonus, before it is weighted."""
 
+    after_step: ClassVar = (step_made,)
     supports_masks: ClassVar[bool] = True
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("dueling", "noisy", "sigma0"), NETWORKS)
     kept: ClassVar[Mapping[str, str]] = {"_n_calls": "_n_calls"}
@@ -257,12 +266,6 @@ class DQN(OffPolicyAlgorithm):
                 f"every {self.n_envs} environment steps.",
             )
         self._n_calls = 0
-
-    def _on_step(self) -> None:
-        self._n_calls += 1
-        if self._n_calls % max(self.target_update_interval // self.n_envs, 1) == 0:
-            self._update_target()
-        self.epsilon.follow(self._current_progress_remaining)
 
     def _make_group(self, actor: Any) -> RunnerGroup:
         group = super()._make_group(actor)

@@ -24,7 +24,7 @@ from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Tunable, Update
-from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
+from polyak.learning.part_rates import PartRates, check_part_rates
 from polyak.noise import ActionNoise
 
 TINY = 1e-10
@@ -134,11 +134,6 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)
         check_temperature(self, name, before)
-
-    def _sync_hyperparameters(self) -> None:
-        super()._sync_hyperparameters()
-        if self.learning_rates:
-            set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

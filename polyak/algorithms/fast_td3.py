@@ -117,6 +117,7 @@ class FastTD3(TD3):
     weight_decay: NonNegative = 0.1
     """Decoupled weight decay of the optimizers (AdamW)."""
 
+    watching: ClassVar = (warn_of_clamping,)
     built_with: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS),
         "weight_decay": OPTIMIZER,
@@ -141,10 +142,6 @@ class FastTD3(TD3):
         require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
         fix = f"it must not exceed noise_max={self.noise_max}."
         require(self.noise_min <= self.noise_max, "noise_min", self.noise_min, fix)
-
-    def _record_means(self, metrics: Mapping[str, list[Tensor]]) -> None:
-        super()._record_means(metrics)
-        warn_of_clamping(self, metrics)
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}

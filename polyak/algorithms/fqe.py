@@ -23,7 +23,7 @@ from polyak.data import Column, Dataset, Transition
 from polyak.data.batch import ArrayObs
 from polyak.data.datasets.parts import Parts, count
 from polyak.envs.shown import shown_to
-from polyak.evaluation.off_policy.bootstrap import Estimate, of_means
+from polyak.evaluation.off_policy.estimate import Estimate, of_episodes
 from polyak.evaluation.off_policy.importance_sampling import initial_observations
 from polyak.evaluation.off_policy.log_probs import BATCH, slices
 from polyak.evaluation.off_policy.policy_actions import can_act, choices_of
@@ -37,6 +37,7 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.evaluation import EvaluationPolicy
 from polyak.ops.updates import polyak_update
 from polyak.seeding import random_states_kept
+from polyak.warning import advise
 
 CHOICES = "next_choices"
 """The column that holds what the evaluated policy does in each successor."""
@@ -271,21 +272,16 @@ class FQE(OfflineAlgorithm):
             answers.append(getattr(policy, question)(policy.critic, seen, chosen).double().numpy(force=True))
         return np.concatenate(answers, 1) / self.reward_affine[0]
 
-    def estimate(
-        self, dataset: Dataset | None = None, *, confidence: float = 0.95, n_resamples: int = 2000, seed: int = 0
-    ) -> Estimate:
+    def estimate(self, dataset: Dataset | None = None, *, confidence: float = 0.95) -> Estimate:
         """What the policy would earn, discounted, where episodes begin as they do in the data.
 
         Args:
             dataset: other episodes than those it has learned from; ``None``: those.
-            confidence: level of the interval. It stands for the choice of first states, drawn again, and not for errors
-                of the critics: compare those by ``n_critics``.
-            n_resamples: how often they are drawn.
-            seed: of the draws.
+            confidence: level of the interval. It stands for the choice of first states, and not for errors of the
+                critics, as a warning says: compare those by ``n_critics``.
 
         Raises:
-            ValueError: there is no dataset, or a number is out of range.
-            ImportError: scipy is missing.
+            ValueError: there is no dataset, or ``confidence`` does not lie in (0, 1).
         """
         if dataset is not None:
             values = self.values(initial_observations(dataset))
@@ -295,7 +291,12 @@ class FQE(OfflineAlgorithm):
             assert self._initial is not None
             values = self._asked("values", *self._initial)
         by_critic = tuple(values.mean(1).tolist()) if len(values) > 1 else ()
-        return of_means(values.mean(0), confidence, n_resamples, seed, by_critic=by_critic)
+        advise(
+            "intervals of fitted Q evaluation",
+            "the interval of FQE.estimate() stands for the choice of first states alone. Errors of its critics are not "
+            "in it: train with n_critics=5 and compare Estimate.by_critic.",
+        )
+        return of_episodes(values.mean(0), confidence, by_critic=by_critic)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -124,7 +124,8 @@ class HIROLearner(Learner):
         networks: Any = getattr(self.policy, level)
         observations = self.seen_by_lower(batch) if level == "low" else self.seen_by_higher(batch)
         actions = networks.actor(observations)
-        actor = self.actor_objective(networks.critic.q1_forward(observations, actions).flatten())
+        q = networks.critic.q1_forward(observations, actions).flatten()
+        actor = self.actor_objective(q if level == "low" else q * self.interval(batch)[1][:, 0])
         self.minimise(f"{level}_actor", actor.loss)
         polyak_update(networks.critic, networks.critic_target, self.tau)
         polyak_update(networks.actor, networks.actor_target, self.tau)
@@ -143,7 +144,7 @@ class HIROLearner(Learner):
         return Objective(critic_loss(q, target, rows.weights), td_error=(q - target).detach().abs().mean(0))
 
     def actor_objective(self, q: Tensor) -> Objective:
-        """Of the actor of a level. q [B] of its own actions or goals"""
+        """Of the actor of a level. q [B] of its own actions or goals, 0 of a row that does not count"""
         return Objective(actor_loss(q))
 
     # What each level learns from. Windows [B, L, ...] have the drawn rows in the middle.

@@ -8,6 +8,13 @@ fitted to the recorded actions with weights
 where G is the discounted sum of rewards from the step to the end of its episode, and V is fitted to G by least squares.
 Nothing is bootstrapped: an episode that was cut short ends there. With beta = 0 it is behaviour cloning.
 
+Two choices differ from the paper's and RLlib's, in which c^2 moves by 1e-8 of the gap at each update (RLlib starts it
+at 100): after 100,000 updates it has covered a thousandth of the way, so that in effect the start sets the scale. Here
+c^2 starts at the mean square of the returns of the dataset, which bounds that of the advantages of a fitted V, and the
+rate is 1e-3, so that c reaches the size of the advantages within some thousand updates whatever the unit of rewards.
+For theirs pass ``advantage_norm_rate=1e-8, advantage_norm_start=100.0``. The exponential has no bound in the paper,
+either; ``max_weight`` sets one, as AWAC (arXiv:2006.09359) and CRR (arXiv:2006.15134) do.
+
 What differs from AWAC: advantages come from recorded returns and not from a critic, and are measured in units of their
 own size c.
 
@@ -41,9 +48,10 @@ from polyak.nn.policies.valued import StateCritic
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
-def exponential_weights(advantages: Tensor, beta: Tensor, mean_square: Tensor) -> Tensor:
-    """exp(beta A / c). advantages [B], beta [], c^2 [] -> [B]"""
-    return (beta * advantages / (mean_square.sqrt() + 1e-8)).exp()
+def exponential_weights(advantages: Tensor, beta: Tensor, mean_square: Tensor, largest: Tensor | None = None) -> Tensor:
+    """min(exp(beta A / c), largest). advantages [B], beta [], c^2 [], largest [] or None for no bound -> [B]"""
+    weights = (beta * advantages / (mean_square.sqrt() + 1e-8)).exp()
+    return weights if largest is None else weights.clamp(max=largest)
 
 
 def value_loss(values: Tensor, returns: Tensor, weights: Tensor) -> Tensor:
@@ -89,6 +97,7 @@ class MARWILLearner(BCLearner):
     vf_coef: Tunable[Tensor]
     advantage_norm_rate: Tunable[Tensor]
     advantage_norm_start: Tunable[float]
+    max_weight: Tunable[Tensor | None]
     mean_square: Tensor
     """[] c^2, the moving average of squared advantages."""
 
@@ -109,7 +118,7 @@ class MARWILLearner(BCLearner):
         values = self.policy.value(batch.observations)
         advantages = (batch.extras["returns_to_go"] - values).detach()
         self.measure(advantages)
-        weights = exponential_weights(advantages, self.beta, self.mean_square)
+        weights = exponential_weights(advantages, self.beta, self.mean_square, self.max_weight)
         actor = self.actor_objective(batch._replace(weights=batch.weights * weights))
         value = self.value_objective(batch, values)
         losses = {"actor_loss": actor.loss.detach(), "value_loss": value.loss.detach()}
@@ -145,9 +154,13 @@ class MARWIL(BC):
     vf_coef: NonNegative = 1.0
     """Weight of the value loss."""
     advantage_norm_rate: Fraction = 1e-3
-    """Rate at which c^2 follows the squared advantages of minibatches, in [0, 1]; 0 keeps it as it starts."""
+    """Rate at which c^2 follows the squared advantages of minibatches, in [0, 1]; 0 keeps it as it starts. The paper's
+    and RLlib's is 1e-8, with which it hardly leaves its start."""
     advantage_norm_start: Becomes[Positive | None, float] = later(None)
-    """c^2 before the first gradient step; ``None``: the mean square of the dataset's returns-to-go."""
+    """c^2 before the first gradient step; ``None``: the mean square of the dataset's returns-to-go. RLlib's is 100."""
+    max_weight: Positive | None = None
+    """The largest weight exp(beta * advantage / c), such as 20 (CRR) or 100 (AWAC); ``None``: no bound, as in the
+    paper. Without one, a few rows of large advantage can outweigh all others, and a large ``beta`` can overflow."""
     stochastic: bool = True
     """For continuous actions: learn a Gaussian by its likelihood, and act by it; ``False`` learns the action of least
     weighted squared error. Choices are always learned by their likelihood."""

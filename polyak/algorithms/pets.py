@@ -7,7 +7,7 @@ What differs from the paper: members share their data rather than bootstrap it, 
 them; rewards and terminations are learned, unless functions of them are given; outputs of the model are standardised.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -17,14 +17,46 @@ from polyak.algorithms.model_based.dynamics import Outcomes
 from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
 from polyak.algorithms.model_based.planning import PlanningPolicy, Propagation
 from polyak.cards import Card, Search, tune
-from polyak.data import ReplayBuffer
+from polyak.data.base import Normalizer
 from polyak.data.step import Step
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, later, require
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, OptimizerRecipe
+from polyak.loops.updates import record_means
 from polyak.schedules import Schedule
+
+
+def without_plans(model: Any, step: Step) -> Step:
+    """A step of [N] environments without the plans behind it, which are no experience."""
+    return step._replace(extras={})
+
+
+class Fits:
+    """Fits a model to all experience.
+
+    Args:
+        model: the algorithm.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.memory, self.clock, self.split = model, model.memory, model.clock, model._split
+        self.follow = type(model).following(model)
+
+    def make(self, steps: int, rows: int, gamma: float, share: float | None, normalizer: Normalizer | None) -> None:
+        """Some gradient steps at most, with so many rows in the minibatch of each member."""
+        model, memory = self.model, self.memory
+        with self.split.sample:
+            found = rows_of((memory.own, memory.recorded), model.device, normalizer)
+        if len(found.rewards) < 2:
+            return
+        model.policy.set_training_mode(True)
+        self.follow()
+        fit = model.learner.fit(found, steps, rows)
+        self.clock.updates += fit.steps
+        model.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
+        record_means(fit.metrics, model.logger, model.host)
 
 
 @dataclass(eq=False, repr=False)
@@ -90,6 +122,8 @@ class PETS(OffPolicyAlgorithm):
     n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
     n_learners: ClassVar[int] = 1  # type: ignore[misc]
     few_updates: ClassVar[bool] = True
+    storing: ClassVar = (without_plans,)
+    updates: ClassVar[Callable[..., Any]] = Fits
     learner_class: ClassVar[type[Learner]] = ModelLearner
     policies: ClassVar = {"MlpPolicy": PlanningPolicy}
     action_spaces: ClassVar = (spaces.Box,)
@@ -134,29 +168,6 @@ class PETS(OffPolicyAlgorithm):
 
     def _columns(self) -> tuple[Column, ...]:
         return ()  # plans are no experience
-
-    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
-        super()._store(step._replace(extras={}), replay_buffer)
-
-    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
-        """Fit the model to all experience.
-
-        Args:
-            gradient_steps: how many at most.
-            batch_size: rows in the minibatch of each member.
-        """
-        buffers = self.replay_buffer, self.data_buffer
-        with self._split.sample:
-            rows = rows_of(buffers, self.device, self._vec_normalize_env)
-        if len(rows.rewards) < 2:
-            return
-        self.policy.set_training_mode(True)
-        self._sync_hyperparameters()
-        assert isinstance(self.learner, ModelLearner)
-        fit = self.learner.fit(rows, gradient_steps, batch_size)
-        self._n_updates += fit.steps
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self._record_means(fit.metrics)
 
     card: ClassVar[Card] = Card(
         idea="plan by the cross-entropy method on an ensemble of models that is learned",

@@ -7,7 +7,7 @@ Shapes: B minibatch rows.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positiv
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
+from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -169,6 +170,24 @@ class PPOLearner(OnPolicyLearner):
         return approximate_kl(log_ratio)
 
 
+# -- after each update -------------------------------------------------------------------------------------------------
+
+
+def log_ranges(model: Any, outcome: Gained) -> None:
+    """Log the weight of the divergence and the ranges that clip, as far as there are any."""
+    values = {name: model.learner.tunables[name] for name in ("kl_coef", "clip_range", "clip_range_vf")}
+    for name in [name for name, value in values.items() if value is not None]:
+        model.logger.record(f"train/{name}", values[name])
+
+
+def move_kl_coef(model: Any, outcome: Gained) -> None:
+    """Change the weight of the divergence by how far the policy has moved, if it aims at anything."""
+    if model.kl_target is not None:
+        kl = float(torch.stack(outcome.metrics["approx_kl"]).mean())
+        model._put(kl_coef=next_kl_coef(model.kl_coef, kl, model.kl_target))
+        model.learner.set(kl_coef=model.kl_coef)
+
+
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +218,7 @@ class PPO(OnPolicyAlgorithm):
     2/3 or more than 3/2 of it. ``None`` leaves it as it is."""
 
     kept_as_schedules: ClassVar = ("clip_range", "clip_range_vf")
+    watching: ClassVar = (log_ranges, move_kl_coef)
     learner_class: ClassVar[type[Learner]] = PPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
@@ -222,30 +242,12 @@ class PPO(OnPolicyAlgorithm):
     def _updates_per_rollout(self, rows: int) -> int:
         return self.n_epochs * -(-rows // self.batch_size)
 
-    def train(self) -> None:
-        """Make ``n_epochs`` shuffled passes over the rollout."""
-        learner = self.learner
-        assert isinstance(learner, PPOLearner)
-        self.policy.set_training_mode(True)
-        self._sync_hyperparameters()
-        sampling, minibatches = self._split.sample, self._minibatches
-        lesson = learner.learn_from(sampling.timing(minibatches(self.batch_size)) for _ in range(self.n_epochs))
-        self._n_updates += lesson.passes
+    def lesson(self, minibatches: Minibatches) -> Gained:
+        """``n_epochs`` shuffled passes over the rollout."""
+        lesson = cast(PPOLearner, self.learner).learn_from(minibatches(self.batch_size) for _ in range(self.n_epochs))
         if lesson.too_far:
             self.logger.debug(f"Update ended in epoch {lesson.passes - 1}: the policy moved more than 1.5 * target_kl.")
-        self._record({**lesson.metrics, "loss": lesson.metrics["loss"][-1:]})
-        if self.kl_coef is not None:
-            self._adapt_kl_coef(self.kl_coef, lesson)
-        self.logger.record("train/clip_range", learner.tunables["clip_range"])
-        if self.clip_range_vf is not None:
-            self.logger.record("train/clip_range_vf", learner.tunables["clip_range_vf"])
-
-    def _adapt_kl_coef(self, kl_coef: float, lesson: Lesson) -> None:
-        """Log the weight of the divergence, and change it by how far the policy has moved."""
-        self.logger.record("train/kl_coef", kl_coef)
-        if self.kl_target is not None:
-            kl = float(torch.stack(lesson.metrics["approx_kl"]).mean())
-            self._put(kl_coef=next_kl_coef(kl_coef, kl, self.kl_target))
+        return Gained({**lesson.metrics, "loss": lesson.metrics["loss"][-1:]}, lesson.passes)
 
     card: ClassVar[Card] = Card(
         idea="many small clipped steps on each rollout",

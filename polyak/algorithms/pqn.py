@@ -17,7 +17,6 @@ from torch import Tensor
 
 from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
-from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Search, tune
 from polyak.collecting.exploration import EpsilonGreedyEach, Exploration
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
@@ -27,6 +26,7 @@ from polyak.kinds.epsilon_greedy import Epsilon
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
 from polyak.learning.rollout_learner import States
+from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 from polyak.schedules import LinearSchedule, Schedule
@@ -98,6 +98,7 @@ class PQN(OnPolicyAlgorithm):
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net = Held("policy.q_net")
     predict = epsilon_greedy.predict
+    beginning: ClassVar = (epsilon_greedy.follow,)
     exploration_rate = Held[float]("epsilon.rate")
     exploration_schedule = Held[Schedule]("epsilon.schedule")
 
@@ -110,10 +111,6 @@ class PQN(OnPolicyAlgorithm):
 
     def _updates_per_rollout(self, rows: int) -> int:
         return self.n_epochs * -(-rows // self.batch_size)
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        self.epsilon.follow(self._current_progress_remaining)
-        return super()._iterate(callback, log_interval)
 
     # -- exploration ---------------------------------------------------------------------------------------------------
 
@@ -131,18 +128,14 @@ class PQN(OnPolicyAlgorithm):
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
-    def train(self) -> None:
-        """Make ``n_epochs`` shuffled passes over the rollout."""
-        self.policy.set_training_mode(True)
-        self._sync_hyperparameters()
-        sampling, minibatches = self._split.sample, self._minibatches
+    def lesson(self, minibatches: Minibatches) -> Gained:
+        """``n_epochs`` shuffled passes over the rollout."""
         metrics: dict[str, list[Tensor]] = {}
         for _ in range(self.n_epochs):
-            for update in self.learner.learn_all(sampling.timing(minibatches(self.batch_size))):
+            for update in self.learner.learn_all(minibatches(self.batch_size)):
                 for name, value in update.metrics.items():
                     metrics.setdefault(name, []).append(value)
-        self._n_updates += self.n_epochs
-        self._record(metrics)
+        return Gained(metrics, self.n_epochs)
 
     card: ClassVar[Card] = Card(
         idea="Q-learning of many environments, with layer normalisation in place of replay and targets",

@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
 
 from polyak.algorithms.c51 import C51, C51Learner
 from polyak.algorithms.dqn import DQN
@@ -52,6 +51,7 @@ class Rainbow(DQN):
     v_max: float = 10.0
     """The last atom: discounted returns above it count as this."""
 
+    watching: ClassVar = (warn_of_clamping,)
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS)
     learner_class: ClassVar[type[Learner]] = C51Learner
     policies: ClassVar = C51.policies
@@ -61,10 +61,6 @@ class Rainbow(DQN):
         super()._check_hyperparameters()
         self._check_not_twice("n_atoms", "v_min", "v_max")
         require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
-
-    def _record_means(self, metrics: Mapping[str, list[Tensor]]) -> None:
-        super()._record_means(metrics)
-        warn_of_clamping(self, metrics)
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}

@@ -10,7 +10,7 @@ Shapes: B batch rows, A action dimensions, K critics, N transitions. Actions are
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from polyak.algorithms.td3 import TD3Learner, smoothed
 from polyak.cards import Card, Search, tune
-from polyak.data import Column, Dataset, ReplayBuffer, Transition
+from polyak.data import Column, Dataset, Transition
 from polyak.data.datasets.parts import Parts
 from polyak.data.step import Step
 from polyak.envs.spaces import get_action_dim
@@ -129,6 +129,13 @@ class ReBRACLearner(TD3Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+def without_next_actions(model: Any, step: Step) -> Step:
+    """A step of the environments as the dataset's are stored: what follows it is not known yet."""
+    n, width = len(step.rewards), get_action_dim(model.action_space)
+    none = {NEXT_ACTIONS: np.zeros((n, width), np.float32), CONTINUES: np.zeros(n, bool)}
+    return step._replace(extras={**step.extras, **none})
+
+
 @dataclass(eq=False, repr=False)
 class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """ReBRAC: TD3+BC with penalties in actor and critics, and normalised critics (arXiv:2305.09836).
@@ -161,6 +168,7 @@ class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     normalize_q: bool = True
     """Divide the actor's value by its mean size, so that ``actor_bc_coef`` does not depend on that of rewards."""
 
+    storing: ClassVar = (without_next_actions, *OfflineAlgorithm.storing)
     learner_class: ClassVar[type[Learner]] = ReBRACLearner
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, ContinuousPolicy, actor="deterministic", critic=NormalisedCritic, net_arch=[256, 256, 256]
@@ -187,14 +195,6 @@ class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
         assert self.dataset is not None
         self.dataset = with_next_actions(self.dataset, self.policy.codec.from_env)
         super()._replay_dataset()
-
-    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
-        n = len(step.rewards)
-        none = {
-            NEXT_ACTIONS: np.zeros((n, get_action_dim(self.action_space)), np.float32),
-            CONTINUES: np.zeros(n, bool),
-        }
-        super()._store(step._replace(extras={**step.extras, **none}), replay_buffer)
 
     card: ClassVar[Card] = Card(
         idea="TD3 with penalties in actor and critics for leaving the data, and layer normalisation",

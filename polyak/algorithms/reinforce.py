@@ -7,7 +7,7 @@ NeurIPS 12. Equation numbers are those of Sutton and Barto 2018, "Reinforcement 
 Shapes: B rows, which are all steps of some episodes; T steps, N environments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -18,13 +18,16 @@ from torch import Tensor, nn
 from polyak.algorithms.actor_critic import ActorCriticLearner
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Part, Search, Task, tune
-from polyak.checkpoint.collection import Collection
 from polyak.collecting.rollout import RolloutWriter, Successors
+from polyak.collecting.runner import Runner
 from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
 from polyak.hyperparameters.declaration import Count, NonNegative, require
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
+from polyak.learning.rollout_learner import States
+from polyak.loops.on_policy import on_policy_loop
+from polyak.loops.training import Loop
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -83,6 +86,57 @@ def _critic_rate(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, 
     return tune.rate(name="critic_learning_rate").draw(trial, task, drawn) if drawn["baseline"] else {}
 
 
+class WholeEpisodeWriter(RolloutWriter):
+    """Writes whole episodes, as many as are wanted.
+
+    Args:
+        buffer: where to.
+        successors: see :class:`~polyak.collecting.rollout.RolloutWriter`.
+        model: the algorithm.
+        steps: that are sure to be made.
+    """
+
+    adopts = False
+    buffer: EpisodeBuffer
+
+    def __init__(self, buffer: EpisodeBuffer, successors: Successors, model: Any, steps: int) -> None:
+        super().__init__(buffer, model.runner.actor, successors, steps)
+        self.model = model
+
+    def is_complete(self, series: Any) -> bool:
+        series.wait(series.episodes)
+        return self.buffer.is_complete(self.model.runner.episode_starts)
+
+    def ends(self, runner: Runner, device: torch.device) -> States:
+        self.buffer.finish()
+        if not self.model.bootstrap_truncated:
+            self.successors = Successors()  # whose values count as 0
+        return super().ends(runner, device)
+
+    def estimate(self, last_values: Tensor, dones: np.ndarray) -> None:
+        """Returns G, and as advantages what the policy gradient multiplies log-probabilities by: gamma^t (G - b)."""
+        super().estimate(last_values, dones)
+        buffer, model = self.buffer, self.model
+        if model.normalize_returns:
+            buffer.advantages = standardised(buffer.advantages, buffer.counted)
+        if model.discount_states:
+            ages = steps_since_start(buffer.episode_starts)
+            buffer.advantages = (buffer.advantages * model.gamma**ages).astype(np.float32)
+
+
+def begin_episodes(model: Any) -> None:
+    """Before a rollout: what is left of an episode that an earlier policy began is no sample."""
+    if model.clock.series is None and not np.all(model.runner.episode_starts):
+        model._start_episodes()
+
+
+def episodes_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
+    """The loop of rollouts whose last episodes may take more steps than there are left."""
+    loop = on_policy_loop(model, callback, log_interval)
+    loop.tick = model.clock.tick_within
+    return loop
+
+
 def _episodes(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any]:
     return {"episodes_per_update": task.n_envs * tune.draw_power_of_two(trial, "episodes_per_update", 1, 8)}
 
@@ -120,6 +174,8 @@ class REINFORCE(OnPolicyAlgorithm):
     gae_lambda: ClassVar[float] = 1.0  # type: ignore[misc]
     built_with: ClassVar[Mapping[str, str]] = {"baseline": NETWORKS}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
+    loop: ClassVar[Callable[..., Loop]] = episodes_loop
+    beginning: ClassVar = (begin_episodes,)
     learner_class: ClassVar[type[Learner]] = REINFORCELearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
     action_spaces: ClassVar = ACTION_SPACES
@@ -157,39 +213,12 @@ class REINFORCE(OnPolicyAlgorithm):
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         return 0, 1  # the length of episodes is not known
 
-    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
-        super()._update_current_progress_remaining(min(num_timesteps, total_timesteps), total_timesteps)
-
     # -- whole episodes ------------------------------------------------------------------------------------------------
 
-    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        """As :meth:`OnPolicyAlgorithm.collect`, for as many steps as the episodes take."""
-        assert self.runner is not None
-        assert isinstance(rollout_buffer, EpisodeBuffer)
-        rollout_buffer.episodes = self.episodes_per_update
-        if self._collection is None and not np.all(self.runner.episode_starts):
-            self._start_episodes()  # what is left of an episode that an earlier policy began is no sample
-        return super().collect(callback, rollout_buffer, n_steps)
-
-    def _is_collected(self, collection: Collection, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        assert self.runner is not None
-        assert isinstance(rollout_buffer, EpisodeBuffer)
-        return rollout_buffer.is_complete(self.runner.episode_starts)
-
-    def _prepare(self, writer: RolloutWriter) -> Tensor:
-        """Returns G, and as advantages what the policy gradient multiplies log-probabilities by: gamma^t (G - b)."""
-        buffer = writer.buffer
+    def _writer(self, buffer: RolloutBuffer, successors: Successors, steps: int | None = None) -> WholeEpisodeWriter:
         assert isinstance(buffer, EpisodeBuffer)
-        buffer.finish()
-        if not self.bootstrap_truncated:
-            writer.successors = Successors()  # whose values count as 0
-        last_values = super()._prepare(writer)
-        if self.normalize_returns:
-            buffer.advantages = standardised(buffer.advantages, buffer.counted)
-        if self.discount_states:
-            ages = steps_since_start(buffer.episode_starts)
-            buffer.advantages = (buffer.advantages * self.gamma**ages).astype(np.float32)
-        return last_values
+        buffer.episodes = self.episodes_per_update
+        return WholeEpisodeWriter(buffer, successors, self, steps or self.n_steps)
 
     card: ClassVar[Card] = Card(
         idea="one step along the policy gradient by the returns of whole episodes",

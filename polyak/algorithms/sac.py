@@ -20,7 +20,7 @@ from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, req
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm, minus_action_dim
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Tunable, Update
-from polyak.learning.part_rates import PartRates, check_part_rates, set_part_rates
+from polyak.learning.part_rates import PartRates, check_part_rates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.noise import ActionNoise
@@ -206,11 +206,6 @@ class SAC(OffPolicyAlgorithm):
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)
         check_temperature(self, name, before)
-
-    def _sync_hyperparameters(self) -> None:
-        super()._sync_hyperparameters()
-        if self.learning_rates:
-            set_part_rates(self.learner, self.learning_rates, self._current_progress_remaining)
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}

@@ -6,8 +6,9 @@ Shapes: B batch rows, A action dimensions, K noisy actions in each state, P pair
 units of the action space scaled to [-1, 1].
 """
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
@@ -20,6 +21,7 @@ from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.loops.updates import Updates, updates_of
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.pairs import PairedPolicy
 from polyak.noise import ActionNoise
@@ -117,6 +119,13 @@ class SD3Learner(Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+def paired_updates(model: Any) -> Updates:
+    """Gradient steps on one minibatch for each pair of actor and critic."""
+    updates = updates_of(model)
+    updates.times = len(model.pairs)
+    return updates
+
+
 @dataclass(eq=False, repr=False)
 class SD3(OffPolicyAlgorithm):
     """Softmax Deep Double Deterministic policy gradients: two deterministic actors with a critic each, whose targets
@@ -146,6 +155,7 @@ class SD3(OffPolicyAlgorithm):
     target_noise_clip: NonNegative = 0.5
     """Largest such noise."""
 
+    updates: ClassVar[Callable[..., Any]] = paired_updates
     learner_class: ClassVar[type[Learner]] = SD3Learner
     policies: ClassVar = policy_aliases(PairedPolicy)
     action_spaces: ClassVar = (spaces.Box,)
@@ -156,11 +166,6 @@ class SD3(OffPolicyAlgorithm):
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         updates, rows = super()._expected_updates(timesteps)
         return updates, rows * (1 + self.n_noise_samples // 6)  # a noisy action is a sixth of a row's arithmetic
-
-    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
-        super().train(gradient_steps, batch_size * len(self.pairs))
-
-    train.__doc__ = OffPolicyAlgorithm.train.__doc__
 
     card: ClassVar[Card] = Card(
         idea="two actors with a critic each, targets that are softmax means over actions nearby",

@@ -7,20 +7,22 @@ for each environment step. The losses are those of :mod:`polyak.algorithms.sac`.
 Shapes: those of :mod:`polyak.algorithms.sac`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
 
 from polyak.algorithms.sac import SAC, SACLearner
+from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Search, tune
-from polyak.checkpoint.collection import Collection
-from polyak.data.step import Step
 from polyak.hyperparameters.declaration import Count, Natural, NonNegative
 from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
 from polyak.kinds.off_policy import GradientSteps, minus_action_dim
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.loops.off_policy import OffPolicyLoop, off_policy_loop
+from polyak.loops.training import Loop
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
 from polyak.schedules import Schedule
@@ -38,6 +40,20 @@ class SimBaLearner(SACLearner):
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+def observe(model: Any) -> None:
+    """Before a step: the observations in hand enter the statistics."""
+    if isinstance(model.policy, SimBaPolicy) and model.runner.obs is not None:
+        model.policy.observe(model.runner.obs)
+
+
+def observing_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
+    """The loop of a model whose policy sees each observation before it acts on it."""
+    loop = off_policy_loop(model, callback, log_interval)
+    if isinstance(loop, OffPolicyLoop):
+        loop.collector.before_step = (partial(observe, model),)
+    return loop
 
 
 @dataclass(eq=False, repr=False)
@@ -60,6 +76,7 @@ class SimBa(SAC):
     """Decoupled weight decay of the optimizers (AdamW)."""
 
     built_with: ClassVar[Mapping[str, str]] = {"n_critics": NETWORKS, "weight_decay": OPTIMIZER}
+    loop: ClassVar[Callable[..., Loop]] = observing_loop
     learner_class: ClassVar[type[Learner]] = SimBaLearner
     policies: ClassVar = policy_aliases(
         SimBaPolicy, actor=SimBaActor, critic=SimBaCritic, net_arch={"pi": [128], "qf": [512, 512]}
@@ -74,13 +91,6 @@ class SimBa(SAC):
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.AdamW, {"weight_decay": self.weight_decay})
-
-    def _make_step(self, collection: Collection) -> Step:
-        """One more step of the environments, whose observations enter the statistics first."""
-        assert self.runner is not None
-        if isinstance(self.policy, SimBaPolicy) and self.runner.obs is not None:
-            self.policy.observe(self.runner.obs)
-        return super()._make_step(collection)
 
     card: ClassVar[Card] = Card(
         idea="SAC with normalised observations and residual networks; two updates a step",

@@ -8,7 +8,7 @@ Shapes: B rows of a rollout, P numbers in the parameters of the actor.
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positiv
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
+from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import ACTION_SPACES
@@ -333,19 +334,12 @@ class TRPO(OnPolicyAlgorithm):
     def _updates_per_rollout(self, rows: int) -> int:
         return self.n_critic_updates * -(-rows // self.batch_size)
 
-    def train(self) -> None:
-        """Make one step of the actor, and ``n_critic_updates`` shuffled passes of the value function."""
-        learner = self.learner
-        assert isinstance(learner, TRPOLearner)
-        self.policy.set_training_mode(True)
-        self._sync_hyperparameters()
-        sampling, minibatches = self._split.sample, self._minibatches
-        with sampling:
-            rollout = next(minibatches(None))
-        passes = (sampling.timing(minibatches(self.batch_size)) for _ in range(self.n_critic_updates))
-        update = learner.learn_from(rollout, passes)
-        self._n_updates += 1
-        self._record({name: [value] for name, value in update.metrics.items()})
+    def lesson(self, minibatches: Minibatches) -> Gained:
+        """One step of the actor, and ``n_critic_updates`` shuffled passes of the value function."""
+        rollout = next(minibatches(None))
+        passes = (minibatches(self.batch_size) for _ in range(self.n_critic_updates))
+        update = cast(TRPOLearner, self.learner).learn_from(rollout, passes)
+        return Gained({name: [value] for name, value in update.metrics.items()}, 1)
 
     card: ClassVar[Card] = Card(
         idea="one natural-gradient step on each rollout, as long as a KL divergence allows",

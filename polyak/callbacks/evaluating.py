@@ -7,12 +7,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from polyak.archive import replacing
 from polyak.callbacks.callback import BaseCallback, CallbackFunction, EventCallback
-from polyak.callbacks.periodic import Clock, Unit
+from polyak.callbacks.periodic import Interval, Unit
 from polyak.callbacks.saving import FileFormat, file_saver
 from polyak.envs import VecEnv, sync_envs_normalization
-from polyak.envs.reading.folders import make_folder
 from polyak.evaluation.evaluation_log import Evaluations, read_evaluations
 from polyak.evaluation.in_environments import as_vector, evaluate_policy, fitted
 from polyak.evaluation.shared_environments import check_not_in_use, share_environments
@@ -20,6 +18,7 @@ from polyak.evaluation.undisturbed import undisturbed
 from polyak.hyperparameters.declaration import whole
 from polyak.seeding import derived_seed
 from polyak.warning import warn_user
+from polyak.writing import make_folder, replacing
 
 
 class EvalCallback(EventCallback):
@@ -110,7 +109,7 @@ class EvalCallback(EventCallback):
         self.evaluations_length: list[list[int]] = []
         self.evaluations_successes: list[list[bool]] = []
         self._is_success_buffer: list[bool] = []
-        self._clock = Clock(unit)
+        self._interval = Interval(unit)
         self._resumed_at = 0
         self._put_aside: set[Path] = set()
         """Files of an earlier run that are renamed before others take their names."""
@@ -142,7 +141,7 @@ class EvalCallback(EventCallback):
             make_folder(os.path.dirname(self.log_path) or ".", "log_path")
 
     def _on_training_start(self) -> None:
-        self._clock.restart(self, self.eval_freq)
+        self._interval.restart(self, self.eval_freq)
         if self.num_timesteps > 0 and not self.evaluations_timesteps and self.best_mean_reward == -np.inf:
             self._continue_files()
         super()._on_training_start()
@@ -204,7 +203,7 @@ class EvalCallback(EventCallback):
             self._is_success_buffer.append(success)
 
     def _on_step(self) -> bool:
-        if not self._clock.due(self.eval_freq, self):
+        if not self._interval.due(self.eval_freq, self):
             return True
         if (training_env := self.model.get_env()) is not None:
             sync_envs_normalization(training_env, self.eval_env)

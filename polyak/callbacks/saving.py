@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from polyak.callbacks.callback import BaseCallback
-from polyak.callbacks.periodic import Clock, Unit
-from polyak.envs.reading.folders import make_folder
+from polyak.callbacks.periodic import Interval, Unit
 from polyak.hyperparameters.declaration import whole
+from polyak.writing import make_folder
 
 FileFormat = Literal["polyak", "sb3"]
 
@@ -65,20 +65,20 @@ class CheckpointCallback(BaseCallback):
         self.name_prefix = name_prefix
         self.save_replay_buffer = save_replay_buffer
         self.save_vecnormalize = save_vecnormalize
-        self._clock = Clock(unit)
+        self._interval = Interval(unit)
 
     def _init_callback(self) -> None:
         make_folder(self.save_path, "save_path")
 
     def _on_training_start(self) -> None:
-        self._clock.restart(self, self.save_freq)
+        self._interval.restart(self, self.save_freq)
 
     def _checkpoint_path(self, checkpoint_type: str = "", extension: str = "") -> str:
         name = f"{self.name_prefix}_{checkpoint_type}{self.num_timesteps}_steps.{extension}"
         return os.path.join(self.save_path, name)
 
     def _on_step(self) -> bool:
-        if not self._clock.due(self.save_freq, self):
+        if not self._interval.due(self.save_freq, self):
             return True
         self._save("model", getattr(self.model, self._saver), self._checkpoint_path(extension="zip"))
         if self.save_replay_buffer and getattr(self.model, "replay_buffer", None) is not None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import safetensors
 from safetensors import SafetensorError
+
+from polyak.warning import printable, warn_user
 
 MOST_NAMED = 4 * 2**20
 """Bytes of the names, types and shapes: enough for 40,000 arrays. Each takes ten times as much memory."""
@@ -46,3 +49,19 @@ def _array(part: dict[str, Any], what: str) -> np.ndarray:
     if kind not in _TYPES:
         raise ValueError(f"{what} is an array of {kind}, which is not read: only {', '.join(_TYPES)} and BF16 are.")
     return np.frombuffer(part["data"], _TYPES[kind]).reshape(shape)
+
+
+def warn_not_finite(arrays: Mapping[str, np.ndarray], what: str) -> None:
+    """Warn of weights that are lost: the model that they are of can be looked at, but not used.
+
+    Args:
+        arrays: those of a file, by name.
+        what: what to call it.
+    """
+    lost = [name for name, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]
+    if lost:
+        more = f" and {len(lost) - 1} further arrays" if len(lost) > 1 else ""
+        warn_user(
+            printable(f"{what} holds NaN or infinity in {lost[0]}{more}.")
+            + " A model of such weights can be looked at, but neither acts nor learns: load an earlier file to go on."
+        )

@@ -4,8 +4,8 @@ Callbacks are called between a step of the environments and its storage, so that
 counts. A file written then holds the pending step, and training that is resumed from it stores that step first.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ class Collection:
     """That ended in them."""
     pending: Step | None = None
     """A step that is not stored yet, while callbacks are called."""
+    wait: Callable[[int], None] = field(default=lambda ended: None, repr=False, compare=False)
+    """Called before each step of a series that continues until episodes end, with the number of those that have."""
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""

@@ -7,10 +7,10 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
+from polyak.warning import printable
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-_LONGEST = 2_000
-"""Characters of a reason. Some list every name that a file has."""
 _RAW = (KeyError, AttributeError, IndexError, ArithmeticError, RecursionError, MemoryError)
 """Errors that code raises for values of unexpected kinds or sizes."""
 
@@ -37,8 +37,8 @@ def damage_named(source: Any) -> Iterator[None]:
     except UnicodeError as error:
         raise ValueError(_reason(source, error)) from error
     except ValueError as error:
-        if str(source) not in (text := str(error)):
-            error.args = (f"path={str(source)!r}: {_short(text)}",)
+        text = str(error)
+        error.args = (printable(text if str(source) in text else f"path={str(source)!r}: {text}"),)
         raise
     except TypeError as error:
         raise ArgumentError(_reason(source, error)) from error
@@ -63,12 +63,10 @@ def names_file(method: Method) -> Method:
 
 def _reason(source: Any, error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return f"path={str(source)!r}: what the file describes takes more memory than there is ({_short(str(error))})."
+        return (
+            f"path={str(source)!r}: what the file describes takes more memory than there is ({printable(str(error))})."
+        )
     return (
         f"path={str(source)!r}: the file is damaged, or made for something else: its description cannot be understood "
-        f"({type(error).__name__}: {_short(str(error))})."
+        f"({type(error).__name__}: {printable(str(error))})."
     )
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

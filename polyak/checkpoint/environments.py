@@ -6,6 +6,7 @@ from polyak.checkpoint.saved import Saved, join_state, join_tree, prefixed, spli
 from polyak.collecting.runner import Runner
 from polyak.envs.normalisation import Normalisation
 from polyak.envs.state import EnvStateError
+from polyak.envs.wrapper_statistics import KEPT, checked
 from polyak.envs.wrappers.normalize import detached
 from polyak.warning import advise, warn_user
 
@@ -46,7 +47,12 @@ def restore_environments(saved: Saved, runner: Runner) -> bool:
 
 
 def save_statistics(saved: Saved, normalisation: Normalisation) -> None:
-    """Put those that a model learned under into its file."""
+    """Put those that a model learned under into its file: of ``VecNormalize``, and of wrappers in its environments."""
+    if any(found := normalisation.of_wrappers):
+        kept = [{key: {name: one[name] for name in KEPT} for key, one in each.items()} for each in found]
+        held: dict[str, np.ndarray] = {}
+        saved.info["wrapper_statistics"] = split_tree(kept, held)
+        saved.state |= prefixed("wrapper_statistics", held)
     if (normalizer := normalisation.known) is None:
         return
     if normalizer.overrides("normalize_obs", "_normalize_obs", "normalize_reward"):
@@ -63,7 +69,14 @@ def save_statistics(saved: Saved, normalisation: Normalisation) -> None:
 
 
 def load_statistics(saved: Saved, normalisation: Normalisation) -> None:
-    """Let a model normalise by those of its file, if there are any."""
+    """Let a model know those of its file, if there are any.
+
+    Raises:
+        ValueError: they are damaged.
+    """
+    if "wrapper_statistics" in saved.info:
+        found = join_tree(saved.info["wrapper_statistics"], saved.state_of("wrapper_statistics"))
+        normalisation.loaded_of_wrappers = checked(found)
     if "normalizer" in saved.info:
         statistics = detached(join_state(saved.info["normalizer"], saved.state_of("normalizer")))
         normalisation.load(statistics, tuple(map(str, saved.info.get("above_normalizer", ()))))

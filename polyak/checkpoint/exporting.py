@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Protocol
 
-from polyak.archive import replacing
 from polyak.nn.export.files import check_path, contents
 from polyak.nn.export.ports import Graph
+from polyak.writing import replacing
 
 
 class Exportable(Protocol):

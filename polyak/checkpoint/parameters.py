@@ -1,5 +1,6 @@
 """Parameters and optimizer states of a learner: by Stable-Baselines3's names, and in a model file."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,8 +61,34 @@ def load_optimizer(learner: Learner, name: str, state: Mapping[str, Any]) -> Non
     ]
     if len(groups) == len(state["param_groups"]):
         _check_state_shapes(name, optimizer, state)
+        for group, own in zip(groups, optimizer.param_groups, strict=False):
+            _check_options(name, group, own)
         state = {**state, "param_groups": groups}
     learner.load_optimizer(name, dict(state))
+
+
+def _check_options(name: str, group: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Options are of the kinds that the model's optimizer has: torch's error would name neither file nor option."""
+    for key in group.keys() & own.keys() - {"params"}:
+        if not _is_alike(group[key], own[key]):
+            raise ValueError(
+                f"the {name} optimizer of the file has {key}={group[key]!r:.100}, that of the model {own[key]!r:.100}: "
+                "the file is damaged."
+            )
+
+
+def _is_alike(value: Any, mine: Any) -> bool:
+    if isinstance(mine, tuple | list):
+        return isinstance(value, tuple | list) and len(value) == len(mine) and all(map(_is_number, value))
+    if isinstance(mine, bool) or not _is_number(mine):
+        return mine is None or type(value) is type(mine)
+    return _is_number(value)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.numel() == 1 and bool(torch.isfinite(value).all())
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _check_state_shapes(name: str, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:

@@ -32,16 +32,17 @@ from typing_extensions import Self
 
 from polyak import formats
 from polyak.archive import DAMAGED, begins_with, check_members, name_of, open_zip, opened
-from polyak.checkpoint.arrays import read_arrays
+from polyak.checkpoint.arrays import read_arrays, warn_not_finite
 from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import MisfitError, damage_named
 from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, holds_untrusted, warn_untrusted
 from polyak.envs.reading import plain_json
+from polyak.envs.reading.untrusted import Author
 from polyak.hyperparameters.changing import SAVED_WITH, why_fixed
-from polyak.hyperparameters.declaration import left_out
+from polyak.hyperparameters.declaration import as_declared, left_out
 from polyak.seeding import rng_state, set_rng_state
 from polyak.suggestions import did_you_mean
-from polyak.warning import warn_user
+from polyak.warning import printable, warn_user
 
 FORMAT_VERSION = 1
 _COUNTERS = (
@@ -299,15 +300,18 @@ def read(
         try:
             with damage_named(name), open_zip(file, name) as archive:
                 foreign = _foreign_reader(archive) if kind == "polyak" else None
-                if foreign is not None:
-                    return resolve_name(foreign)(archive, name, trust=trust, skip=skip, weights_only=weights_only)
-                saved = _read_archive(archive, name)
+                if foreign is None:
+                    saved = _read_archive(archive, name)
+                else:
+                    how: dict[str, Any] = {"trust": trust, "skip": skip, "weights_only": weights_only}
+                    saved = resolve_name(foreign)(archive, name, **how)
         except DAMAGED as error:
             reason = "it wasn't a zip-file, or only a part of one" if "not a zip file" in str(error) else error
             raise ValueError(
                 f"{name} is not a model file, or it is damaged ({reason}). Save the model again."
             ) from error
-    if kind not in (None, saved.info.get("format")):
+    warn_not_finite({**saved.optimizers, **saved.networks}, name)
+    if foreign is None and kind not in (None, saved.info.get("format")):
         raise ValueError(f"{name} is a file of kind {saved.info.get('format')!r}, not {kind!r}. Is it the right file?")
     return saved
 
@@ -445,6 +449,8 @@ def _built(
 def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
     """An algorithm may load its own files, and those of programs' subclasses of it, which may load files of it."""
     written = info["algorithm"]
+    if written is not None and not str(written).isidentifier():
+        raise ValueError(f"the file's algorithm is {written!r:.100}, which is no name of a class: it is damaged.")
     if written is not None and written not in lineage(cls) and cls.__name__ not in info["bases"]:
         raise ValueError(f"the file holds a model of {written}, not of {cls.__name__}. Use {written}.load().")
 
@@ -459,9 +465,12 @@ def _hyperparameters(
     stored = info["hyperparameters"]
     if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own
         stored = {name: value for name, value in stored.items() if cls._takes(name)}
-    stored = {name: value for name, value in stored.items() if name not in left_out(cls)}  # of earlier versions
+    no_use = left_out(cls)  # of earlier versions
+    stored = {name: value for name, value in stored.items() if name not in no_use}
     known |= stored.keys()
     hyper = {name: decode(value, trust) for name, value in stored.items() if name not in brought}
+    for name, value in as_declared(cls, hyper).items():
+        Author(trust).check_values(value, source="its description", key=name, kind="hyperparameter", sizes=True)
     if "policy_kwargs" not in custom_objects:
         _check_policy_kwargs(hyper, overrides)
     policy = _policy(info, custom_objects, trust)
@@ -671,5 +680,5 @@ def _print_system_info(info: Mapping[str, Any]) -> None:
     for title, system in (("CURRENT SYSTEM INFO", system_info()), ("SAVED MODEL SYSTEM INFO", info["system"])):
         print(f"== {title} ==")
         for key, value in system.items():
-            print(f"- {key}: {value}")
+            print(printable(f"- {key}: {value}"))
         print()

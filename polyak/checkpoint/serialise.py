@@ -36,28 +36,25 @@ from torch import nn
 
 from polyak.checkpoint.may_be_named import MayBeNamed
 from polyak.data.replay import BaseBuffer, ReplayBuffer
+from polyak.envs.reading.untrusted import UntrustedError as UntrustedError
+from polyak.envs.reading.untrusted import is_ours
 from polyak.envs.space_json import MOST_NUMBERS, decode_array, decode_space, encode_array, encode_space
-from polyak.formats import MODULES_MOVED, NAMED_IN_FILES, ROOMS_MOVED
+from polyak.formats import MODULES_MOVED, ROOMS_MOVED
 from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.schedules import schedule_from_json, schedule_to_json
-from polyak.warning import warn_user
+from polyak.warning import printable, warn_user
 
-_IMPORTABLE = (*NAMED_IN_FILES, "torch.nn.", "torch.optim.")
 _KINDS: tuple[type, ...] = (
     *(nn.Module, torch.optim.Optimizer, BaseBuffer, ReplayBuffer, enum.Enum, ActionNoise),
     MayBeNamed,
 )
 
 
-class UntrustedError(ValueError):
-    """A file needs something that could run code, and the caller has not passed ``trust=True``."""
-
-
 class Untrusted:
     """Placeholder of a value that was left out because the file is not trusted."""
 
     def __init__(self, description: str) -> None:
-        self.description = description
+        self.description = printable(description)
 
     def __repr__(self) -> str:
         return f"<not loaded without trust=True: {self.description}>"
@@ -210,7 +207,7 @@ def find_class(name: str, trust: bool = False) -> type:
     """
     module_name, _, qualname = name.partition(":")
     module_name = _present(module_name)
-    if trust or (module_name + ".").startswith(_IMPORTABLE):
+    if trust or is_ours(module_name):
         try:
             module = importlib.import_module(module_name)
         except ImportError as error:

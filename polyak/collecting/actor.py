@@ -38,6 +38,9 @@ class Actor:
         memory: the policy's recurrent state, by name [N, ...]; ``None`` of one without, or before the first step.
     """
 
+    _next: Mapping[str, Exploration] | None = None
+    """How to explore from the next series of steps on, if that differs."""
+
     def __init__(
         self, policy: Policy, exploration: Mapping[str, Exploration] | None = None, deterministic: bool = False
     ) -> None:
@@ -52,8 +55,18 @@ class Actor:
         self.memory: State | None = None
         self._decide = backend_of(policy)
 
+    def use(self, policy: Policy) -> None:
+        """Act with this policy, which may be the present one."""
+        if policy is not self.policy:
+            self.adopt(policy)
+
+    def explore_next(self, exploration: Mapping[str, Exploration]) -> None:
+        """Explore in another way from the next series of steps on."""
+        self._next = exploration
+
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from now on."""
+        self._next = None
         self.exploration = dict(exploration)
         parts = self.exploration.values()
         self._begin = [part.begin for part in parts if type(part).begin is not Exploration.begin]
@@ -77,6 +90,8 @@ class Actor:
             self._decide = backend_of(self.policy)
         self._decide.begin()
         if restart:
+            if self._next is not None:
+                self.explore(self._next)
             for begin in self._begin:
                 begin(self.policy, rows)
 
@@ -103,8 +118,7 @@ class Actor:
         if actions is None or self._recurrent:  # a recurrent state advances whatever acts
             memory = self.recall(starts)
             chosen, extras, self.memory = self._decide(observations, self.deterministic, masks, memory)
-            if memory is not None:
-                extras = {**{name: part.numpy(force=True) for name, part in memory.items()}, **extras}
+            extras = {**{name: part.numpy(force=True) for name, part in (memory or {}).items()}, **extras}
             actions = chosen if actions is None else actions
         for after in self._after:
             actions = after(actions)

@@ -68,18 +68,29 @@ class RolloutWriter:
         buffer: where to.
         actor: makes the steps, and holds the recurrent state after them.
         successors: those that an earlier part of the rollout has left.
+        steps: how many the rollout has; ``None``: as many as there is room for.
     """
 
-    def __init__(self, buffer: RolloutBuffer, actor: Actor, successors: Successors) -> None:
-        self.buffer, self.actor, self.successors = buffer, actor, successors
+    def __init__(self, buffer: RolloutBuffer, actor: Actor, successors: Successors, steps: int | None = None) -> None:
+        self.buffer: Any = buffer
+        self.actor, self.successors = actor, successors
+        self.steps = buffer.buffer_size if steps is None else steps
         self._last: Step
         self._state_values: np.ndarray | None = None
+
+    def is_complete(self, series: Any) -> bool:
+        """Whether all steps are there: see :class:`~polyak.checkpoint.collection.Collection`."""
+        return series.steps >= self.steps
+
+    def missing(self, series: Any) -> int:
+        """Steps that are sure to follow."""
+        return self.steps - series.steps
 
     def ready(self, step: Step) -> Step:
         """A step with all that the buffer wants of it, before callbacks read it."""
         return step
 
-    def write(self, step: Step) -> None:
+    def record(self, step: Step) -> None:
         """The one place where steps enter the buffer."""
         buffer, self._last = self.buffer, step
         if step.ended and step.truncated.any():
@@ -129,7 +140,7 @@ class RolloutWriter:
             self._state_values = evaluation.state_values.numpy(force=True).reshape(buffer.values.shape)
         return torch.from_numpy(last)[:, None]
 
-    def estimate(self, last_values: Tensor, dones: np.ndarray) -> None:
+    def estimate(self, last_values: Tensor, dones: Any) -> None:
         """Put in advantages and returns.
 
         Args:

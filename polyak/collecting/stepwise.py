@@ -56,16 +56,17 @@ class StepwiseWriter(RolloutWriter):
         buffer: where to.
         actor: makes the steps.
         learner: evaluates them.
+        steps: see there.
     """
 
-    def __init__(self, buffer: RolloutBuffer, actor: Actor, learner: RolloutLearner) -> None:
-        super().__init__(buffer, actor, Successors())
+    def __init__(self, buffer: RolloutBuffer, actor: Actor, learner: RolloutLearner, steps: int | None = None) -> None:
+        super().__init__(buffer, actor, Successors(), steps)
         self.learner = learner
 
     def ready(self, step: Step) -> Step:
         return with_values(step, self.learner, self.actor.policy)
 
-    def write(self, step: Step) -> None:
+    def record(self, step: Step) -> None:
         self._last = step = self.ready(step)
         final_values = None
         if step.ended and step.truncated.any():

@@ -1,7 +1,7 @@
 """How long off-policy algorithms collect before each update."""
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from polyak.hyperparameters.declaration import require
 
@@ -18,6 +18,17 @@ class TrainFreq(NamedTuple):
 
     frequency: int
     unit: TrainFrequencyUnit
+
+    def is_complete(self, series: Any) -> bool:
+        """Whether a :class:`~polyak.checkpoint.collection.Collection` is as long as that."""
+        if self.unit == "step":
+            return series.steps >= self.frequency
+        series.wait(series.episodes)
+        return series.episodes >= self.frequency
+
+    def missing(self, series: Any) -> int:
+        """Steps that are sure to follow before it is."""
+        return self.frequency - series.steps if self.unit == "step" else 1
 
 
 class RolloutReturn(NamedTuple):

@@ -19,7 +19,6 @@ from polyak.compat import importer
 from polyak.compat.rllib_table import PREPARES, RAY, REFUSED, RLLIB, TUNE
 from polyak.compat.run import hand_on
 from polyak.compat.table import CONTRIB, NEEDS, SB3
-from polyak.envs.vec.seeds import count_seeds_up
 
 __all__ = ["install"]
 
@@ -48,6 +47,8 @@ def install(only: Iterable[str] | None = None) -> None:
         ImportError: one of the packages has already been imported from where it is installed.
         ValueError: ``only`` names something else.
     """
+    from polyak.envs.vec.seeds import count_seeds_up
+
     names = list(_FINDERS if only is None else [only] if isinstance(only, str) else only)
     if unknown := [name for name in names if name not in (*_FINDERS, "ray")]:
         raise ValueError(f"only={unknown} cannot be answered: name some of {[*_FINDERS, 'ray']}.")

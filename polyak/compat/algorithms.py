@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ from polyak.checkpoint.saved import Saved
 from polyak.checkpoint.serialise import is_plain, warn_untrusted
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import Exploration
-from polyak.collecting.runner import Acted, Acting
+from polyak.collecting.runner import Acted, Acting, Runner
 from polyak.collecting.train_freq import RolloutReturn, TrainFreq, convert_train_freq
 from polyak.compat import policies
 from polyak.compat.functions import flat_grad, near_zero, update_learning_rate
@@ -80,6 +80,8 @@ from polyak.data import (
 )
 from polyak.data.step import Observations, Step
 from polyak.envs import DummyVecEnv, VecEnv, VecNormalize, as_vec_env
+from polyak.envs.adapters.infos import episode_columns
+from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.make import make_env
 from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
@@ -89,7 +91,13 @@ from polyak.hyperparameters.held import Held
 from polyak.kinds import off_policy, on_policy
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.learning.part_rates import set_part_rates
 from polyak.learning.rollout_learner import RolloutLearner
+from polyak.loops.clock import EpisodeStatistics
+from polyak.loops.off_policy import OffPolicyLoop, off_policy_loop, storage_of
+from polyak.loops.on_policy import on_policy_loop
+from polyak.loops.training import Loop
+from polyak.loops.updates import following
 from polyak.nn.catalog import check_policy_fits
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.networks.encoders import Obs
@@ -108,7 +116,10 @@ _SET_LATER |= {
     "observation_space",
     "action_space",
     "n_envs",
-    "_n_updates_at_start",
+    "_plain",
+    "_explored",
+    "_acted_on",
+    "_stored_step",
 }
 """Attributes of polyak's own that may appear after the model is set up."""
 
@@ -247,6 +258,22 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 # -- base classes ------------------------------------------------------------------------------------------------------
+
+
+def their_following(model: Any) -> Callable[[], None]:
+    """What brings the values of each moment to the learner; an own ``_update_learning_rate`` sets the rate."""
+    follow = following(model)
+    return follow if _is_polyaks(model._update_learning_rate) else partial(follow_theirs, model)
+
+
+def follow_theirs(model: Any) -> None:
+    """The same by an own ``_update_learning_rate``."""
+    learner, remaining = model.learner, model.clock.remaining
+    learner.adopt_optimizers()
+    optimizers = list(learner.optimizers.values())
+    model._update_learning_rate(optimizers[0] if len(optimizers) == 1 else optimizers)
+    learner.set(**{name: schedule(remaining) for name, schedule in model.schedules.moving.items()})
+    set_part_rates(learner, model.schedules.part_rates, remaining)
 
 
 class BaseAlgorithm(NetworkAlgorithm):
@@ -389,6 +416,7 @@ class BaseAlgorithm(NetworkAlgorithm):
 
     # -- files: attributes that a subclass or a program adds to the model ----------------------------------------------
 
+    following: ClassVar[Callable[..., Callable[[], None]]] = their_following
     _own_attributes: frozenset[str] = frozenset(_SET_LATER)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
@@ -516,12 +544,15 @@ class BaseAlgorithm(NetworkAlgorithm):
 
     # -- names that subclasses use -------------------------------------------------------------------------------------
 
-    def _present_rate(self) -> dict[str, float]:
-        if _is_polyaks(type(self)._update_learning_rate):
-            return super()._present_rate()
-        optimizers = list(self.learner.optimizers.values())
-        self._update_learning_rate(optimizers[0] if len(optimizers) == 1 else optimizers)
-        return {}
+    def _update_current_progress_remaining(self, num_timesteps: int, total_timesteps: int) -> None:
+        self.clock.remaining = 1.0 - float(num_timesteps) / float(total_timesteps)
+
+    def _update_info_buffer(self, infos: list[dict[str, Any]], dones: np.ndarray | None = None) -> None:
+        """Keep the statistics of the episodes that ended, as infos have them."""
+        self.statistics.note(episode_columns(infos, dones))
+
+    def _tick(self) -> None:
+        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
 
     def _update_learning_rate(self, optimizers: Optimizer | list[Optimizer]) -> None:
         """Log the current learning rate and set it in the optimizers."""
@@ -529,6 +560,10 @@ class BaseAlgorithm(NetworkAlgorithm):
         self.logger.record("train/learning_rate", rate)
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
             update_learning_rate(optimizer, rate)
+
+    def _tick_within(self) -> None:
+        total = self._total_timesteps
+        self._update_current_progress_remaining(min(self.num_timesteps, total), total)
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         """Names of objects with a state dict, and of further tensors."""
@@ -554,12 +589,22 @@ class BaseAlgorithm(NetworkAlgorithm):
         self.dump_logs()
 
 
+def rollout_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> StepwiseRollouts:
+    """The loop of a class that may override what Stable-Baselines3 calls."""
+    model._plain = plain = on_policy_loop(model, callback, log_interval)
+    plain.tick = model._tick
+    if not _is_polyaks(model._update_info_buffer):
+        plain.collector.statistics = EpisodeStatistics(1)  # it keeps them
+    return StepwiseRollouts(model, plain)
+
+
 class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
     """See :class:`polyak.kinds.on_policy.OnPolicyAlgorithm` and :class:`BaseAlgorithm`."""
 
     supports_masks: ClassVar[bool] = False  # as in the peer
 
     policy_aliases = ON_POLICY_ALIASES
+    loop: ClassVar[Callable[..., Loop]] = rollout_loop
 
     def __init__(
         self,
@@ -642,15 +687,70 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
 
     # -- what subclasses override --------------------------------------------------------------------------------------
 
-    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        assert self.env is not None
-        return self.collect_rollouts(self.env, callback, rollout_buffer, n_rollout_steps=n_steps)
+    def _writer(self, *args: Any) -> Any:
+        writer = super()._writer(*args)
+        return writer if _is_polyaks(self._update_info_buffer) else Reporting(writer, self)
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
         """Fill the rollout buffer; False: a callback asked to stop."""
-        return super().collect(callback, rollout_buffer, n_rollout_steps)
+        if self._plain is None:  # a program collects outside of learn()
+            type(self).loop(self, callback, None)
+        return cast(Any, self._plain).collect(n_rollout_steps)
+
+    _plain: Any = None
+
+
+class Reporting:
+    """Where steps go to of a class that keeps statistics of episodes by its own ``_update_info_buffer``.
+
+    Args:
+        writer: takes them.
+        model: the algorithm.
+    """
+
+    adopts = False
+
+    def __init__(self, writer: Any, model: OnPolicyAlgorithm) -> None:
+        self._writer, self._model = writer, model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def record(self, step: Step) -> None:
+        """Take a step of the environments."""
+        self._model._update_info_buffer(list(step.infos), step.dones)
+        self._writer.record(step)
+
+
+class StepwiseRollouts:
+    """Asks a model for what its class may have overridden: ``collect_rollouts`` and ``train``.
+
+    Args:
+        model: the algorithm.
+        plain: the loop that it would have otherwise, whose parts it uses.
+    """
+
+    def __init__(self, model: OnPolicyAlgorithm, plain: Any) -> None:
+        self.model, self.plain = model, plain
+
+    def iterate(self) -> bool:
+        """A rollout, and what is learned from it. False: a callback asked to stop."""
+        model, plain = self.model, self.plain
+        more = {"use_masking": model._use_masking} if isinstance(model, MaskablePPO) else {}
+        if model._collection is None:
+            model.renew_rollout_buffer()
+        assert model.env is not None
+        callback = plain.collector.callback
+        if not model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=model.n_steps, **more):
+            return False
+        plain.note()
+        with model._split.update:
+            model.train()
+        for check in plain.between:
+            check()
+        return True
 
 
 class SamplingActor(Actor):
@@ -698,6 +798,106 @@ def _successors(new_obs: Any, step: Step) -> Any:
     return np.where(ended, step.next_observations, new_obs)
 
 
+def replay_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
+    """The loop of a class that may override what Stable-Baselines3 calls: the plain one, whose parts ask the model for
+    what it overrides, and a stepwise one only where it collects or learns by itself."""
+    plain = off_policy_loop(model, callback, log_interval)
+    if not isinstance(plain, OffPolicyLoop):
+        return plain
+    model._plain = plain
+    plain.store = their_storage(model)
+    if not _is_polyaks(model._update_current_progress_remaining):
+        plain.tick = model._tick
+    if not _is_polyaks(model._on_step):
+        plain.after_step = (model._on_step,)
+    if not _is_polyaks(model._store_transition):
+        plain.collector.before_step += (partial(note_observations, model),)
+    if not _is_polyaks(model._update_info_buffer):
+        plain.collector.statistics = EpisodeStatistics(1)  # it keeps them
+        plain.store = Reporting(plain.store, model)
+    plain.collector.before_series += (partial(explore_as_set, model),)
+    own = not (_is_polyaks(model.collect_rollouts) and _is_polyaks(model.train))
+    return StepwiseReplay(model, plain) if own else plain
+
+
+def note_observations(model: Any) -> None:
+    """Before a step: what an own ``_store_transition`` finds in ``_last_obs`` and ``_last_original_obs``."""
+    model._acted_on = model.runner.obs, model.runner.original_obs
+
+
+def explore_as_set(model: Any) -> None:
+    """Before a series: explore in another way, where attributes that say how have been set."""
+    if model._explored != (options := model._exploration_options()):
+        model._explored = options
+        model.runner.actor.explore_next(model._exploration())
+
+
+class Transitions:
+    """Stores steps by an own ``_store_transition``.
+
+    Args:
+        model: the algorithm.
+        buffer: where to.
+    """
+
+    def __init__(self, model: Any, buffer: Any) -> None:
+        self.model, self.buffer = model, buffer
+
+    def record(self, step: Step) -> None:
+        """Take a step of the environments."""
+        model, runner = self.model, self.model.runner
+        model._stored_step, in_hand = step, (runner.obs, runner.original_obs)
+        runner.obs, runner.original_obs = model._acted_on
+        try:
+            infos = list(step.infos)
+            model._store_transition(self.buffer, step.actions, step.new_obs, step.rewards, step.dones, infos)
+        finally:
+            runner.obs, runner.original_obs = in_hand
+
+
+def their_storage(model: Any, buffer: Any = None) -> Any:
+    """Where steps go to: ``buffer``, or the model's own replay buffer."""
+    if _is_polyaks(model._store_transition):
+        return storage_of(model) if buffer is None else buffer
+    return Transitions(model, model.replay_buffer if buffer is None else buffer)
+
+
+class StepwiseReplay:
+    """Asks a model for what its class may have overridden: ``collect_rollouts`` and ``train``.
+
+    Args:
+        model: the algorithm.
+        plain: the loop that it would have otherwise, whose parts it uses.
+    """
+
+    def __init__(self, model: OffPolicyAlgorithm, plain: OffPolicyLoop) -> None:
+        self.model, self.plain = model, plain
+
+    def iterate(self) -> bool:
+        """Some experience, and the gradient steps that are due. False: a callback asked to stop."""
+        model, plain = self.model, self.plain
+        assert model.env is not None
+        assert model.replay_buffer is not None
+        made = model.collect_rollouts(
+            model.env,
+            plain.collector.callback,
+            model.train_freq,
+            model.replay_buffer,
+            action_noise=model.action_noise,
+            learning_starts=model.learning_starts,
+            log_interval=plain.log_interval,
+        )
+        if not made.continue_training:
+            return False
+        if (steps := plain.due(Collection(steps=made.episode_timesteps // model.n_envs))) > 0:
+            clock, split = model.clock, model._split
+            with plain.ahead() if model.overlap and clock.steps < clock.total else split.update:
+                model.train(gradient_steps=steps, batch_size=model.batch_size)
+        for check in plain.between:
+            check()
+        return True
+
+
 class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
     """See :class:`polyak.kinds.off_policy.OffPolicyAlgorithm` and :class:`BaseAlgorithm`.
 
@@ -706,6 +906,8 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         use_sde_at_warmup: explore with gSDE instead of uniform actions before ``learning_starts``.
         sde_support: whether the algorithm can use gSDE.
     """
+
+    loop: ClassVar[Callable[..., Loop]] = replay_loop
 
     def __init__(
         self,
@@ -806,32 +1008,19 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     def make_actor(self) -> Acting:
         """Acts with the present policy, or through ``_sample_action`` of a subclass."""
+        self._explored = self._exploration_options()
         overridden = type(self)._sample_action is not OffPolicyAlgorithm._sample_action
         return SamplingActor(self, self._exploration()) if overridden else super().make_actor()
+
+    def _exploration_options(self) -> list[Any]:
+        """What exploration is built from, which is no hyper-parameter of a user's own algorithm."""
+        return list(map(vars(self).get, self.explores_by))
 
     def _exploration(self) -> dict[str, Exploration]:
         parts = super()._exploration()
         if not (_is_polyaks(type(self).predict) and _is_polyaks(type(self.policy).predict)):
             parts["predict"] = Predicted(self)
         return parts
-
-    def collect(
-        self,
-        callback: BaseCallback,
-        train_freq: TrainFreq,
-        replay_buffer: ReplayBuffer,
-        log_interval: int | None = None,
-    ) -> RolloutReturn:
-        assert self.env is not None
-        return self.collect_rollouts(
-            self.env,
-            callback,
-            train_freq,
-            replay_buffer,
-            action_noise=self.action_noise,
-            learning_starts=self.learning_starts,
-            log_interval=log_interval,
-        )
 
     def collect_rollouts(
         self,
@@ -843,9 +1032,50 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         learning_starts: int = 0,
         log_interval: int | None = None,
     ) -> RolloutReturn:
-        """Step the environments and store the transitions; see :meth:`collect`."""
+        """Step the environments and store the transitions.
+
+        Args:
+            env: the model's.
+            callback: asked after every step whether to continue.
+            train_freq: for how long.
+            replay_buffer: where to.
+            action_noise, learning_starts: explore with these.
+            log_interval: episodes between log tables.
+
+        Returns:
+            how much was collected, and whether to continue.
+        """
+        if self._plain is None:  # a program collects outside of learn()
+            type(self).loop(self, callback, log_interval)
+        plain = self._plain
+        plain.collector.callback, plain.log_interval = callback, log_interval
+        before, ended = self.clock.steps, self.clock.episodes
         with self._exploring(action_noise, learning_starts):
-            return super().collect(callback, train_freq, replay_buffer, log_interval)
+            into = plain.store if replay_buffer is self.replay_buffer else their_storage(self, replay_buffer)
+            series = plain.collector.collect(train_freq, into, plain.count)
+        if series is None:
+            return RolloutReturn(self.clock.steps - before, self.clock.episodes - ended, continue_training=False)
+        return RolloutReturn(series.steps * self.n_envs, series.episodes, continue_training=True)
+
+    _plain: Any = None
+    _stored_step: Any = None
+    _acted_on: Any = (None, None)
+    """Observations in hand before the step that was made last, and the same before normalisation."""
+
+    def _start_episodes(self) -> None:
+        if self._collection is not None and self._collection.pending is not None:
+            pending, self._collection.pending = self._collection.pending, None
+            self._acted_on = pending.observations, pending.observations
+            their_storage(self).record(pending)
+        super()._start_episodes()
+
+    def _on_step(self) -> None:
+        """Called after each step, when it is stored."""
+        for function in self.after_step:
+            function(self)
+
+    def _why_numpy(self) -> str | None:
+        return "what extends Stable-Baselines3's classes reads numpy"
 
     def _sample_action(
         self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
@@ -872,26 +1102,6 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         finally:
             self._put(action_noise=kept[0], learning_starts=kept[1])
             actor.explore(kept[2])
-            self._explored = None
-
-    def _make_step(self, collection: Collection) -> Step:
-        assert self.runner is not None
-        self._acted_on = self.runner.obs, self.runner.original_obs
-        return super()._make_step(collection)
-
-    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
-        if type(self)._store_transition is OffPolicyAlgorithm._store_transition:
-            super()._store(step, replay_buffer)
-            return
-        runner, self._storing = self.runner, step
-        assert runner is not None
-        in_hand = runner.obs, runner.original_obs
-        runner.obs, runner.original_obs = self._acted_on  # what the override finds in _last_obs and _last_original_obs
-        try:
-            infos = list(step.infos)
-            self._store_transition(replay_buffer, step.actions, step.new_obs, step.rewards, step.dones, infos)
-        finally:
-            runner.obs, runner.original_obs = in_hand
 
     def _store_transition(
         self,
@@ -903,12 +1113,12 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         infos: list[dict[str, Any]],
     ) -> None:
         """Store the step that was just made, with these values; rewards are those before normalisation."""
-        step = self._storing
+        step = self._stored_step
         step = step._replace(actions=buffer_action, rewards=reward, dones=dones, infos=infos)
         if new_obs is not step.new_obs:
             step = step._replace(new_obs=new_obs, next_observations=_successors(new_obs, step))
         truncated = dones & np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
-        super()._store(step._replace(terminated=dones & ~truncated, truncated=truncated), replay_buffer)
+        replay_buffer.record(step._replace(terminated=dones & ~truncated, truncated=truncated))
 
     def train(self, gradient_steps: int, batch_size: int) -> None:  # type: ignore[override]
         """Sample minibatches and learn from them."""
@@ -1001,10 +1211,6 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
         self._mask(use_masking)
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
-    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        assert self.env is not None
-        return self.collect_rollouts(self.env, callback, rollout_buffer, n_steps, use_masking=self._use_masking)
-
     def collect_rollouts(
         self,
         env: VecEnv,
@@ -1065,11 +1271,20 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     def _masks_found(self) -> None:
         """Nothing to do: the buffer has a column for them."""
 
-    def _make_step(self, collection: Collection) -> Step:
-        step = super()._make_step(collection)
+    def _make_runner(self) -> None:
+        assert self.env is not None
+        rows = FromVecEnv(self.env, raw=self.raw_experience, masks=self._masks())
+        self.runner = _MaskNames(rows, self.make_actor(), self._split)
+
+
+class _MaskNames(Runner):
+    """Calls masks as sb3-contrib does."""
+
+    def step(self) -> Step:
+        step = super().step()
         if "masks" in step.extras:
             extras = {name: value for name, value in step.extras.items() if name not in ("masks", "next_masks")}
-            step = collection.pending = step._replace(extras={**extras, MASKS: step.extras["masks"]})
+            step = step._replace(extras={**extras, MASKS: step.extras["masks"]})
         return step
 
 
@@ -1159,7 +1374,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
     @property
     def _last_lstm_states(self) -> RNNStates | None:
         """The recurrent state before the next step, [K, N, H] each; ``None`` before the first."""
-        memory = None if self.runner is None else self._actor.recall(self.runner.episode_starts)
+        memory = None if self.runner is None else cast(Any, self.runner.actor).recall(self.runner.episode_starts)
         if memory is None:
             return None
         policy: Any = self.policy
@@ -1224,6 +1439,16 @@ class ARSLearner(ars.ARSLearner):
     correction = 1
 
 
+def tournament_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
+    """The loop of ARS, whose parts ask a model for what its class overrides."""
+    loop = ars.TournamentLoop(model, callback, log_interval)
+    if not _is_polyaks(model._update_current_progress_remaining):
+        loop.tick = model._tick_within
+    if not _is_polyaks(model._update_info_buffer):
+        loop.note = lambda step: model._update_info_buffer(list(step.infos), step.dones)
+    return loop
+
+
 @in_order(
     "n_delta n_top learning_rate delta_std zero_policy alive_bonus_offset n_eval_episodes policy_kwargs "
     f"{_TAIL.replace('policy_kwargs verbose seed device', 'seed verbose device')}"
@@ -1231,6 +1456,7 @@ class ARSLearner(ars.ARSLearner):
 class ARS(ars.ARS, BaseAlgorithm):
     """See :class:`polyak.ARS`. Files and :meth:`get_parameters` have no optimizer."""
 
+    loop: ClassVar[Callable[..., Loop]] = tournament_loop
     policy_aliases = ARS_ALIASES
     learner_class = ARSLearner
     not_called: ClassVar[Mapping[str, str]] = {

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.archive import DAMAGED, check_members, name_of, open_zip, opened
-from polyak.checkpoint.arrays import read_arrays
+from polyak.checkpoint.arrays import read_arrays, warn_not_finite
 from polyak.checkpoint.serialise import decode, encode, holds_untrusted
 from polyak.envs.reading import plain_json
 from polyak.nn.networks.encoders import CombinedExtractor, FlattenExtractor, NatureCNN, make_extractor
@@ -95,6 +95,7 @@ def load(path: Any, trust: bool = False) -> tuple[dict[str, Tensor], dict[str, A
                     text = archive.read(members["policy.json"])
                     parameters = decode(plain_json.parse_object(text, f"{name}: policy.json"), trust)
                     arrays = read_arrays(archive.read(members["weights.safetensors"]), f"{name}: weights.safetensors")
+                    warn_not_finite(arrays, name)
                     weights = {key: torch.from_numpy(array) for key, array in arrays.items()}
                     return weights, _trusted(parameters)
         except DAMAGED as error:

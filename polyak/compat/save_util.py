@@ -11,7 +11,8 @@ import io
 import json
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -30,6 +31,7 @@ from polyak.envs.reading import plain_json
 from polyak.envs.reading.limits import check_regular
 from polyak.learning.engine.device import get_device
 from polyak.warning import warn_user
+from polyak.writing import replacing
 
 _MODES = {"w": "w", "r": "r", "write": "w", "read": "r"}
 
@@ -128,7 +130,7 @@ def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | Non
     """
     if mode not in ("r", "w"):
         raise ValueError(f"mode={mode!r}: expected 'r' or 'w'.")
-    with_suffix = path.with_name(f"{path.name}.{suffix}") if suffix and not path.suffix else path
+    with_suffix = _with_suffix(path, suffix)
     if mode == "r":
         if not path.is_file() and with_suffix.is_file():
             if verbose >= 2:
@@ -137,7 +139,15 @@ def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | Non
         if not path.is_dir():  # of which Python says so
             check_regular(path, f"path={str(path)!r}")
         return path.open("rb")
-    path = with_suffix
+    return _to_be_written(with_suffix, verbose).open("wb")
+
+
+def _with_suffix(path: Path, suffix: str | None) -> Path:
+    return path.with_name(f"{path.name}.{suffix}") if suffix and not path.suffix else path
+
+
+def _to_be_written(path: Path, verbose: int) -> Path:
+    """Where to write a file, with warnings of what is in the way."""
     if path.is_dir():
         folder, path = path, path.with_name(path.name + "_2")
         warn_user(f"{folder} is a folder: writing {path} instead.")
@@ -146,15 +156,23 @@ def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | Non
     if not path.parent.exists():
         warn_user(f"the folder {path.parent} does not exist: it is made.")
         path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("wb")
+    return path
+
+
+@contextmanager
+def _written(target: Any, verbose: int, suffix: str) -> Iterator[IO[bytes]]:
+    """A file that is open for writing, or one of a path, which takes its name when it is whole."""
+    if not isinstance(target, (str, PathLike)):
+        yield open_path(target, "w", verbose, suffix)
+        return
+    with replacing(_to_be_written(_with_suffix(Path(target), suffix), verbose)) as file:
+        yield file
 
 
 def save_to_pkl(path: Any, obj: Any, verbose: int = 0) -> None:
     """Pickle an object."""
-    file = open_path(path, "w", verbose, "pkl")
-    pickle.dump(obj, file, protocol=pickle.HIGHEST_PROTOCOL)
-    if file is not path:
-        file.close()
+    with _written(path, verbose, "pkl") as file:
+        pickle.dump(obj, file, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def load_from_pkl(path: Any, verbose: int = 0, trust: bool = False) -> Any:
@@ -190,8 +208,7 @@ def save_to_zip_file(
     verbose: int = 0,
 ) -> None:
     """Write a zip of Stable-Baselines3's layout: ``data``, one ``.pth`` for each entry of ``params``, versions."""
-    file = open_path(save_path, "w", verbose, "zip")
-    with zipfile.ZipFile(file, "w") as archive:
+    with _written(save_path, verbose, "zip") as file, zipfile.ZipFile(file, "w") as archive:
         if data is not None:
             archive.writestr("data", data_to_json(data))
         tensors = {"pytorch_variables": pytorch_variables, **(params or {})}
@@ -201,8 +218,6 @@ def save_to_zip_file(
                     torch.save(value, entry)
         archive.writestr("_stable_baselines3_version", SB3_VERSION)
         archive.writestr("system_info.txt", get_system_info(print_info=False)[1])
-    if file is not save_path:
-        file.close()
 
 
 def load_from_zip_file(

@@ -25,9 +25,19 @@ from torch import Tensor
 from polyak.data.base import BaseBuffer, Normalizer, observation_dtype, row_dtype, single_dtype
 from polyak.data.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
 from polyak.data.datasets.dataset import Dataset
-from polyak.data.hindsight.relabel import Relabel
+from polyak.data.hindsight.relabel import Hindsight, Relabel
+from polyak.data.hindsight.rewards import computed_if_possible, reconcile
 from polyak.data.placement import Placement, check_size
-from polyak.data.replay_state import check_columns, check_rows, load_relabel, load_sampler, parts_state, section
+from polyak.data.replay_state import (
+    COMPUTED,
+    check_columns,
+    check_rows,
+    computed_rewards,
+    load_relabel,
+    load_sampler,
+    parts_state,
+    section,
+)
 from polyak.data.sampling.pipeline import Pipeline, each_batch, late_batches, uniform_batches
 from polyak.data.sampling.reduce import NStep, Reduce, Sequence, make_reduce
 from polyak.data.step import Step
@@ -349,6 +359,31 @@ class ReplayBuffer(BaseBuffer):
             self.storage.columns["rewards"].reshape(-1)[cells] = found
         self.storage.edited()
 
+    def use_env(self, env: Any) -> None:
+        """Let hindsight ask ``env``, a VecEnv, for rewards from now on; stored ones follow if its ``compute_reward`` is
+        another one, with a warning. Without hindsight nothing happens.
+
+        Raises:
+            ValueError: it has none, or stored rewards cannot follow: see
+                :func:`~polyak.data.hindsight.rewards.reconcile`. The environment of before stays then.
+        """
+        relabel = self.relabel
+        if not isinstance(relabel, Hindsight) or env is relabel.env:
+            return
+        before, computed = relabel.env, computed_if_possible(relabel, self.storage, self._slots())
+        relabel.set_env(env)
+        try:
+            self.reconcile_rewards(computed)
+        except Exception:
+            relabel.env = before
+            raise
+
+    def reconcile_rewards(self, before: np.ndarray | None = None) -> None:
+        """:func:`~polyak.data.hindsight.rewards.reconcile` stored rewards with hindsight's environment, if there is
+        one."""
+        if isinstance(self.relabel, Hindsight):
+            reconcile(self.relabel, self.storage, self._slots(), before)
+
     @staticmethod
     def _stacked(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """[n, ...] as [n, 1, *shape]."""
@@ -591,6 +626,8 @@ class ReplayBuffer(BaseBuffer):
 
     def state_dict(self) -> dict[str, Any]:
         """The filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs pickle."""
+        relabel, slots = self.relabel, self._slots()
+        found = computed_if_possible(relabel, self.storage, slots) if isinstance(relabel, Hindsight) else None
         return {
             "version": STATE_VERSION,
             "buffer_size": self.buffer_size,
@@ -599,7 +636,8 @@ class ReplayBuffer(BaseBuffer):
             "full": self.full,
             "optimize_memory_usage": self.optimize_memory_usage,
             "rng": self.rng_state(),
-            **parts_state(self.storage, self.sampler, self.relabel, self._slots()),
+            **parts_state(self.storage, self.sampler, relabel, slots),
+            **({} if found is None else {COMPUTED: found}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -607,7 +645,7 @@ class ReplayBuffer(BaseBuffer):
 
         Raises:
             ValueError: the state is of another version, number of environments, layout or shape, or its positions do
-                not fit its rows.
+                not fit its rows; with hindsight, its rewards are of another function and cannot be recomputed.
         """
         if shards := state.get("shards"):
             raise ValueError(f"The saved buffer has n_replay_shards={shards}, this one 0: build it alike.")
@@ -633,6 +671,11 @@ class ReplayBuffer(BaseBuffer):
             self._sync(self.relabel)
             load_relabel(self.relabel, state, rows, slots)
         load_sampler(self.sampler, state, rows, self.storage, slots, self.relabel)
+        try:
+            self.reconcile_rewards(computed_rewards(state, rows))
+        except Exception:
+            self.reset()  # nobody is to learn from them
+            raise
 
     def drawing_state(self) -> dict[str, Any]:
         """:meth:`state_dict` without what the rows hold: how they are drawn. For rows that can be filled in again."""

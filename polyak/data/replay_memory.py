@@ -11,6 +11,7 @@ from polyak.data.base import Normalizer
 from polyak.data.batch import Transition, TransitionRows
 from polyak.data.datasets.dataset import Dataset
 from polyak.data.replay import ReplayBuffer
+from polyak.data.step import Step
 
 Batches = Iterator[tuple[Transition | TransitionRows, Tensor | None]]
 """Minibatches, with the indices of their rows where these have priorities."""
@@ -26,6 +27,26 @@ class ReplayMemory:
     """Experience that it was given."""
     recorded: ReplayBuffer | None = None
     """The dataset as it is replayed."""
+    empty_at: int = 0
+    """Environment steps at which the own experience that is being collected was empty."""
+    torn: bool = False
+    """Whether a step may be missing between the newest row and the next: a callback or an exception came between."""
+
+    def record(self, step: Step) -> None:
+        """Take a step of the environments."""
+        assert self.own is not None
+        self.own.record(step)
+
+    def mend(self) -> None:
+        """Let no return of several steps and no hindsight goal reach across a step that was not stored."""
+        if self.torn and self.own is not None:
+            self.own.cut_episodes()
+        self.torn = False
+
+    def begun(self, steps: int, learning_starts: int) -> bool:
+        """Whether there is enough to learn from after so many environment steps."""
+        assert self.own is not None
+        return (self.recorded is not None or steps - self.empty_at > learning_starts) and self.own.can_sample()
 
     @property
     def prioritized(self) -> ReplayBuffer:

@@ -15,6 +15,8 @@ from polyak.experience.ring import Ring
 from polyak.experience.samplers import Sampler
 
 EXTRAS = "extras/"
+COMPUTED = "relabel/computed_rewards"
+"""[rows, n_envs] what ``compute_reward`` gives for the rows in the environment that they were collected in."""
 
 
 def parts_state(ring: Ring, sampler: Sampler, relabel: Relabel | None, slots: np.ndarray) -> dict[str, Any]:
@@ -102,6 +104,20 @@ def load_relabel(relabel: Relabel, state: dict[str, Any], rows: np.ndarray, slot
     """Give a relabelling back what was noted about the saved ``rows``, which are in ``slots`` now, if anything was."""
     if "relabel/rng" in state:
         relabel.load_state_dict(section(state, "relabel/"), rows, slots)
+
+
+def computed_rewards(state: dict[str, Any], rows: np.ndarray) -> np.ndarray | None:
+    """:data:`COMPUTED` of the saved ``rows``; ``None``: it was not known, or the file is older than that.
+
+    Raises:
+        ValueError: it has another shape than the rewards.
+    """
+    if (found := state.get(COMPUTED)) is None:
+        return None
+    shape = state["rewards"].shape
+    if not isinstance(found, np.ndarray) or found.dtype != np.float32 or found.shape != shape:
+        raise ValueError(f"The saved {COMPUTED!r} are no float32 numbers {list(shape)}: the buffer is damaged.")
+    return found[rows]
 
 
 def load_sampler(

@@ -88,7 +88,7 @@ class Turns:
         self._parts: list[Tensor] = [torch.empty(0)] * size
         self._total = torch.empty(0)
         self._active: set[int] = set()
-        self._failed = False
+        self._failed = self._over = False
 
     def place(self, rank: int) -> _Turn:
         """One learner's place."""
@@ -101,7 +101,9 @@ class Turns:
     def enter(self, rank: int) -> None:
         """Wait for the turn of one."""
         with self._changed:
-            self._changed.wait_for(lambda: self._turn == rank)
+            self._changed.wait_for(lambda: self._over or self._turn == rank)
+        if self._over:
+            raise RuntimeError("learning was broken off.")
         if self._streams[rank] is not None:
             set_rng_state(*self._streams[rank])
 
@@ -121,6 +123,12 @@ class Turns:
         while self._active - {0}:
             self.leave(0)
             self.enter(0)
+
+    def end(self) -> None:
+        """Let no one wait any more: rank 0 does not come again."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
 
     def sum(self, rank: int, tensor: Tensor) -> Tensor:
         """As :meth:`~polyak.learning.data_parallel.Group.sum`; added in the order of ranks.

@@ -17,6 +17,7 @@ import torch
 
 from polyak.data.batch import RolloutRows, gathered
 from polyak.distributed.exchange import SocketGroup, Turns, listening, own_address
+from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.learner_process import (
     Asked,
     Learned,
@@ -57,15 +58,20 @@ class LearnerGroup:
 
     def __init__(self, n_learners: int, transport: Transport, seed: int | None) -> None:
         self.size, self.restarts, self.busy = n_learners, 0, False
+        self.integrity = Integrity()
         first = int(torch.initial_seed() % 2**31) if seed is None else seed
         self._rollouts = 0
         """How many minibatches have been of."""
         self._rollout: tuple[Any, tuple[Any, ...]] = None, ()
         """The latest of them, and as fellows are given it."""
         self.fellows = self._made([(rank, first + SEEDS_APART * rank) for rank in range(n_learners)], transport)
-        self.fellows.ask_all("seed_streams")
-        self.processes: list[int] = self.fellows.ask_all("describe")
+        self.processes: list[int] = self._introduced()
         """Of the fellows."""
+
+    def _introduced(self) -> list[int]:
+        """The processes of fellows that have just been made."""
+        self.fellows.ask_all("seed_streams")
+        return self.fellows.ask_all("describe")
 
     def _made(self, arguments: list[tuple[int, int]], transport: Transport) -> OnRay | InTurns:
         """Fellows of these ranks and seeds."""
@@ -73,14 +79,36 @@ class LearnerGroup:
 
     def begin(self, learner: Learner) -> None:
         """Let all be what a learner here is now."""
-        self.learner, self._texts = learner, texts_of(learner)
-        learner.fellows = learner.group = None
+        self.learner = learner
+        self.recover()
+        with self.integrity.changing():
+            self._begin(learner)
+
+    def recover(self) -> None:
+        """Make all fellows again if an exception has come between a request and its answer: they may wait for a learner
+        that does not come."""
+        if self.integrity.broken:
+            self.forget()
+            self.fellows.renew()
+            self.processes = self._introduced()
+            self._begin(self.learner)
+            self.integrity.broken = False
+
+    def forget(self) -> None:
+        """Leave what was not brought here: all begin again from what the one here is."""
+
+    def _begin(self, learner: Learner) -> None:
+        self._texts = texts_of(learner)
+        learner.lead(None)
+        learner.group = None
         device = self.fellows.device or str(next(learner.policy.parameters()).device)
         self.fellows.ask_all("take", cloudpickle.dumps(learner), device)
         self.busy = True
         self.fellows.join(learner, self)
-        learner.fellows, self.busy = self, False
+        learner.lead(self)
+        self.busy = False
 
+    @whole
     def update(self, batches: Iterable[Any]) -> list[Update]:
         """A gradient step of all on each minibatch, each learner on its share, until one is skipped.
 
@@ -132,6 +160,7 @@ class LearnerGroup:
             streams = None
         return found
 
+    @whole
     def call(self, method: str) -> None:
         """Let all call a method without arguments."""
         values = hyperparameters(self.learner, self._texts)
@@ -162,9 +191,8 @@ class LearnerGroup:
             self.learner.steps = steps + len(made)
             self.restarts += 1
             self.fellows.renew()
-            self.fellows.ask_all("seed_streams")
-            self.processes = self.fellows.ask_all("describe")
-            self.begin(self.learner)
+            self.processes = self._introduced()
+            self._begin(self.learner)
         raise RuntimeError(f"learners died {MOST_ATTEMPTS} times in a row of one gradient step.")
 
     def _repeat(self) -> None:
@@ -204,11 +232,13 @@ class LearnersElsewhere(LearnerGroup):
         self._device, self._threads, self._options = device, threads, options
         self._since: list[tuple[str, list[tuple[Any, ...]]]] = []
         """What they were asked since the one here was brought to where they are."""
+        self.fellows: OnRay
         super().__init__(n_learners, "ray", seed)
 
-    def _made(self, arguments: list[tuple[int, int]], transport: Transport) -> OnRay | InTurns:
+    def _made(self, arguments: list[tuple[int, int]], transport: Transport) -> OnRay:
         return OnRay(arguments, self._device, self._threads, **self._options)
 
+    @whole
     def update(self, batches: Iterable[Any]) -> list[Update]:
         whole, learner = self._read(batches), self.learner
         streams = rng_state() if self._shares_streams else None
@@ -220,14 +250,19 @@ class LearnersElsewhere(LearnerGroup):
         if learner.engine is not None:
             learner.engine.learned = True  # there
         if len(self._since) >= BROUGHT_EVERY:
-            self.settle()
+            self._settle()
         return updates
 
+    @whole
     def call(self, method: str) -> None:
         self._asked("call", [(method, hyperparameters(self.learner, self._texts))] * self.size)
 
+    @whole
     def settle(self) -> None:
         """Bring the learner here to where the others are."""
+        self._settle()
+
+    def _settle(self) -> None:
         if self._since:
             learned: Learned = tensors_in(self._asked("state", [(rank == 0,) for rank in range(self.size)])[0])
             self.learner.load_networks(learned.networks)
@@ -236,8 +271,15 @@ class LearnersElsewhere(LearnerGroup):
             self._since = []
 
     def forget(self) -> None:
-        """Leave what was not brought here: they are to begin again from what the one here is."""
         self._since = []
+
+    def apply(self, function: Callable[[Learner], Any]) -> list[Any]:
+        """What a function returns of each learner."""
+        return _checked(self._applied(function))
+
+    @whole
+    def _applied(self, function: Callable[[Learner], Any]) -> list[Any]:
+        return self.fellows.workers.ask_all("apply", [function] * self.size)
 
     def _asked(self, method: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
         self._since.append((method, arguments))
@@ -300,7 +342,7 @@ class OnRay:
             self.workers.ask(worker, "join", known)
         if len(self.workers) < group.size:
             learner.join(_Here(group, SocketGroup(0, *known, self._store)))
-        self._answers()
+        self._answers("join")
 
     def together(
         self, here: Callable[[], Result], method: str, others: list[tuple[Any, ...]]
@@ -311,12 +353,12 @@ class OnRay:
         try:
             result = here()
         except RuntimeError as error:  # of the exchange, if a fellow is gone; else it is the program's
-            self._answers()
+            self._answers(method)
             raise error
-        return result, self._answers()
+        return result, self._answers(method)
 
-    def _answers(self) -> list[Any]:
-        return _checked(self.workers.gather())
+    def _answers(self, method: str) -> list[Any]:
+        return _checked(self.workers.gather(method))
 
     def renew(self) -> None:
         """Make all again: those that live wait for one that does not."""
@@ -345,8 +387,11 @@ class InTurns:
 
     def __init__(self, arguments: list[tuple[int, int]]) -> None:
         self._fellows = [LearnerProcess(*each_one, 0) for each_one in arguments]
-        self._threads = ThreadPoolExecutor(len(arguments), "polyak-learner")
-        self._turns = Turns(len(arguments) + 1)
+        self._start()
+
+    def _start(self) -> None:
+        self._threads = ThreadPoolExecutor(len(self._fellows), "polyak-learner")
+        self._turns = Turns(len(self._fellows) + 1)
 
     def put(self, value: Any) -> Any:
         """Something to hand to all."""
@@ -371,13 +416,11 @@ class InTurns:
         ]
         try:
             result = here()
-        except BaseException:
-            self._turns.leave(0, done=True, failed=True)
-            self._turns.enter(0)
             self._turns.finish()
+            return result, [one.result() for one in asked]
+        except BaseException:
+            self._turns.end()
             raise
-        self._turns.finish()
-        return result, [one.result() for one in asked]
 
     def _run(self, rank: int, method: str, arguments: tuple[Any, ...]) -> Any:
         self._turns.enter(rank)
@@ -390,9 +433,12 @@ class InTurns:
             self._turns.leave(rank, done=True, failed=failed)
 
     def renew(self) -> None:
-        """Nothing: none of them is ever gone."""
+        """Let them wait for another first turn."""
+        self.close()
+        self._start()
 
     def close(self) -> None:
+        self._turns.end()
         self._threads.shutdown()
 
 

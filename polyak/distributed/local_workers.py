@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from polyak.distributed.ray_workers import Failure
 
 
 class LocalWorkers:
@@ -31,27 +33,33 @@ class LocalWorkers:
         return self.ask_all(method)
 
     def ask(self, worker: int, method: str, *arguments: Any) -> None:
-        """Let one of them do something, at once; what it raises is raised."""
+        """Let one of them do something, at once."""
+        answer: Any
         try:
-            self._answers.append((worker, method, getattr(self._objects[worker], method)(*arguments)))
-        except BaseException:
-            self._answers.clear()
-            raise
+            answer = getattr(self._objects[worker], method)(*arguments)
+        except Exception as error:
+            answer = Failure(error, gone=False)
+        self._answers.append((worker, method, answer))
 
     def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
         """What was answered since the last time: (which of them, method, result)."""
         found, self._answers = self._answers, []
         return found
 
+    def disown(self, anew: Iterable[int] = ()) -> None:
+        """Report no answer to what was asked so far."""
+        self._answers.clear()
+
     def ask_all(self, method: str, *arguments: Sequence[Any]) -> list[Any]:
         """What all of them answer, in order: the i-th gets the i-th of each of the arguments."""
         return [getattr(one, method)(*(each[worker] for each in arguments)) for worker, one in enumerate(self._objects)]
 
-    def replace(self, worker: int, *_: Any) -> None:
-        """Nothing: none of them is ever gone."""
+    def replace(self, worker: int, failure: Failure, *_: Any) -> None:
+        """Raise what one of them has raised: none is ever gone."""
+        raise failure.error
 
     def renew_due(self, wait: bool = True) -> None:
-        """Nothing, therefore."""
+        """Nothing: none is ever gone."""
 
     def stop(self) -> None:
         """End all."""

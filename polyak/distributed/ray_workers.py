@@ -6,10 +6,11 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyak.envs.vec.subproc import EnvTimeoutError
 from polyak.warning import warn_user
 
 PATIENCE = 600.0
@@ -69,7 +70,7 @@ class Failure:
 
     error: Exception
     gone: bool
-    """Whether the process is: it died, or did not answer in time and was ended."""
+    """Whether the process is: it died, or it or its environments did not answer in time and it was ended."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +93,14 @@ class Tolerance:
     """Where the user has set these."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Asked:
     worker: int
     method: str
     since: float
     within: float
+    is_wanted: bool = True
+    """Whether the answer is reported."""
 
 
 class Workers:
@@ -177,7 +180,7 @@ class Workers:
 
     def waiting_for(self, worker: int) -> int:
         """How many answers of one of them are to come."""
-        return sum(asked.worker == worker for asked in self._asked.values())
+        return sum(asked.worker == worker and asked.is_wanted for asked in self._asked.values())
 
     def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
         """Wait for some: (which of them, method, its result or a :class:`Failure`). Those of one come in the order in
@@ -187,7 +190,7 @@ class Workers:
             wait: ``False``: only those that are there.
         """
         found: list[tuple[int, str, Any]] = []
-        while self._asked and not found:
+        while not found and any(asked.is_wanted for asked in self._asked.values()):
             ready: Sequence[Any] = []
             if self.has_answer(1.0 if wait else 0.0):
                 ready, _ = ray().wait(list(self._asked), num_returns=len(self._asked), timeout=0)
@@ -196,13 +199,27 @@ class Workers:
                 if asked is None:  # forgotten with the one before it
                     continue
                 result = self._result(reference)
-                found.append((asked.worker, asked.method, result))
-                if isinstance(result, Failure) and result.gone:
+                gone = isinstance(result, Failure) and result.gone
+                if gone or asked.is_wanted:
+                    found.append((asked.worker, asked.method, result))
+                if gone:
                     self._forget(asked.worker)
             found += self._overdue()
             if not wait:
                 break
         return found
+
+    def disown(self, anew: Iterable[int] = ()) -> None:
+        """Let processes do what they were asked for so far, and report no answer to it.
+
+        Args:
+            anew: those that have yet to begin, which are asked again for what all were asked first.
+        """
+        for asked in self._asked.values():
+            asked.is_wanted = False
+        for worker in anew:
+            if self._first is not None and worker not in self._due and worker not in self._lost:
+                self.ask(worker, self._first[0], within=self._first[1])
 
     def has_answer(self, within: float) -> bool:
         """Wait for one, at most so many seconds. It is not taken: an interruption here loses nothing."""
@@ -225,7 +242,8 @@ class Workers:
         except ray().exceptions.RayActorError as error:
             return Failure(error, gone=True)
         except Exception as error:
-            return Failure(error, gone=False)
+            hangs = isinstance(cause := getattr(error, "cause", error), EnvTimeoutError)
+            return Failure(cause if hangs else error, gone=hangs)
 
     def _overdue(self) -> list[tuple[int, str, Any]]:
         now, found = time.monotonic(), []
@@ -240,24 +258,33 @@ class Workers:
         """What all of them answer, in order: the i-th gets the i-th of each of the arguments."""
         for worker in range(len(self)):
             self.ask(worker, method, *(each[worker] for each in arguments))
-        return self.gather()
+        return self.gather(method)
 
-    def gather(self) -> list[Any]:
-        """What all of them answer, in order, each of which was asked once."""
+    def gather(self, method: str) -> list[Any]:
+        """What all of them answer to this, in order, for which each was asked once."""
         results: dict[int, Any] = {}
         while len(results) < len(self):
-            results |= {worker: result for worker, _, result in self.answers()}
+            for worker, asked, result in self.answers():
+                if asked == method or (isinstance(result, Failure) and result.gone):
+                    results[worker] = result
         return [results[worker] for worker in range(len(self))]
 
     def _forget(self, worker: int) -> None:
-        """Nothing that one of them was asked is answered any more."""
-        self._asked = {one: asked for one, asked in self._asked.items() if asked.worker != worker}
+        """Nothing that one of them was asked is answered any more. What it has raised already is looked at: Ray prints
+        errors that nobody has seen."""
+        dropped = [one for one, asked in self._asked.items() if asked.worker == worker]
+        if dropped and ray().is_initialized():
+            for reference in ray().wait(dropped, num_returns=len(dropped), timeout=0)[0]:
+                self._result(reference)
+        for reference in dropped:
+            del self._asked[reference]
 
     def end(self, worker: int) -> None:
         """End one of them, whatever it is doing; nothing that it was asked is answered any more."""
         self._forget(worker)
-        with contextlib.suppress(Exception):  # it is gone
-            ray().kill(self._actors[worker], no_restart=True)
+        if ray().is_initialized():  # if not, all processes have ended with it
+            with contextlib.suppress(Exception):  # it is gone
+                ray().kill(self._actors[worker], no_restart=True)
 
     def renew(self, worker: int) -> None:
         """Put a new one in the place of one that is gone."""
@@ -316,5 +343,11 @@ class Workers:
         """End all, and Ray if it was started here and is not used elsewhere."""
         for worker in range(len(self)):
             self.end(worker)
-        self._actors = []
-        _SESSION.leave()
+        if self._actors:
+            self._actors = []
+            _SESSION.leave()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # Ray or the interpreter is at its end
+            for worker in range(len(self)):
+                self._forget(worker)

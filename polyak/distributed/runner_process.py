@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -20,6 +20,7 @@ from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
 from polyak.data.step import Step
 from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
+from polyak.distributed.watch import Watch
 from polyak.distributed.weights import put_back
 from polyak.envs import VecEnv, as_vec_env, unwrap_vec_normalize
 from polyak.envs.adapters.vec_env import FromVecEnv
@@ -135,13 +136,14 @@ class RunnerProcess:
         index: which of the runners, from 0.
         seed: of the model; ``None``: none.
         alone: it has the process for itself, and one thread.
+        limit: seconds within which environments answer to a step, reset or question; ``None``: any number.
 
     Raises:
         ValueError: there is more than one ``VecNormalize`` in what was made, or a wrapper around it that changes what
             it has normalised.
     """
 
-    def __init__(self, make_env: Any, index: int, seed: int | None, alone: bool) -> None:
+    def __init__(self, make_env: Any, index: int, seed: int | None, alone: bool, limit: float | None = None) -> None:
         if alone:
             torch.set_num_threads(1)
         recipe = cloudpickle.loads(make_env) if isinstance(make_env, bytes) else make_env
@@ -151,7 +153,8 @@ class RunnerProcess:
         self.index = index
         self.runner: Runner | None = None
         self._streams: Any = None
-        with self._own_streams():
+        self._watch = None if limit is None else Watch(limit, f"runner {index + 1}")
+        with self._at_work("seed()"):
             if seed is None:
                 set_random_seed(int(np.random.SeedSequence().generate_state(1)[0]))
             else:
@@ -165,13 +168,18 @@ class RunnerProcess:
             count_fresh(self.normalizer)
 
     @contextmanager
-    def _own_streams(self) -> Iterator[None]:
-        """While the block runs, the generators of the process are in the states that this runner left them in."""
+    def _at_work(self, doing: str) -> Iterator[None]:
+        """While the block runs, the generators of the process are in the states that this runner left them in.
+
+        Raises:
+            EnvTimeoutError: environments take longer than the limit.
+        """
         before = rng_state()
         if self._streams is not None:
             set_rng_state(*self._streams)
         try:
-            yield
+            with nullcontext() if self._watch is None else self._watch.over(doing):
+                yield
         finally:
             self._streams = rng_state()
             set_rng_state(*before)
@@ -181,9 +189,6 @@ class RunnerProcess:
         env = self.env
         return os.getpid(), Described(env.num_envs, env.observation_space, env.action_space, turned_images(env))
 
-    def pause(self) -> None:
-        """Nothing: what was asked before is done."""
-
     def normalizer_made(self) -> bytes | None:
         """The ``VecNormalize`` in what was made, pickled without its environments."""
         found = unwrap_vec_normalize(self.made)
@@ -191,7 +196,7 @@ class RunnerProcess:
 
     def seed(self, seed: int) -> None:
         """Seed environments and random streams by a model's seed."""
-        with self._own_streams():
+        with self._at_work("seed()"):
             self._seed(seed)
 
     def _seed(self, seed: int) -> None:
@@ -229,7 +234,7 @@ class RunnerProcess:
                 self._use(normalizer, raw)
             else:
                 self._use(self.made, raw)
-        with self._own_streams():
+        with self._at_work("a new policy"):
             if self.runner is None:
                 self.runner = Runner(self.rows, Actor(policy, exploration, deterministic))
                 self._seed_random_actions(getattr(self, "_own_seed", int(np.random.randint(2**31))))
@@ -253,7 +258,7 @@ class RunnerProcess:
         if anything says so"""
         assert self.runner is not None
         self._normalise(normalising)
-        with self._own_streams():
+        with self._at_work("reset()"):
             self.runner.reset()
             if self.uses_masks and self.rows.masks is None and (masks := find_masks(self.env)) is not None:
                 self.rows.masks = masks
@@ -269,7 +274,7 @@ class RunnerProcess:
         self._normalise(order.normalising)
         if order.streams is not None:
             self._streams = order.streams
-        with self._own_streams():
+        with self._at_work("step()"):
             actor.begin(self.rows.num_envs, order.begins)
             chunk = self._collected(order)
         report = None if self.normalizer is None else report_of(self.normalizer)
@@ -277,6 +282,8 @@ class RunnerProcess:
 
     def _follow(self, order: Order, number: int) -> None:
         """Let exploration know that so many steps of an order are made."""
+        if self._watch is not None:
+            self._watch.go_on()
         self.progress.steps = order.made + number * order.stride
         self.progress.epsilon = order.epsilon[min(number, len(order.epsilon) - 1)]
 
@@ -292,7 +299,7 @@ class RunnerProcess:
 
     def ask_env(self, method: str, indices: list[int], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         """What a method of the vectorised environment returns: ``get_attr``, ``env_method`` and their like."""
-        with self._own_streams():
+        with self._at_work(f"{method}()"):
             return getattr(self.env, method)(*arguments, indices=indices, **named)
 
     # -- state ---------------------------------------------------------------------------------------------------------
@@ -301,8 +308,10 @@ class RunnerProcess:
         """All that decides what it collects next, as plain data."""
         assert self.runner is not None
         values, arrays = self._streams
+        with self._at_work("get_state()"):
+            environments = self.rows.get_state()
         return {
-            "environments": self.rows.get_state(),
+            "environments": environments,
             "runner": self.runner.state(),
             "actor": self.runner.actor.state(),
             "streams": {"values": values, "arrays": arrays},
@@ -314,7 +323,7 @@ class RunnerProcess:
         """Continue from what :meth:`state` returned."""
         assert self.runner is not None
         allowed = state["runner"].get("allowed")
-        with self._own_streams():
+        with self._at_work("set_state()"):
             self.rows.set_state(state["environments"])
             if allowed is not None and self.uses_masks and self.rows.masks is None:
                 self.env.unwrapped.reset_infos = [{"action_mask": row} for row in np.asarray(allowed).astype(bool)]

@@ -8,6 +8,7 @@ Shapes: T steps of N environments, those of all runners side by side.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.runner import flat, unflat
 from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import NO_EXTRAS, Observations, Step
+from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
-from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
+from polyak.distributed.ray_workers import PATIENCE, Failure, Tolerance, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
 from polyak.distributed.statistics import Report, SharedStatistics, settings_of
 from polyak.distributed.weights import flat_weights
@@ -31,6 +33,7 @@ from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.adapters.infos import SUCCEEDED
 from polyak.envs.composed import is_composed
 from polyak.envs.vec.sending import packed
+from polyak.envs.wrapper_statistics import Found
 from polyak.experience.arrays import assign, joined, mapped
 from polyak.experience.record import Experience
 from polyak.nn.policies.base import Policy, State
@@ -40,6 +43,8 @@ Transport = Literal["ray", "local"]
 """How runners are reached: in processes on Ray, or in this process."""
 
 
+MOST_IN_A_ROW = 10
+"""Runners that may be lost before one has sent anything again."""
 QUESTIONS = ("apply", "ask_env")
 """What is the program's own fault if it raises something."""
 
@@ -69,6 +74,8 @@ class RemoteEnvs(VecEnv):
         workers: the runners, each a :class:`~polyak.distributed.runner_process.RunnerProcess`, where they are there
             already.
         patience: seconds within which one must have begun.
+        timeout: seconds within which a runner's environments must have answered to a step, reset or question: else it
+            is replaced. ``None`` waits for ever.
         as_one: show all as one environment, whose steps come one after another.
 
     Raises:
@@ -85,10 +92,12 @@ class RemoteEnvs(VecEnv):
         *,
         workers: Workers | LocalWorkers | None = None,
         patience: float = PATIENCE,
+        timeout: float | None = 60.0,
         as_one: bool = False,
     ) -> None:
-        workers = _runners(env, n_runners, transport, seed) if workers is None else workers
+        workers = _runners(env, n_runners, transport, seed, timeout) if workers is None else workers
         self.recipe, self.workers, self.n_runners = env, workers, n_runners
+        self.integrity = Integrity()
         self.masked, self.resets = False, 0
         self.absent: set[int] = set()
         """Runners that were lost, whose places others have not taken yet."""
@@ -102,6 +111,8 @@ class RemoteEnvs(VecEnv):
         """Called when a runner was lost."""
         self.on_renewal: Callable[[int], None] = lambda worker: None
         """Called when another one has taken its place."""
+        self.on_drop: Callable[[], None] = lambda: None
+        """Called when all requests are dropped."""
         try:
             found = workers.begin("describe", patience)
         except BaseException as error:
@@ -124,6 +135,7 @@ class RemoteEnvs(VecEnv):
         number = 1 if as_one else self.n_runners * first.num_envs
         super().__init__(number, first.observation_space, first.action_space)
 
+    @whole
     def normalized(self) -> VecEnv:
         """These environments under the ``VecNormalize`` that ``env`` has put around those of each runner, with the
         statistics of all; without one, these environments themselves."""
@@ -145,13 +157,15 @@ class RemoteEnvs(VecEnv):
 
     def ask_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """What each runner answers, asked with its own arguments."""
-        self.send(method, arguments)
-        return self.gather(method)
+        with self.integrity.changing():
+            self.send(method, arguments)
+            return self.gather(method)
 
     def send(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> None:
         """Ask for each block of environments the runner that makes its steps."""
-        for block, own in enumerate(arguments):
-            self._send(_Wanted(block, method, own))
+        with self.integrity.changing():
+            for block, own in enumerate(arguments):
+                self._send(_Wanted(block, method, own))
 
     def _send(self, asked: _Wanted) -> None:
         maker = self._makers[asked.block]
@@ -165,19 +179,24 @@ class RemoteEnvs(VecEnv):
         found: dict[int, Any] = {}
         others: list[tuple[int, str, Any]] = []
         makers: dict[int, tuple[int, int]] = {}
-        while len(found) < self.n_runners:
-            for worker, what, answer in self.answers():
-                asked = next((one for one in self._pending if (one.maker, one.method) == (worker, what)), None)
-                if isinstance(answer, Failure) or what == "describe":
-                    self._send_again(worker)
-                elif what == method and asked is not None:
-                    self._pending.remove(asked)
-                    found[asked.block], makers[asked.block] = answer, (worker, self._generation[worker])
-                elif what == "collect":
-                    others.append((worker, what, answer))
-        self._early = others
-        self.made_by = [makers[block] for block in range(self.n_runners)]
+        with self.integrity.changing():
+            while len(found) < self.n_runners:
+                for worker, what, answer in self.answers():
+                    asked = next((one for one in self._pending if (one.maker, one.method) == (worker, what)), None)
+                    if isinstance(answer, Failure):
+                        continue
+                    if what == method and asked is not None:
+                        self._pending.remove(asked)
+                        found[asked.block], makers[asked.block] = answer, (worker, self._generation[worker])
+                    elif what == "collect":
+                        others.append((worker, what, answer))
+            self._early = others
+            self.made_by = [makers[block] for block in range(self.n_runners)]
         return [found[block] for block in range(self.n_runners)]
+
+    def is_asked(self, method: str) -> bool:
+        """Whether answers to this are to be gathered."""
+        return any(one.method == method for one in self._pending)
 
     def _send_again(self, worker: int) -> None:
         """What a runner that is lost was asked, and what no runner has been asked yet."""
@@ -187,30 +206,56 @@ class RemoteEnvs(VecEnv):
         for one in again:
             self._send(one)
 
+    def recover(self) -> None:
+        """Drop all requests if an exception has come between one of them and its answer."""
+        if self.integrity.broken:
+            self.drop_requests()
+
     def drop_requests(self) -> None:
         """Let runners do what they were asked for, and drop the answers."""
-        self._pending.clear()
-        self.ask_all("pause")
-        self._early.clear()
+        self.integrity.broken = True
+        self.workers.disown(self.absent)
+        self._pending, self._early = [], []
+        self._share_out()
+        self.on_drop()
+        self.integrity.broken = False
 
     def ask_present(self, method: str, *arguments: Any) -> list[Any]:
         """What each runner answers that is not lost."""
-        asked, found = set(range(self.n_runners)) - self.absent, dict[int, Any]()
-        for worker in asked:
-            self.workers.ask(worker, method, *arguments)
-        others: list[tuple[int, str, Any]] = []
-        while asked - self.absent - found.keys():
-            for worker, what, answer in self.answers():
-                if what == method and not isinstance(answer, Failure):
-                    found[worker] = answer
-                elif what == "collect" and not isinstance(answer, Failure):
-                    others.append((worker, what, answer))
-        self._early = others
+        present = set(range(self.n_runners)) - self.absent
+        found = self._ask_some(method, dict.fromkeys(present, arguments))
         return [found[worker] for worker in sorted(found)]
+
+    def _ask_some(self, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """What some runners answer, though they may be making steps meanwhile; those that are lost are left out.
+
+        Raises:
+            Exception: what the first of them has raised, once all have answered.
+        """
+        self.recover()
+        found: dict[int, Any] = {}
+        others: list[tuple[int, str, Any]] = []
+        with self.integrity.changing():
+            for worker in arguments.keys() - self.absent:
+                self.workers.ask(worker, method, *arguments[worker])
+            while arguments.keys() - self.absent - found.keys():
+                for worker, what, answer in self.answers():
+                    if isinstance(answer, Failure) and answer.gone:
+                        continue
+                    if what == method:
+                        found[worker] = answer
+                    elif what == "collect":
+                        others.append((worker, what, answer))
+            self._early = others
+        for answer in found.values():
+            if isinstance(answer, Failure):
+                raise answer.error
+        return found
 
     def answers(self, wait: bool = True) -> list[tuple[int, str, Any]]:
         """Wait for some answers: (which runner, method, its result, or a
-        :class:`~polyak.distributed.ray_workers.Failure` of one that is lost).
+        :class:`~polyak.distributed.ray_workers.Failure` of one that is lost, or of a question). The caller notes them
+        within ``integrity.changing()``.
 
         Args:
             wait: ``False``: only those that are there.
@@ -220,9 +265,8 @@ class RemoteEnvs(VecEnv):
         found = early or self.workers.answers(wait)
         for worker, what, answer in found:
             if isinstance(answer, Failure):
-                if what in QUESTIONS and not answer.gone:
-                    raise answer.error
-                self._lose(worker, answer)
+                if answer.gone or what not in QUESTIONS:
+                    self._lose(worker, answer)
             elif what == "describe":
                 self._renew(worker, answer)
             elif what == "collect":
@@ -234,6 +278,7 @@ class RemoteEnvs(VecEnv):
         self.absent.add(worker)
         self._share_out()
         self.on_absence(worker)
+        self._send_again(worker)
 
     def _renew(self, worker: int, said: tuple[int, Described]) -> None:
         self.processes[worker], _ = said
@@ -241,6 +286,7 @@ class RemoteEnvs(VecEnv):
         self.absent.discard(worker)
         self._share_out()
         self.on_renewal(worker)
+        self._send_again(worker)
 
     def _share_out(self) -> None:
         """Let the steps of environments whose runner is lost be made by another, as long as there is one."""
@@ -251,6 +297,7 @@ class RemoteEnvs(VecEnv):
 
     # -- what a model asks of its environments -------------------------------------------------------------------------
 
+    @whole
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
         if seed is None:
             seed = int(np.random.randint(0, np.iinfo(np.uint32).max, dtype=np.uint32))
@@ -289,29 +336,32 @@ class RemoteEnvs(VecEnv):
         """Ask the runners of some environments, in the order of ``indices``."""
         wanted = list(self._get_indices(indices))
         found: dict[int, Any] = {}
-        for worker in sorted({index // self.per_runner for index in wanted}):
-            rows = [index for index in dict.fromkeys(wanted) if index // self.per_runner == worker]
-            own = [index % self.per_runner for index in rows]
-            answer = self._ask_env(worker, method, own, arguments, named)
+        for block in sorted({index // self.per_runner for index in wanted}):
+            rows = [index for index in dict.fromkeys(wanted) if index // self.per_runner == block]
+            answer = self._ask_env(block, method, [index % self.per_runner for index in rows], arguments, named)
             found |= dict(zip(rows, answer if answer is not None else [None] * len(rows), strict=True))
         return [found[index] for index in wanted]
 
     def _ask_env(self, block: int, *question: Any) -> Any:
-        """What the environments of one runner answer, though it may be making steps meanwhile."""
+        """What the environments of one block answer."""
         worker = self._makers[block]
-        self.workers.ask(worker, "ask_env", *question)
-        while True:
-            for one, asked, answer in self.workers.answers():
-                if (one, asked) != (worker, "ask_env"):
-                    self._early.append((one, asked, answer))
-                elif isinstance(answer, Failure):
-                    raise answer.error
-                else:
-                    return answer
+        found = self._ask_some("ask_env", {worker: question})
+        if worker not in found:
+            raise RuntimeError(f"runner {worker + 1} of {self.n_runners} is gone. Ask again when it is replaced.")
+        return found[worker]
 
+    def get_statistics(self, indices: Any = None) -> list[Found]:
+        return self._each("get_statistics", indices)
+
+    def set_statistics(self, found: list[Found], indices: Any = None) -> None:
+        for index, one in zip(self._get_indices(indices), found, strict=True):
+            self._each("set_statistics", [index], [one])
+
+    @whole
     def get_state(self) -> dict[str, Any]:
         return {"runners": self.ask_all("state")}
 
+    @whole
     def set_state(self, state: dict[str, Any]) -> None:
         self.ask_each("load_state", [(one,) for one in state["runners"]])
 
@@ -320,7 +370,9 @@ class RemoteEnvs(VecEnv):
         self.workers.stop()
 
 
-def _runners(env: Any, number: int, transport: Transport, seed: int | None) -> Workers | LocalWorkers:
+def _runners(
+    env: Any, number: int, transport: Transport, seed: int | None, timeout: float | None
+) -> Workers | LocalWorkers:
     """Runners that make environments by a recipe."""
     if not (isinstance(env, str) or callable(env)):
         raise ValueError(
@@ -329,9 +381,10 @@ def _runners(env: Any, number: int, transport: Transport, seed: int | None) -> W
             "lambda: VecNormalize(make_vec_env('CartPole-v1', n_envs=4))."
         )
     made = packed(env, "env")
-    arguments = [(made, index, seed, transport == "ray") for index in range(number)]
-    local = transport == "local"
-    return LocalWorkers(RunnerProcess, arguments) if local else Workers(RunnerProcess, arguments, PATIENCE)
+    if transport == "local":
+        return LocalWorkers(RunnerProcess, [(made, index, seed, False) for index in range(number)])
+    arguments = [(made, index, seed, True, timeout) for index in range(number)]
+    return Workers(RunnerProcess, arguments, math.inf, Tolerance(in_a_row=MOST_IN_A_ROW))
 
 
 def envs_of_runners(env: VecEnv | None) -> RemoteEnvs | None:
@@ -361,6 +414,8 @@ class RemoteActor(Actor):
     def begin(self, rows: int, restart: bool = True) -> None:
         self.policy.set_training_mode(False)
         self.begins = restart
+        if restart and self._next is not None:
+            self.explore(self._next)
 
     def prepare(self, observations: Observations) -> None:
         """Nothing: it does not act here."""
@@ -414,24 +469,39 @@ class RunnerGroup:
         self.uses_masks, self.steps = uses_masks, 0
         self.original_obs: Observations | None = None
         """[N, ...] the same as experience keeps it, where that differs, as before normalisation."""
-        self.obs: Observations | None = None
-        """[N, ...] what is acted on next; ``None`` before the first reset."""
+        self._obs: Observations | None = None
         self.allowed: np.ndarray | None = None
         """[N, M] which choices are allowed next; ``None``: all."""
         self.episode_starts = np.ones(env.num_envs, bool)
         self._planned = 1
-        self.is_ahead = False
-        """Whether runners are making the next steps."""
         self._made_by: list[tuple[int, int]] = []
         self._chunk: Chunk | None = None
         self._row = 0
-        remote.drop_requests()  # of another group
-        remote.on_renewal, remote.on_absence = self._renewed, self._lost
         self.epsilon_after: Callable[[int], float] | None = None
         """The probability of a random action after so many environment steps; ``None``: it stays while they collect."""
         self.on_loss: Callable[[], None] = lambda: None
         """Called when the next step does not continue the episodes of the one before."""
+        remote.on_renewal, remote.on_absence, remote.on_drop = self._renewed, self._lost, self._dropped
+        remote.drop_requests()  # of another group
         self._send_actor()
+
+    @property
+    def obs(self) -> Observations | None:
+        """[N, ...] what is acted on next; ``None`` before the first reset, and after an exception has come between
+        runners and their answers: new episodes begin then."""
+        return None if self.env.integrity.broken else self._obs
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether runners are making the next steps."""
+        return self.obs is not None and self.env.is_asked("collect")
+
+    def _dropped(self) -> None:
+        """Be as before the first reset."""
+        self._obs = self._chunk = None
+        self._row, self._made_by = 0, []
+        self.actor.is_new = True
+        self.on_loss()
 
     def _lost(self, worker: int) -> None:
         """Nothing: what a runner was asked for is asked of another."""
@@ -475,20 +545,21 @@ class RunnerGroup:
 
     def reset(self) -> None:
         """Begin new episodes everywhere."""
-        self._drop()
-        with self.split.env:
+        self.env.recover()
+        with self.env.integrity.changing(), self.split.env:
+            self._drop()
             self._send_actor()
             found = self.env.ask_all("reset", self._normalising())
-        self._look_at(_side_by_side([observations for observations, _ in found]))
-        allowed = [masks for _, masks in found]
-        self.env.masked = allowed[0] is not None
-        self.allowed = np.concatenate(allowed) if self.env.masked else None
-        self.episode_starts = np.ones(self.env.num_envs, bool)
-        self.env.resets += 1
+            self._look_at(_side_by_side([observations for observations, _ in found]))
+            allowed = [masks for _, masks in found]
+            self.env.masked = allowed[0] is not None
+            self.allowed = np.concatenate(allowed) if self.env.masked else None
+            self.episode_starts = np.ones(self.env.num_envs, bool)
+            self.env.resets += 1
 
     def _drop(self) -> None:
         """Forget steps that were made and are not handed out."""
-        if self.is_ahead:
+        if self.env.is_asked("collect"):
             self._merge(self._received())
         self._chunk, self._row = None, 0
 
@@ -497,7 +568,7 @@ class RunnerGroup:
         if self._raw:
             assert self._normalizer is not None
             self.original_obs, observations = observations, self._normalizer.normalize_obs(observations)
-        self.obs = observations
+        self._obs = observations
         return observations
 
     def _send_actor(self) -> None:
@@ -521,12 +592,10 @@ class RunnerGroup:
         order = self._order(self.actor.begins)
         self.actor.begins = False
         self.env.send("collect", [(weights, order)] * self.env.n_runners)
-        self.is_ahead = True
 
     def _received(self) -> list[Chunk]:
         """What they have made."""
         chunks: list[Chunk] = self.env.gather("collect")
-        self.is_ahead = False
         if chunks[0].streams is not None:
             set_rng_state(*chunks[0].streams)
         return chunks
@@ -549,12 +618,13 @@ class RunnerGroup:
         """What runners have made of one request, none of which is handed out yet."""
         if self.obs is None:
             self.reset()
-        with self.split.env:
-            if not self.is_ahead:
-                self._request()
-            chunks = self._received()
-        self._merge(chunks)
-        self._chunk, self._row = self._together(chunks), 0
+        with self.env.integrity.changing():
+            with self.split.env:
+                if not self.env.is_asked("collect"):
+                    self._request()
+                chunks = self._received()
+            self._merge(chunks)
+            self._chunk, self._row = self._together(chunks), 0
         before, self._made_by = self._made_by, self.env.made_by
         if before not in ([], self._made_by) or len(set(self._made_by)) < len(self._made_by):
             self.on_loss()
@@ -635,8 +705,9 @@ class RunnerGroup:
         """Continue from what :meth:`state` returned; the runners must be in the matching state."""
         if not state:
             return
+        self.env.recover()
         self._drop()
-        self.obs, self.original_obs = unflat("obs", state), unflat("original_obs", state)
+        self._obs, self.original_obs = unflat("obs", state), unflat("original_obs", state)
         self.allowed = unflat("allowed", state)
         self.env.masked = self.allowed is not None
         self.episode_starts = state["episode_starts"] > 0

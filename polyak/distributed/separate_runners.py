@@ -89,7 +89,6 @@ class SeparateRunners(RunnerGroup):
         """Runner -> the weights with which it makes what it was asked for."""
         self._published: Published | None = None
         super().__init__(env, actor, numbers, split, uses_masks)
-        self._begin_idle()
 
     def _begin_idle(self) -> None:
         """All runners wait to be asked."""
@@ -111,14 +110,15 @@ class SeparateRunners(RunnerGroup):
         if self.in_hand is None:
             if self.obs is None:
                 self.reset()
-            self._receive(wait=False)
-            self._ask_idle()
-            while (found := self._next()) is None:
-                self._receive()
+            with self.env.integrity.changing():
+                self._receive(wait=False)
                 self._ask_idle()
-            self.in_hand, self.row, self.shown = found, 0, False
-            if not self.in_turn:
-                self._ask_idle()
+                while (found := self._next()) is None:
+                    self._receive()
+                    self._ask_idle()
+                self.in_hand, self.row, self.shown = found, 0, False
+                if not self.in_turn:
+                    self._ask_idle()
         return self.in_hand
 
     def step_in_hand(self, row: int) -> Step:
@@ -140,15 +140,17 @@ class SeparateRunners(RunnerGroup):
         """What is in hand has been read."""
         assert self.in_hand is not None
         worker, chunk, *_ = self.in_hand
-        self._turn = (worker + 1) % self.env.n_runners
-        self.steps += len(chunk.infos)
-        has_more = worker in self._idle or self._under_way.get(worker)  # as another process, if it was lost
-        if self.in_turn and not has_more and worker not in self.env.absent:
-            self._idle.append(worker)
-        self.in_hand = None
+        with self.env.integrity.changing():
+            self._turn = (worker + 1) % self.env.n_runners
+            self.steps += len(chunk.infos)
+            has_more = worker in self._idle or self._under_way.get(worker)  # as another process, if it was lost
+            if self.in_turn and not has_more and worker not in self.env.absent:
+                self._idle.append(worker)
+            self.in_hand = None
 
     def waiting(self) -> int:
         """How many chunks can be taken without waiting, what is in hand among them."""
+        self.env.recover()
         self._receive(wait=False)
         return len(self._waiting) + (self.in_hand is not None)
 
@@ -174,17 +176,29 @@ class SeparateRunners(RunnerGroup):
 
     def _receive(self, wait: bool = True) -> None:
         """Put what runners have finished among what waits."""
-        for worker, asked, answer in self.env.answers(wait):
-            if asked == "collect" and not isinstance(answer, Failure):
-                weights = self._under_way[worker].popleft()
-                self._waiting.append(Finished(worker, answer, weights.version, weights.flat))
-                if not self.in_turn:
-                    self._idle.append(worker)
+        with self.env.integrity.changing():
+            for worker, asked, answer in self.env.answers(wait):
+                if asked == "collect" and not isinstance(answer, Failure):
+                    weights = self._under_way[worker].popleft()
+                    self._waiting.append(Finished(worker, answer, weights.version, weights.flat))
+                    if not self.in_turn:
+                        self._idle.append(worker)
 
     def _settle(self) -> None:
         """Wait until no runner is making steps."""
         while any(self._under_way.values()):
             self._receive()
+
+    def _dropped(self) -> None:
+        super()._dropped()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing is under way, waits or is in hand."""
+        self._under_way.clear()
+        self._waiting.clear()
+        self.in_hand, self._turn = None, 0
+        self._begin_idle()
 
     def _lost(self, worker: int) -> None:
         """What a runner was asked is never finished; others make its part."""
@@ -203,9 +217,7 @@ class SeparateRunners(RunnerGroup):
     def _drop(self) -> None:
         self._settle()
         self._merge([finished.chunk for finished in self._waiting])
-        self._waiting.clear()
-        self.in_hand, self._turn = None, 0
-        self._begin_idle()
+        self._forget()
 
     def step(self) -> Step:
         """Refuse a step of all environments at a time.
@@ -219,6 +231,7 @@ class SeparateRunners(RunnerGroup):
 
     def state(self) -> dict[str, np.ndarray]:
         """The observations before all, and what runners have finished that has not been read, as arrays by name."""
+        self.env.recover()
         self._settle()
         columns = super().state()
         if not columns:

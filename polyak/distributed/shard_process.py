@@ -33,11 +33,15 @@ class ShardProcess:
         if alone:
             torch.set_num_threads(1)
         self._make: Callable[[], ReplayBuffer] = cloudpickle.loads(recipe)
+        self.buffer: Any = None
 
-    def begin(self) -> int:
-        """Make the buffer. -> its process"""
-        self.buffer = self._make()
-        return os.getpid()
+    def begin(self) -> tuple[int, float, int]:
+        """Make the buffer, or let running episodes end in the one that is there. -> its process, the mass, and the
+        steps of each environment that it holds"""
+        if self.buffer is None:
+            self.buffer = self._make()
+        self.buffer.cut_episodes()
+        return os.getpid(), self.mass(), self.buffer.size()
 
     @property
     def _sampler(self) -> Prioritized | None:

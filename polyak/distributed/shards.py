@@ -25,6 +25,7 @@ from polyak.data.base import Normalizer
 from polyak.data.batch import Transition
 from polyak.data.replay import ReplayBuffer
 from polyak.data.step import Step
+from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runners import Transport
@@ -143,11 +144,11 @@ class ShardedReplay:
         """What there is to draw from in each shard, and the steps of its environments that it holds."""
         self._lives = np.zeros(n_shards, np.int64)
         """How many have been in the place of each shard before."""
+        self.integrity = Integrity()
+        self.processes = [0] * n_shards
         try:
-            self.processes: list[int] = self.workers.ask_all("begin")
-            for process in self.processes:
-                if isinstance(process, Failure):
-                    raise process.error
+            self._begin_anew()
+            self._settle()
         except BaseException:
             self.close()
             raise
@@ -163,6 +164,7 @@ class ShardedReplay:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
+    @whole
     def record(self, step: Step) -> None:
         """Store one step of the environments.
 
@@ -184,6 +186,7 @@ class ShardedReplay:
             self._held[shard] = min(self._held[shard] + steps, self.buffer_size)
         self._outbox.reset()
 
+    @whole
     def cut_episodes(self, envs: Iterable[int] | None = None) -> None:
         """Let the running episodes end, by truncation, at the newest row: what comes next belongs to another one.
 
@@ -196,6 +199,7 @@ class ShardedReplay:
             if here := [int(env - own[0]) for env in own if env in which]:
                 self._ask(shard, "cut", here)
 
+    @whole
     def reset(self) -> None:
         """Empty all shards."""
         self._outbox.reset()
@@ -230,24 +234,38 @@ class ShardedReplay:
             a minibatch, and where its rows stand [B], for :meth:`update_priorities`, or ``None`` where they have no
             priorities.
         """
-        self._send()
-        normalizer = None if env is None else self.workers.put(frozen(env))
-        if self._ahead is None:
-            self._asked.clear()  # of a call that was left before its end
+        normalizer = self._begin_draws(env)
         within = 1 if self.sampler.adaptive else DRAWN_AHEAD
         while batches:
             ahead = min(batches, within) if self._ahead is None else self._ahead
-            while len(self._asked) < ahead and (draw := self._ask_draw(batch_size, gamma, normalizer)):
+            draw = self._next_draw(ahead, batch_size, gamma, normalizer)
+            if draw is None:
+                return
+            batches -= 1
+            yield self._batch(draw)
+
+    @whole
+    def _begin_draws(self, env: Normalizer | None) -> Any:
+        """Before the first of some minibatches. -> what shards normalise by"""
+        self._send()
+        if self._ahead is None:
+            self._asked.clear()  # of a call that was left before its end
+        return None if env is None else self.workers.put(frozen(env))
+
+    @whole
+    def _next_draw(self, ahead: int, rows: int, gamma: float, normalizer: Any) -> _AwaitedBatch | None:
+        """A batch of so many rows that has come, while up to ``ahead`` of them are asked for; ``None``: there is
+        nothing to draw from."""
+        while True:
+            while len(self._asked) < ahead and (draw := self._ask_draw(rows, gamma, normalizer)):
                 self._asked.append(draw)
             if not self._asked:
-                return
+                return None
             draw = self._asked.popleft()
             while not draw.is_lost and len(draw.parts) < len(draw.wanted):
                 self._take()
-            if draw.is_lost or draw.rows != batch_size:
-                continue
-            batches -= 1
-            yield self._batch(draw)
+            if not draw.is_lost and draw.rows == rows:
+                return draw
 
     def _ask_draw(self, rows: int, gamma: float, normalizer: Any) -> _AwaitedBatch | None:
         """Ask shards for their parts of a batch; ``None``: there is nothing to draw from."""
@@ -286,6 +304,7 @@ class ShardedReplay:
         """More than any shard has."""
         return self.buffer_size * len(self._envs[0]) + 1
 
+    @whole
     def update_priorities(self, indices: Tensor | np.ndarray, td_errors: Tensor | np.ndarray) -> None:
         """Give shards the critic's errors.
 
@@ -309,6 +328,7 @@ class ShardedReplay:
         if self.sampler.adaptive:
             self.sampler.anneal(progress)
 
+    @whole
     def discount_by(self, gamma: float) -> None:
         """Sum returns of several steps with another discount from now on."""
         self._gamma = float(gamma)
@@ -339,7 +359,7 @@ class ShardedReplay:
             self._draws[shard].popleft().parts[shard] = answer
         elif method == "begin":
             self._due[shard] -= 1
-            self.processes[shard] = answer
+            self.processes[shard], self._masses[shard], self._held[shard] = answer
         else:
             self._due[shard] -= 1
             self._masses[shard] = answer
@@ -351,11 +371,30 @@ class ShardedReplay:
         for draw in self._draws[shard]:
             draw.is_lost = True
         self._draws[shard].clear()
+        self._begin(shard)
+
+    def _begin(self, shard: int) -> None:
+        """Let a shard begin, or say what it has; its rows have other places than before."""
         self._lives[shard] += 1
         self._masses[shard] = self._held[shard] = self._due[shard] = 0
         self._ask(shard, "begin")
         if self._gamma is not None:
             self._ask(shard, "discount_by", self._gamma)
+
+    def recover(self) -> None:
+        """Begin anew if an exception has come between a request and its answer: shards keep their rows, of which the
+        newest ones may be lost, and no episode reaches across."""
+        if self.integrity.broken:
+            self._begin_anew()
+            self.integrity.broken = False
+
+    def _begin_anew(self) -> None:
+        self.workers.disown()
+        self._outbox.reset()
+        self._asked.clear()
+        for shard in range(len(self._envs)):
+            self._draws[shard].clear()
+            self._begin(shard)
 
     def _all(self, method: str, *arguments: list[Any]) -> list[Any]:
         """What all answer, in order: the i-th gets the i-th of each of the arguments."""
@@ -379,6 +418,7 @@ class ShardedReplay:
 
     # -- keeping -------------------------------------------------------------------------------------------------------
 
+    @whole
     def contents(self) -> dict[str, Any]:
         """Copies of the newest steps that all shards hold, the oldest first, as of
         :meth:`~polyak.data.ReplayBuffer.contents`: [T, N, ...]"""
@@ -389,6 +429,7 @@ class ShardedReplay:
         columns: dict[str, Any] = mapped(lambda *several: joined(several, 1), *newest)
         return columns
 
+    @whole
     def state_dict(self) -> dict[str, Any]:
         """What all shards hold, as numpy arrays, and the rest as JSON values."""
         self._send()
@@ -398,6 +439,7 @@ class ShardedReplay:
             state |= {f"shard{shard}:{name}": value for name, value in own.items()}
         return state
 
+    @whole
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned.
 

@@ -112,7 +112,7 @@ def register_atari(needed_by: str = "Atari") -> None:
 
 
 def _unknown_name(env_id: str, name: str, error: Exception) -> str:
-    hint = did_you_mean(name, gym.registry, at_most=3)
+    hint = did_you_mean(name, gym.registry)
     return (
         f"env_id={env_id!r} is not a registered environment.{hint} An environment of your own must be registered in "
         f"the process that makes it: use 'your_module:{name}', or pass a function. (gymnasium: {error})"

@@ -1,15 +1,20 @@
-"""The statistics of ``VecNormalize`` with which a model learns, and the scale in which it takes observations."""
+"""The statistics with which a model learns, and the scale in which it takes observations: those of ``VecNormalize``,
+which the model knows and normalises by, and those that wrappers of its environments hold and normalise by themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.spaces import maybe_transpose
+from polyak.envs.state import EnvStateError
 from polyak.envs.vec.vec_env import VecEnv
+from polyak.envs.wrapper_statistics import MISSING, OWN, Found, for_envs, have_data, merged, obstacles
 from polyak.envs.wrappers.layers import (
     PartNormalizer,
     above_normalisation,
@@ -17,7 +22,7 @@ from polyak.envs.wrappers.layers import (
     replay_normalizer,
     wrapped_beneath,
 )
-from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
+from polyak.envs.wrappers.normalize import VecNormalize, as_settings, unwrap_vec_normalize
 from polyak.warning import advise, warn_user
 
 
@@ -38,6 +43,12 @@ class Normalisation:
         """Wrappers that changed observations after these had normalised them, as the file says."""
         self.replay: VecNormalize | PartNormalizer | None = None
         """The normaliser of replayed experience."""
+        self.loaded_of_wrappers: list[Found] = []
+        """The statistics of wrappers in the file."""
+        self._last_read: list[Found] | None = None
+        """Those in the environment, as they were last read; ``None``: its wrappers hold none."""
+        self._is_newest = False  # whether they have not changed since, as far as is known
+        self._lent = 0
 
     def load(self, statistics: VecNormalize, above: tuple[str, ...]) -> None:
         """Take the statistics of a file, and the names of the wrappers around them."""
@@ -55,6 +66,11 @@ class Normalisation:
         """
         check_one_normaliser(env)
         self.env, self.replay = env, replay_normalizer(env)
+        try:
+            found = env.get_statistics()
+            self._last_read = found if any(found) else None
+        except EnvStateError:  # said when it matters
+            self._last_read = []
         if raw_experience:
             _advise_on_layers(env)
 
@@ -75,6 +91,71 @@ class Normalisation:
         return known if known is not None and known.norm_obs else None
 
     @property
+    def of_wrappers(self) -> list[Found]:
+        """The statistics that wrappers in the environment hold, an item for each of them, or else those of the file;
+        as they were last read, with a warning, where they cannot be read."""
+        if self.env is None or self._last_read is None:
+            return self.loaded_of_wrappers
+        try:
+            self._last_read = self.env.get_statistics()
+        except Exception as error:  # the environments are closed, under way in another thread, or do not show them
+            if not self._is_newest:
+                state = "taken as they were before" if self._last_read else "in no file and no evaluation"
+                advise(
+                    "statistics of wrappers that cannot be read",
+                    f"wrappers in the environment hold running statistics, which cannot be read now ({error}). They "
+                    f"are {state}. Use VecNormalize instead, whose statistics are always known.",
+                )
+        return self._last_read
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """While the block runs, statistics of wrappers change; then they are read, since environments may be closed
+        before the model is saved."""
+        self._is_newest = False
+        yield
+        if self.env is not None and self._last_read is not None:
+            with suppress(Exception):  # said when it matters
+                self._last_read, self._is_newest = self.env.get_statistics(), True
+
+    @contextmanager
+    def lent(self, env: VecEnv) -> Iterator[None]:
+        """While the block runs, the wrappers in ``env`` have the statistics that the model learned with, and do not
+        update them; then they have their own again.
+
+        A warning says if ``env`` lacks such a wrapper, or has seen data of its own, which do not count here.
+        """
+        known = self.of_wrappers
+        try:
+            before = env.get_statistics() if have_data(known) else []
+        except EnvStateError as error:
+            advise("evaluation in wrappers that do not show statistics", _otherwise(_first(known), str(error)))
+            before = []
+        if not before:
+            yield
+            return
+        given = merged(known)
+        why = obstacles(given, before[0])
+        for key, reason in why.items():
+            if reason != OWN:
+                advise(f"evaluation without the {key} of the training", _otherwise(key, reason))
+            elif self.env is None or env.unwrapped is not self.env.unwrapped:
+                advise(
+                    f"statistics of an evaluation's own {key}",
+                    f"the {_wrapper(key)} in env has seen data of its own. The model acts under the statistics that "
+                    "it learned with instead.",
+                )
+        taken = [key for key in given if key in before[0] and why.get(key, OWN) == OWN]
+        frozen = {key: {**given[key], "updates": False} for key in taken}
+        self._lent += 1
+        try:
+            env.set_statistics([frozen] * env.num_envs)
+            yield
+        finally:
+            self._lent -= 1
+            env.set_statistics(before)
+
+    @property
     def above(self) -> tuple[str, ...]:
         """Names of the wrappers that change observations after ``VecNormalize``, the outermost first."""
         return self._above if self.own is None else above_normalisation(self.env).observations
@@ -90,6 +171,16 @@ class Normalisation:
     def of_predictions(self) -> VecEnv | None:
         """The environment whose ``VecNormalize`` scales the observations of ``predict``; None if it takes raw ones."""
         return self.env if self.env is not None or self._by_itself else self.loaded
+
+    def say_not_in(self, what: str) -> None:
+        """Warn that the statistics of wrappers, if there are any, are not in a file of this kind."""
+        if any(found := self.of_wrappers):
+            name = _wrapper(_first(found))
+            advise(
+                f"statistics of wrappers in {what}",
+                f"the model learned from what {name} returned, and {what} does not hold its running statistics: it "
+                f"takes what {name} returns with those. Use VecNormalize instead, or save() for the model.",
+            )
 
     def check_nothing_above(self, what: str, besides: str = "") -> None:
         """Refuse to normalise where wrappers would have changed observations further.
@@ -152,6 +243,13 @@ class Normalisation:
             observation: one or a batch.
             space: of the observations that the policy reads.
         """
+        if self.env is None and self.loaded_of_wrappers and not self._lent:
+            advise(
+                "observations of wrappers with statistics",
+                f"the model learned from what {_wrapper(_first(self.loaded_of_wrappers))} returned, and "
+                "predict() takes what that returns with the statistics in the model's file. load(path, env=...) puts "
+                "them into a new one in env; evaluate(model, env) does so for its episodes.",
+            )
         if not self.is_by_itself:
             if self._above and self.env is None and self._by_itself:
                 advise(
@@ -178,12 +276,14 @@ class Normalisation:
         beneath those wrappers of ``env`` that stood around ``VecNormalize``.
 
         A normalising wrapper of its own that has seen no data takes the model's statistics; one that has, or that they
-        do not fit, stays as it is, with a warning if they differ.
+        do not fit, stays as it is, with a warning if they differ. It keeps its settings, with a warning if by these it
+        normalises otherwise than the model learned with.
 
         Args:
             env: to learn in.
             num_timesteps: that the model has learned for.
         """
+        self._give(env)
         known, own = self.known, unwrap_vec_normalize(env)
         if known is own:
             return env
@@ -216,7 +316,56 @@ class Normalisation:
                 "are taken by an environment without VecNormalize, or with a new one of the same settings.",
                 UserWarning,
             )
+        elif differ := own.differences(known):
+            warn_user(
+                f"env has a VecNormalize with {as_settings(differ)}, and the model learned with "
+                f"{as_settings(differ, 1)}: what it sees has another scale now. Pass env without VecNormalize, which "
+                "takes the model's settings and statistics, or make it with these settings.",
+                UserWarning,
+            )
         return env
+
+    def _give(self, env: VecEnv) -> None:
+        """Let the wrappers in an environment that have seen no data continue from the statistics that the model learned
+        with; a warning says which cannot."""
+        known = self.of_wrappers
+        if not have_data(known) or (self.env is not None and env.unwrapped is self.env.unwrapped):
+            return
+        try:
+            found = env.get_statistics()
+        except EnvStateError as error:
+            warn_user(_otherwise(_first(known), str(error)))
+            return
+        given = for_envs(known, env.num_envs)
+        why = [obstacles(one, own) for one, own in zip(given, found, strict=True)]
+        for key, reason in {key: reason for each in why for key, reason in each.items()}.items():
+            warn_user(_otherwise(key, reason))
+        taken = [own.keys() & one.keys() - not_.keys() for one, own, not_ in zip(given, found, why, strict=True)]
+        env.set_statistics([{key: one[key] for key in keys} for one, keys in zip(given, taken, strict=True)])
+
+
+def as_trained(model: Any, env: VecEnv) -> AbstractContextManager[None]:
+    """:meth:`Normalisation.lent` of a model; of anything else that acts, such as a policy, nothing is known."""
+    learned = getattr(model, "normalisation", None)
+    return nullcontext() if learned is None else learned.lent(env)
+
+
+def _otherwise(key: str, reason: str) -> str:
+    """What to say of an environment that cannot have the statistics called ``key``."""
+    fix = {MISSING: f" Wrap it as in training, with {_wrapper(key)}.", OWN: f" Pass one with a new {_wrapper(key)}."}
+    return (
+        f"the model learned from what a {_wrapper(key)} with running statistics returned, and env does not take these, "
+        f"so that what it sees has another scale: {reason.rstrip('.')}.{fix.get(reason, '')}"
+    )
+
+
+def _first(found: list[Found]) -> str:
+    return next(key for each in found for key in each)
+
+
+def _wrapper(key: str) -> str:
+    """The class in the name of statistics."""
+    return key.partition(".")[0]
 
 
 def _advise_on_layers(env: VecEnv) -> None:

@@ -6,11 +6,6 @@ import importlib
 import re
 from dataclasses import dataclass
 
-import gymnasium as gym
-from gymnasium.envs.registration import WrapperSpec
-
-from polyak.envs.wrappers.mask_velocity import VELOCITIES
-
 
 @dataclass(frozen=True)
 class Provider:
@@ -56,19 +51,34 @@ def provide(env_id: str) -> None:
     Raises:
         ImportError: its package is not installed; the message says how to install it.
     """
+    import gymnasium as gym
+
     if env_id in gym.registry:
         return
-    if match := _NO_VELOCITIES.fullmatch(env_id):
+    if is_without_velocities(env_id) and (match := _NO_VELOCITIES.fullmatch(env_id)):
         _register_without_velocities(*match.groups())
     for provider in PROVIDERS:
         if provider.ids.fullmatch(env_id):
             _import(provider, env_id)
 
 
+def is_without_velocities(env_id: str) -> bool:
+    """Whether an id is that of a registered environment without velocities in its observations."""
+    import gymnasium as gym
+
+    from polyak.envs.wrappers.mask_velocity import VELOCITIES
+
+    match = _NO_VELOCITIES.fullmatch(env_id)
+    return match is not None and match[1] in VELOCITIES and f"{match[1]}-v{match[2]}" in gym.registry
+
+
 def _register_without_velocities(task: str, version: str) -> None:
-    original = gym.registry.get(f"{task}-v{version}")
-    if task not in VELOCITIES or original is None:
-        return
+    import gymnasium as gym
+    from gymnasium.envs.registration import WrapperSpec
+
+    from polyak.envs.wrappers.mask_velocity import VELOCITIES
+
+    original = gym.registry[f"{task}-v{version}"]
     # It is given the entries to hide: from the new name it could not find them.
     hiding = WrapperSpec(
         "MaskVelocityWrapper",
@@ -87,6 +97,8 @@ def _register_without_velocities(task: str, version: str) -> None:
 
 
 def _import(provider: Provider, env_id: str) -> None:
+    import gymnasium as gym
+
     try:
         module = importlib.import_module(provider.module)
     except ModuleNotFoundError as error:

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from polyak.envs.masks import Masks, find_masks
+from polyak.envs.normalisation import as_trained
 from polyak.envs.shown import as_seen_in
 from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
@@ -17,8 +18,16 @@ from polyak.envs.wrap import as_vec_env, check_is_env, is_batch
 from polyak.envs.wrappers.by_name import name_parts
 from polyak.envs.wrappers.layers import above_normalisation
 from polyak.envs.wrappers.monitor import Monitor
-from polyak.envs.wrappers.normalize import normalized_like, unwrap_vec_normalize
+from polyak.envs.wrappers.normalize import as_settings, normalized_like, unwrap_vec_normalize
 from polyak.envs.wrappers.vec_monitor import VecMonitor
+from polyak.evaluation.intervals import (
+    Interval,
+    check_confidence,
+    interquartile_interval,
+    interquartile_mean,
+    mean_interval,
+    success_interval,
+)
 from polyak.evaluation.shared_environments import check_not_in_use, note_use
 from polyak.evaluation.undisturbed import is_exposed, undisturbed
 from polyak.hyperparameters.declaration import whole
@@ -49,7 +58,6 @@ class EvaluationResult:
         successes: [n] ``info["is_success"]`` at the end of each episode; ``None`` if the environment does not say.
         n_capped: episodes that were cut by ``max_steps_per_episode``.
         confidence: level of the intervals.
-        n_resamples: resamples that the intervals rest on.
     """
 
     returns: np.ndarray
@@ -57,7 +65,6 @@ class EvaluationResult:
     successes: np.ndarray | None = None
     n_capped: int = 0
     confidence: float = 0.95
-    n_resamples: int = 2000
 
     @property
     def mean(self) -> float:
@@ -75,19 +82,36 @@ class EvaluationResult:
         return float(interquartile_mean(self.returns))
 
     @property
-    def ci(self) -> tuple[float, float]:
-        """Bootstrap interval of the mean return."""
-        return bootstrap_interval(self.returns, np.mean, self.confidence, self.n_resamples)
+    def ci(self) -> Interval:
+        """Interval of the mean return, :func:`mean_interval`; of returns that are all 0 or 1, :func:`success_interval`.
+        NaN at both ends, where it is unknown: of a single episode, or of equal returns other than 0 and 1."""
+        if np.isin(self.returns, (0, 1)).all():
+            return success_interval(self.returns.sum(), len(self.returns), self.confidence)
+        return mean_interval(self.returns, self.confidence)
 
     @property
-    def iqm_ci(self) -> tuple[float, float]:
-        """Bootstrap interval of the interquartile mean."""
-        return bootstrap_interval(self.returns, interquartile_mean, self.confidence, self.n_resamples)
+    def ci_in_words(self) -> str:
+        """``"1.00 to 2.00"``, or why it is unknown."""
+        if self.ci.is_known or (len(self.returns) > 1 and np.ptp(self.returns) > 0):
+            return f"{self.ci:.2f}"
+        return "unknown, as all returns are equal" if len(self.returns) > 1 else "unknown, of a single episode"
+
+    @property
+    def iqm_ci(self) -> Interval:
+        """Interval of the interquartile mean, :func:`interquartile_interval`; NaN at both ends, where it is unknown."""
+        return interquartile_interval(self.returns, self.confidence)
 
     @property
     def success_rate(self) -> float | None:
         """Share of successful episodes, if the environment says."""
         return None if self.successes is None else float(np.mean(self.successes))
+
+    @property
+    def success_ci(self) -> Interval | None:
+        """Interval of the success rate, :func:`success_interval`, if the environment says."""
+        if self.successes is None:
+            return None
+        return success_interval(np.sum(self.successes), len(self.successes), self.confidence)
 
     def __repr__(self) -> str:
         figures = {"mean": f"{self.mean:.2f}", "std": f"{self.std:.2f}", "episodes": len(self.returns)}
@@ -99,39 +123,11 @@ class EvaluationResult:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in figures.items())})"
 
     def __str__(self) -> str:
-        low, high = self.ci
-        text = f"mean return {self.mean:.2f} ({self.confidence:.0%} interval {low:.2f} to {high:.2f}), "
+        text = f"mean return {self.mean:.2f} ({self.confidence:.0%} interval {self.ci_in_words}), "
         text += f"IQM {self.iqm:.2f}, std {self.std:.2f}, {len(self.returns)} episodes"
-        return text if self.success_rate is None else f"{text}, success rate {self.success_rate:.1%}"
-
-
-def interquartile_mean(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Mean without the lowest and the highest quarter, rounded down (Agarwal et al., 2021, arXiv:2108.13264)."""
-    ordered = np.sort(values, axis=axis)
-    n = ordered.shape[axis]
-    return np.mean(np.take(ordered, range(n // 4, n - n // 4), axis=axis), axis=axis)
-
-
-def bootstrap_interval(
-    values: np.ndarray,
-    statistic: Callable[..., np.ndarray] = np.mean,
-    confidence: float = 0.95,
-    n_resamples: int = 2000,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """Percentile bootstrap interval (Efron, 1979) of a statistic.
-
-    Args:
-        values: [n] independent observations.
-        statistic: a function of ``(values, axis=...)``.
-        confidence: level of the interval, in (0, 1).
-        n_resamples: resamples with replacement.
-        seed: of the resampling, so that equal values give equal intervals.
-    """
-    draws = np.random.default_rng(seed).integers(len(values), size=(n_resamples, len(values)))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(statistic(np.asarray(values)[draws], axis=-1), [tail, 1 - tail])
-    return float(low), float(high)
+        if self.success_rate is None:
+            return text
+        return f"{text}, success rate {self.success_rate:.1%} ({self.confidence:.0%} interval {self.success_ci:.1%})"
 
 
 def evaluate_policy(
@@ -182,7 +178,6 @@ def evaluate_policy(
             "change what is measured. Put it in a ``Monitor`` before any other wrapper.",
             UserWarning,
         )
-    _advise_on_normalisation(model, venv)
     try:
         with _sparing(model, None):
             episodes = _play(
@@ -220,14 +215,13 @@ def evaluate(
             training is not changed. ``None`` does not seed the environments, and protects only a training that is
             running, as :func:`evaluate_policy` does.
         max_steps_per_episode: cut an episode after so many steps and count it as it stands, with a warning.
-        confidence: level of the bootstrap intervals, in (0, 1).
+        confidence: level of the intervals, in (0, 1).
         callback: called after each step of each environment that still counts, see :func:`evaluate_policy`.
 
     Raises:
         ValueError: a number out of range, an unknown name, or one of an environment with other spaces than the model's.
     """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}. Use 0.95 for a 95 % interval.")
+    check_confidence(confidence)
     venv = as_vector(env, model)
     try:
         with _sparing(model, seed):
@@ -248,16 +242,25 @@ def evaluate(
 
 
 def _advise_on_normalisation(model: Any, env: VecEnv) -> None:
-    """Warn if a model that learned from normalised observations gets others."""
+    """Warn if a model gets observations that are normalised otherwise than those that it learned from."""
     learned = getattr(model, "normalisation", None)
-    if learned is None or learned.of_observations is None or learned.is_by_itself:
+    if learned is None or learned.is_by_itself or (known := learned.known) is None:
         return
-    if unwrap_vec_normalize(env) is None:
+    own = unwrap_vec_normalize(env)
+    if own is None:
+        what = "env does not normalise" if known.norm_obs else ""
+    elif known.has_seen_data and not own.has_seen_data:
+        what = "the VecNormalize of env has seen no data"
+    else:
+        differ = own.differences(known)
+        what = f"that of env has {as_settings(differ)} instead of {as_settings(differ, 1)}" if differ else ""
+    if what:
         advise(
-            "evaluation without normalisation",
-            "the model learned under VecNormalize, but env does not normalise: what it sees here has another scale. "
+            f"evaluation with another normalisation: {what}",
+            f"the model learned under VecNormalize, but {what}: what it sees here has another scale. "
             "Evaluate on model.get_env(), or wrap env: VecNormalize.load(statistics, env) with training=False and "
-            "norm_reward=False.",
+            "norm_reward=False; sync_envs_normalization(model.get_env(), env) brings settings and statistics up to "
+            "date.",
         )
 
 
@@ -266,7 +269,7 @@ def _sparing(model: Any, seed: int | None) -> AbstractContextManager[None]:
     return undisturbed(model, seed) if seed is not None or is_exposed() else nullcontext()
 
 
-class EpisodeStatistics(NamedTuple):
+class EpisodeResult(NamedTuple):
     """The statistics of an episode."""
 
     ret: float
@@ -305,7 +308,7 @@ class _Seat:
         ended = done and (not self.monitored or "episode" in info)
         return ended, not ended and self.max_steps is not None and self.game_steps >= self.max_steps
 
-    def episode(self, info: dict[str, Any], capped: bool) -> EpisodeStatistics:
+    def episode(self, info: dict[str, Any], capped: bool) -> EpisodeResult:
         """The episode that has just ended."""
         total, steps = self.total, self.steps
         if self.monitored and not capped:
@@ -313,7 +316,7 @@ class _Seat:
         self.n_left -= 1
         self.game_steps = 0
         success = info.get("is_success")
-        return EpisodeStatistics(float(total), int(steps), None if success is None else bool(success), capped)
+        return EpisodeResult(float(total), int(steps), None if success is None else bool(success), capped)
 
 
 def as_vector(env: gym.Env | VecEnv | str, model: Any = None) -> VecEnv:
@@ -394,7 +397,7 @@ def _play(
     callback: EvalCallbackFn | None = None,
     max_steps: int | None = None,
     use_masking: bool = True,
-) -> list[EpisodeStatistics]:
+) -> list[EpisodeResult]:
     """Play ``n_episodes``, shared out evenly among the environments; they are returned in the order of their ends.
 
     A vector of environments cannot reset a single one. An environment that reaches ``max_steps`` therefore idles, with
@@ -404,8 +407,10 @@ def _play(
         if number is not None and whole(name, number) < 1:
             raise ValueError(f"{name} must be at least 1, got {number!r}.")
     check_not_in_use(env)
+    _advise_on_normalisation(model, env)
     try:
-        episodes = _episodes(model, env, n_episodes, deterministic, render, callback, max_steps, use_masking)
+        with as_trained(model, env):
+            episodes = _episodes(model, env, n_episodes, deterministic, render, callback, max_steps, use_masking)
     finally:
         note_use(env, model)
     if n_capped := sum(episode.capped for episode in episodes):
@@ -426,11 +431,11 @@ def _episodes(
     callback: EvalCallbackFn | None,
     max_steps: int | None,
     use_masking: bool,
-) -> list[EpisodeStatistics]:
+) -> list[EpisodeResult]:
     """See :func:`_play`."""
     n_envs, monitored, shown = env.num_envs, _is_monitored(env), as_seen_in(env, model)
     seats = [_Seat((n_episodes + i) // n_envs, monitored, max_steps) for i in range(n_envs)]
-    episodes: list[EpisodeStatistics] = []
+    episodes: list[EpisodeResult] = []
     observations, states, starts = env.reset(), None, np.ones(n_envs, dtype=bool)
     masks = masks_for(model, env) if use_masking else None
     more = {} if masks is None else {"action_masks": masks.after_reset(observations)}

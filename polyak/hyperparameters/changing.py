@@ -5,7 +5,7 @@ class names the fields that cannot change in ``built_with``; the consequences of
 model is being built, loaded or changed, its attributes are set without checks.
 """
 
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -25,51 +25,16 @@ class FixedHyperparameterError(HyperparameterError, AttributeError):
     """A hyper-parameter that cannot change any more. Also an AttributeError, as of any attribute that cannot be set."""
 
 
-class Changeable:
-    """The attribute of a hyper-parameter. A class has its default, a model its value, as without.
-
-    Args:
-        name: of the field.
-        default: of the field.
-    """
-
-    def __init__(self, name: str, default: Any) -> None:
-        self.name, self.default = name, default
-
-    def __get__(self, model: Any, owner: type | None = None) -> Any:
-        try:
-            return model.__dict__[self.name]
-        except (AttributeError, KeyError):  # of the class, or of a model that lacks it
-            return self._default_of(owner or type(model))
-
-    def _default_of(self, owner: type) -> Any:
-        if self.default is MISSING:
-            raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}")
-        return self.default
-
-    def __set__(self, model: Any, value: Any) -> None:
-        if "_is_built" in model.__dict__:
-            change(model, self.name, value)
-        else:
-            model.__dict__[self.name] = value
-
-    def __delete__(self, model: Any) -> None:
-        if self.name not in model.__dict__:
-            raise AttributeError(self.name)
-        del model.__dict__[self.name]
+def checked_names(cls: type) -> frozenset[str]:
+    """Attributes that a model checks when they are set: its hyper-parameters, and those that its class lacks."""
+    if "_checked" not in vars(cls):
+        names = ({f.name for f in fields(cls)} | set(left_out(cls))) - FREE
+        setattr(cls, "_checked", frozenset(n for n in names if not hasattr(type(_found(cls, n)), "__set__")))  # noqa: B010
+    return cls._checked  # type: ignore[attr-defined]
 
 
-def make_changeable(cls: type) -> None:
-    """Make the attributes of a class's hyper-parameters, and of those that it lacks, check assignments."""
-    if "_is_changeable" in vars(cls):
-        return
-    setattr(cls, "_is_changeable", True)  # noqa: B010  # of this class alone
-    defaults = {f.name: f.default for f in fields(cls)} | {name: getattr(cls, name, MISSING) for name in left_out(cls)}
-    for name in defaults.keys() - FREE:
-        found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
-        own = isinstance(found, Changeable) and found.default is defaults[name]
-        if not own and (isinstance(found, Changeable) or not hasattr(type(found), "__set__")):
-            setattr(cls, name, Changeable(name, defaults[name]))
+def _found(cls: type, name: str) -> Any:
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def why_fixed(cls: type, name: str) -> str | None:

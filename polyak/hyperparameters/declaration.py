@@ -46,6 +46,8 @@ Processes = Annotated[int, Only(f"an integer in [0, {MOST_PROCESSES:,}]", lambda
 """On this machine."""
 Runners = Annotated[int, Only(f"an integer in [0, {MOST_RUNNERS:,}]", lambda n: 0 <= n <= MOST_RUNNERS)]
 """Processes on a cluster."""
+Learners = Annotated[int, Only(f"an integer in [1, {MOST_PROCESSES:,}]", lambda n: 1 <= n <= MOST_PROCESSES)]
+"""Processes that exchange gradients."""
 Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]
 NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]
 Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]
@@ -119,6 +121,13 @@ def fitted(name: str, value: Any, declaration: Any) -> Any:
     fit = _fit(value, declaration)
     require(fit is not _REFUSED, name, value, f"it must be {described(declaration)}.{_hint(name, value, declaration)}")
     return fit
+
+
+def as_declared(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` as the fields of a class will have them; themselves where they are no fields, or will be refused."""
+    kinds = declared(cls) if is_dataclass(cls) else {}
+    fits = {name: _fit(value, kinds.get(name, Any)) for name, value in values.items()}
+    return {name: values[name] if fit is _REFUSED else fit for name, fit in fits.items()}
 
 
 def whole(name: str, value: Any) -> int:

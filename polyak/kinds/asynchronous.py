@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -40,6 +41,9 @@ from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.data_parallel import each, share_of
 from polyak.learning.learner import Tunable
 from polyak.learning.rollout_learner import RolloutLearner
+from polyak.loops.on_policy import OnPolicyLoop, on_policy_loop
+from polyak.loops.training import Loop, engine_checks, restart_if_interrupted
+from polyak.loops.updates import record_means
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.base import Policy
 from polyak.ops.returns import vtrace
@@ -192,6 +196,41 @@ class _EnvironmentsLock:
         return type(self), ()
 
 
+class AsynchronousLoop:
+    """Takes the rollouts that actors have made, learns from them, and publishes weights now and then.
+
+    Args:
+        model: the algorithm.
+        callback: asked after every step whether to continue.
+        log_interval: iterations between two tables.
+    """
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.callback, self.log_interval = model, callback, log_interval
+        self.between = engine_checks(model)
+        model._turns = turns = on_policy_loop(model, callback, log_interval)
+        turns.collector.policy = partial(getattr, model, "_acting_policy")
+        turns.estimates = False  # V-trace estimates advantages and targets as the learner learns
+
+    def iterate(self) -> bool:
+        """Rollouts, and what is learned from them. False: a callback asked to stop."""
+        model, clock = self.model, self.model.clock
+        if not model._collected(self.callback):
+            return False
+        clock.iterations += 1
+        clock.tick()
+        if self.log_interval is not None and clock.iterations % self.log_interval == 0:
+            model.dump_logs(clock.iterations)
+        with model._split.update:
+            model.train()
+            if model._since_broadcast >= model.broadcast_interval:
+                model._broadcast()
+        restart_if_interrupted(model)
+        for check in self.between:
+            check()
+        return True
+
+
 @dataclass(eq=False, repr=False)
 class AsynchronousAlgorithm(OnPolicyAlgorithm):
     """Those that learn from the rollouts of an actor that need not have the newest weights."""
@@ -226,6 +265,8 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     built_with: ClassVar[Mapping[str, str]] = {
         name: RELOAD.format(name) for name in ("asynchronous", "queue_size", "n_steps")
     }
+    loop: ClassVar[Callable[..., Loop]] = AsynchronousLoop
+    _turns = cast(OnPolicyLoop, None)  # not annotated, since it is no hyper-parameter
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     takes_all: ClassVar[bool] = False
     """Whether the learner wants all rollouts that wait at once, rather than the oldest."""
@@ -340,23 +381,10 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             finally:
                 self._thread.stop()
 
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        if not self._collected(callback):
-            return False
-        self._iteration += 1
-        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
-        if log_interval is not None and self._iteration % log_interval == 0:
-            self.dump_logs(self._iteration)
-        with self._split.update:
-            self.train()
-            if self._since_broadcast >= self.broadcast_interval:
-                self._broadcast()
-        return True
-
     def train(self) -> None:
         """Learn from the rollouts that were taken."""
         self.policy.set_training_mode(True)
-        self._sync_hyperparameters()
+        type(self).following(self)()
         self.metrics = metrics = cast("dict[str, list[Tensor]]", {})
         for update in self.learner.learn_all(self._lessons(self._unrolls)):
             for name, value in update.metrics.items():
@@ -364,7 +392,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             self._n_updates += 1
             self._since_broadcast += 1
         if metrics:
-            self._record_means(metrics)
+            record_means(metrics, self.logger, self.host)
         self.logger.record("train/policy_lag", float(np.mean(self._lags)))
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         if (log_std := getattr(self.policy, "log_std", None)) is not None:
@@ -390,7 +418,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             if self._given is not self._weights:
                 runner.publish(self._catch_up(), self._acting_policy)
                 self._given = self._weights
-            self._begin_acting()
+            self._begin_acting(runner.actor)
             runner.plan(self.n_steps)
             with self._split.env:
                 finished = runner.take()
@@ -412,12 +440,12 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
             writer.adopt(chunk.rows, chunk.seen, ((end.step, runner.step_in_hand(end.step)) for end in chunk.ends))
         else:
             for row in range(self.n_steps):
-                writer.write(runner.step_in_hand(row))
+                writer.record(runner.step_in_hand(row))
         last = runner.after_in_hand()
         with self._split.inference:
             states = writer.ends(cast(Any, last), self.device)
             writer.fill(cast(RolloutLearner, self.learner).prepare(writer.rows(), states, self._acting_policy))
-        memory = dict(self._actor.recall(last.episode_starts) or {})
+        memory = dict(cast(Any, self.runner).actor.recall(last.episode_starts) or {})
         return Rollout(buffer, last.obs, last.episode_starts, memory, finished.version, [])
 
     def _show(self, runner: SeparateRunners, rollout: Rollout, callback: BaseCallback) -> bool:
@@ -426,7 +454,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         self.rollout_buffer = rollout.buffer
         callback.on_rollout_start()
         idle, publish = callback.is_idle, callback.needs_locals
-        names = self._collection_locals(callback, rollout.buffer, self.n_steps) if publish else {}
+        names = self._names_of(callback, rollout.buffer) if publish else {}
         ends = {end.step for end in runner.in_hand.chunk.ends}
         while runner.row < self.n_steps:
             number = runner.row
@@ -436,22 +464,28 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
                 runner.shown = True
                 if publish and step is not None:
                     callback.update_locals(
-                        self._published(_with_evaluation(step, rollout, number), {**names, "n_steps": number})
+                        self._turns.published(_with_evaluation(step, rollout, number), {**names, "n_steps": number})
                     )
                 if not (idle or callback.on_step()):
                     return False
-            if step is not None:
-                self._note_episodes(step)
+            if step is not None and step.episodes:
+                self.statistics.note(step.episodes)
             runner.row, runner.shown = number + 1, False
         callback.on_rollout_end()
         return True
+
+    def _names_of(self, callback: BaseCallback, buffer: RolloutBuffer) -> dict[str, Any]:
+        """What callbacks find in ``self.locals`` throughout a rollout."""
+        return self._callback_locals(
+            callback=callback, rollout_buffer=buffer, n_rollout_steps=self.n_steps, iteration=self._iteration
+        )
 
     # -- taking turns --------------------------------------------------------------------------------------------------
 
     def _collect_one(self, callback: BaseCallback) -> bool:
         """Make a rollout and take it. False: a callback asked to stop."""
         version = self._catch_up()  # also for a collection that a file has brought: it began with these
-        if not self.collect(callback, self.rollout_buffer, self.n_steps):
+        if not self._turns.collect():
             return False
         self.take([self._made(self.rollout_buffer, version, [])])
         return True
@@ -463,13 +497,15 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         self._unrolls = [joined(unrolls[first : first + per_batch]) for first in range(0, len(unrolls), per_batch)]
         self._lags = [self.learner.steps - rollout.version for rollout in rollouts]
 
-    def _prepare(self, writer: RolloutWriter) -> Tensor:
-        return self._evaluate(writer)  # V-trace estimates advantages and targets as the learner learns
-
     def _made(self, buffer: RolloutBuffer, version: int, steps: list[Step | None]) -> Rollout:
         assert self.runner is not None
-        memory = self._actor.recall(self.runner.episode_starts) or {}
+        memory = cast(Any, self.runner).actor.recall(self.runner.episode_starts) or {}
         return Rollout(buffer, self.runner.obs, self.runner.episode_starts, dict(memory), version, steps)
+
+    def _begin_acting(self, actor: Any) -> None:
+        """Before a rollout that no collector makes."""
+        actor.use(self._acting_policy)
+        actor.begin(self.n_envs)
 
     # -- in a thread ---------------------------------------------------------------------------------------------------
 
@@ -492,17 +528,17 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         self.rollout_buffer = rollout.buffer
         callback.on_rollout_start()
         idle, publish = callback.is_idle, callback.needs_locals
-        names = self._collection_locals(callback, rollout.buffer, self.n_steps) if publish else {}
+        names = self._names_of(callback, rollout.buffer) if publish else {}
         for number, step in enumerate(rollout.steps):
             self.num_timesteps += self.n_envs
             if publish and step is not None:
                 callback.update_locals(
-                    self._published(_with_evaluation(step, rollout, number), {**names, "n_steps": number})
+                    self._turns.published(_with_evaluation(step, rollout, number), {**names, "n_steps": number})
                 )
             if not (idle or callback.on_step()):
                 return False
-            if step is not None:
-                self._note_episodes(step)
+            if step is not None and step.episodes:
+                self.statistics.note(step.episodes)
         callback.on_rollout_end()
         return True
 
@@ -511,7 +547,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
         assert self.runner is not None
         if self._begun is None:
             version = self._catch_up()
-            self._begin_acting()
+            self._begin_acting(self.runner.actor)
             self.runner.plan(self.n_steps)
             self._begun = _Begun(self._writer(self._make_rollout_buffer(), Successors()), version)
         begun = self._begun
@@ -520,9 +556,13 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
                 return None
             with self._turn.lock:
                 step = self.runner.step()
-                begun.writer.write(step)
+                begun.writer.record(step)
                 begun.steps.append(_kept(step, whole=self._publish) if step.ended or self._publish else None)
-        self._prepare(begun.writer)
+        with self._split.inference:
+            ends = begun.writer.ends(self.runner, self.device)
+            begun.writer.fill(
+                cast(RolloutLearner, self.learner).prepare(begun.writer.rows(), ends, self._acting_policy)
+            )
         self._begun = None
         return self._made(begun.writer.buffer, begun.version, begun.steps)
 

@@ -6,15 +6,14 @@ gradient steps. What is here suffices for that. An off-policy algorithm adds act
 counted in environment steps.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from torch import Tensor
 from typing_extensions import Self
 
 from polyak.algorithm import GymEnv, Recipe
-from polyak.callbacks.callback import BaseCallback, MaybeCallback
+from polyak.callbacks.callback import MaybeCallback
 from polyak.callbacks.evaluating import EvalCallback
 from polyak.checkpoint.saved import Saved, join_state, split_state
 from polyak.data import Dataset, InsufficientMemoryError, ReplayBuffer
@@ -26,11 +25,10 @@ from polyak.experience.samplers import make_prioritized
 from polyak.hyperparameters.declaration import HyperparameterError, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NetworkAlgorithm
-from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
-from polyak.schedules import is_constant
-
-CHUNK = 500
-"""Gradient steps between two looks at the clock, where no callback asks for more."""
+from polyak.learning.replayed_sequences import SequenceRows
+from polyak.loops.offline import offline_loop
+from polyak.loops.training import Loop, Training
+from polyak.loops.updates import Metrics, updates_of
 
 
 class LearnsFromData(NetworkAlgorithm):
@@ -45,6 +43,16 @@ class LearnsFromData(NetworkAlgorithm):
     dataset_share = cast("float | None", None)
     priorities: ClassVar[Mapping[str, Any]] = {}
     """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
+    loop: ClassVar[Callable[..., Loop]] = offline_loop
+    updates: ClassVar[Callable[..., Any]] = updates_of
+    """How it learns from its memory."""
+    storing: ClassVar[tuple[Callable[[Any, Step], Step], ...]] = ()
+    """Called with a model and a step of the environments, one after another: what is stored in its place."""
+    after_step: ClassVar[tuple[Callable[[Any], None], ...]] = ()
+    """Called with a model after each step of the environments, when it is stored; from a dataset alone, after each
+    gradient step."""
+    watching: ClassVar[tuple[Callable[[Any, Metrics], None], ...]] = ()
+    """Called with a model and what its gradient steps measured."""
     replay_buffer = Held[ReplayBuffer | None]("memory.own")
     """Its own experience."""
     dataset = Held[Dataset | None]("memory.dataset")
@@ -168,10 +176,6 @@ class LearnsFromData(NetworkAlgorithm):
         """What is learned from instead of rewards [B], of the dataset and of environments alike."""
         return rewards
 
-    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
-        """The one place where steps enter the buffer."""
-        replay_buffer.record(step)
-
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         if self.env is None and self.dataset is not None:
             env = self._vectorised(env)
@@ -198,6 +202,8 @@ class LearnsFromData(NetworkAlgorithm):
 
         Args:
             total_timesteps: environment steps to make, over all environments; from a dataset alone, gradient steps.
+                With ``train_freq`` in episodes the one under way is finished, unless none has ended in 100,000 steps:
+                training then ends with a warning.
             callback: called at every step; a function, a callback object, or a list of them.
             log_interval: episodes between two log tables, or from a dataset alone iterations of 500 gradient steps;
                 ``None`` for none.
@@ -215,10 +221,13 @@ class LearnsFromData(NetworkAlgorithm):
             ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
         """
         callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        return learn_from_data(self, callback, log_interval)
+        training = Training(
+            self, total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
+        )
+        with training.under_way() as loop:
+            while self.clock.steps < self.clock.total and loop.iterate():
+                pass
+        return self
 
     def train(self, gradient_steps: int, batch_size: int = 256) -> None:
         """Sample minibatches and learn from them.
@@ -227,28 +236,8 @@ class LearnsFromData(NetworkAlgorithm):
             gradient_steps: how many.
             batch_size: transitions in each.
         """
-        self.policy.set_training_mode(True)
-        self._sync_hyperparameters()
-        memory, normalizer, late = self.memory, self.normalisation.replay, self.learner.gathers_late
-        memory.prioritized.anneal(1 - self._current_progress_remaining)
-        metrics: dict[str, list[Tensor]] = {}
-        if (recurrence := self.policy.recurrence) is not None:
-            batch_size = max(1, batch_size // recurrence.length)  # of sequences
-        batches = memory.batches(batch_size, self.gamma, gradient_steps, self.dataset_share, normalizer, late)
-        for batch, indices in self._split.sample.timing(batches):
-            update = self.learner.learn(batch)
-            if self.learns_offline:
-                self._on_step()
-            if indices is not None and update.td_error is not None:
-                memory.prioritized.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
-            for name, value in update.metrics.items():
-                metrics.setdefault(name, []).append(value)
-        self._n_updates += gradient_steps
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self._record_means(metrics)
-
-    def _on_step(self) -> None:
-        """Called after each environment step has been stored; from a dataset alone, after each gradient step."""
+        replay = self.gamma, self.dataset_share, self.normalisation.replay
+        type(self).updates(self).make(gradient_steps, batch_size, *replay)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -283,23 +272,6 @@ def check_spaces(dataset: Dataset, model: Any) -> None:
                 f"dataset has {what}={getattr(dataset, what)}, but the model has {getattr(model, what)}. Use "
                 "dataset.for_env(env) with the model's environment."
             )
-
-
-def learn_from_data(model: Any, callback: BaseCallback, log_interval: int | None) -> bool:
-    """Some gradient steps on the dataset alone, where nothing is collected. False: a callback asked to stop."""
-    begun, idle = model.num_timesteps, callback.is_idle
-    steady = all(is_constant(getattr(model, name, None)) for name in ("learning_rate", *model.learner.tunables))
-    steps = min(CHUNK - begun % CHUNK, model._total_timesteps - begun) if idle and steady else 1
-    with model._split.update:
-        model.train(steps, model.batch_size)
-    model.num_timesteps += steps
-    model._update_current_progress_remaining(model.num_timesteps, model._total_timesteps)
-    if not (idle or callback.on_step()):
-        return False
-    chunks, rest = divmod(model.num_timesteps, CHUNK)
-    if log_interval is not None and rest == 0 and chunks % log_interval == 0:
-        model.dump_logs()
-    return True
 
 
 def watched(callback: MaybeCallback, eval_env: Any, eval_freq: int | None, n_eval_episodes: int, steps: int) -> Any:

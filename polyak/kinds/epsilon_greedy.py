@@ -85,3 +85,8 @@ def predict(
     masks = None if masks is None else policy.checked_masks(masks, rows)
     actions = policy.to_env(self._random_actions()(rows, masks))
     return (actions if vectorized else np.array(actions[0])), state
+
+
+def follow(model: Any) -> None:
+    """Before a rollout: the exploration rate of this moment."""
+    model.epsilon.follow(model.clock.remaining)

@@ -33,15 +33,13 @@ class Lessons:
         model._total_timesteps = model.num_timesteps + max(model.num_timesteps - self._began, 1)
         model._prepare_to_learn(False)
         model._total_timesteps = self.horizon
+        self._loop = type(model).loop(model, self.callback, None)
         with model._while_learning():
             yield
 
     def iterate(self) -> bool:
         """One iteration: collect some experience, learn from it. False: a callback asked to stop."""
-        continues = self.model._iterate(self.callback, None)
-        if continues:
-            self.model._check_iteration()
-        return continues
+        return self._loop.iterate()
 
     def end(self) -> None:
         """There are no more."""

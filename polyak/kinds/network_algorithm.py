@@ -26,7 +26,6 @@ from polyak.collecting.exploration import ActingProgress, Exploration, RandomAct
 from polyak.collecting.runner import Acting, Runner
 from polyak.collecting.tensors.actor import TensorActor
 from polyak.collecting.tensors.exploration import exploring_in_tensors
-from polyak.data.step import Step
 from polyak.distributed.learners import LearnerGroup
 from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, envs_of_runners
 from polyak.envs import VecEnv
@@ -46,6 +45,7 @@ from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.loops.updates import Schedules, following
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
@@ -98,7 +98,7 @@ class NetworkAlgorithm(Algorithm):
         "precision": "the learner is built with it. Use load(path, precision=...).",
     }
     n_runners, n_learners = 0, 1  # hyper-parameters where a kind declares them
-    transport = cast(Any, "ray")
+    transport, runner_timeout = cast(Any, "ray"), cast("float | None", None)
     explores_by: ClassVar[tuple[str, ...]] = (
         "learning_starts",
         "random_warm_up",
@@ -116,6 +116,11 @@ class NetworkAlgorithm(Algorithm):
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
     :data:`~polyak.learning.learner.Tunable`."""
+    following: ClassVar[Callable[..., Callable[[], None]]] = following
+    """What brings the values of each moment to the learner."""
+    lr_schedule = Held[Schedule]("schedules.rate")
+    _collection = Held[Collection | None]("clock.series")
+    """The one that has begun, or that a file has brought."""
     engine = Held[Engine | None]("host.engine")
     """Runs gradient steps as compiled programs; its ``status`` says whether and why not."""
 
@@ -123,10 +128,6 @@ class NetworkAlgorithm(Algorithm):
         self._progress = ActingProgress()
         self._rows_have_masks = False
         """Whether a file has brought experience with masks, which environments need not have shown yet."""
-        self._explored: list[Any] | None = None
-        """The values of ``explores_by`` that the exploration of now was built from."""
-        self._collection: Collection | None = None
-        """The one that has begun, or that a file has brought."""
         self._learners: LearnerGroup | None = None
         self._held: tuple[HeldPart, ...] = ()
         """What is logged and saved with it."""
@@ -139,7 +140,8 @@ class NetworkAlgorithm(Algorithm):
         self.policy_kwargs = dict(self.policy_kwargs or {})
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
-        self.lr_schedule: Schedule = get_schedule_fn(self.learning_rate)
+        self.schedules = Schedules(get_schedule_fn(self.learning_rate))
+        self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
 
     def _summary(self) -> dict[str, str]:
         engine = self.engine if "host" in vars(self) else None
@@ -194,12 +196,23 @@ class NetworkAlgorithm(Algorithm):
             self._setup_lr_schedule()
         if value is not None and (isinstance(before, FloatSchedule) or name in self.kept_as_schedules):
             self._put(**{name: get_schedule_fn(value)})
+        if name in self.explores_by and self.runner is not None:
+            cast(Any, self.runner.actor).explore_next(self._exploration())
         if learner is None or name in learner.tunables or name not in learner.declared_tunables():
-            return  # these move at the next update
+            if learner is not None:
+                self.renew_schedules()
+            return
         if isinstance(value, str):
             setattr(learner, name, value)
         else:
             learner.add_tunables(**{name: value})
+
+    def renew_schedules(self) -> None:
+        """Bring the hyper-parameters that stay the same to the learner, and find those that move."""
+        values = {name: getattr(self, name) for name in self.learner.tunables if name != "learning_rate"}
+        self.schedules.moving = {name: value for name, value in values.items() if callable(value)}
+        self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
+        self.learner.set(**{name: value for name, value in values.items() if not callable(value)})
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if not known."""
@@ -296,10 +309,10 @@ class NetworkAlgorithm(Algorithm):
 
     # -- the engine ----------------------------------------------------------------------------------------------------
 
-    def _check_engine(self, updated: bool = False) -> None:
+    def _check_engine(self) -> None:
         """Refuse what the engine alone carries out where a subclass makes its gradient steps without it."""
         if self.host.must_run:
-            self.host.check(getattr(self, "learner", None), type(self).__name__, updated)
+            self.host.check(getattr(self, "learner", None), type(self).__name__, False)
 
     def _check_built(self) -> None:
         super()._check_built()
@@ -309,15 +322,10 @@ class NetworkAlgorithm(Algorithm):
         super()._check_ready()
         self._check_engine()
 
-    def _check_iteration(self) -> None:
-        super()._check_iteration()
-        self._check_engine(updated=self._n_updates > self._n_updates_at_start)
-
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
         if (average := self.learner.average) is not None and average.acts:
             average.exchange(self.policy)
-        self._n_updates_at_start = self._n_updates
         self.host.expect(Load(*self._expected_updates(self._total_timesteps - self.num_timesteps)))
         if self.n_learners == 1:
             return
@@ -339,7 +347,7 @@ class NetworkAlgorithm(Algorithm):
         if envs_of_runners(env) is None:
             if self.n_runners == 0:
                 return super()._vectorised(env)
-            env = RemoteEnvs(env, self.n_runners, self.transport, self.seed)
+            env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, timeout=self.runner_timeout)
         return env.normalized() if isinstance(env, RemoteEnvs) else env
 
     def _masks(self) -> Masks | None:
@@ -428,13 +436,7 @@ class NetworkAlgorithm(Algorithm):
         """Acts with the present policy, and explores as the algorithm does."""
         elsewhere = envs_of_runners(self.env) is not None
         kind = RemoteActor if elsewhere else TensorActor if self.in_tensors else Actor
-        actor = kind(self._acting_policy, self._exploration())
-        self._explored = self._exploration_options()
-        return actor
-
-    def _exploration_options(self) -> list[Any]:
-        """The present values of what exploration is built from."""
-        return list(map(vars(self).get, self.explores_by))
+        return kind(self._acting_policy, self._exploration())
 
     def _exploration(self) -> dict[str, Exploration]:
         """What comes between policy and environments while collecting, by name, in the order in which it is asked."""
@@ -466,35 +468,6 @@ class NetworkAlgorithm(Algorithm):
         columns = self._columns()
         return {"columns": columns} if columns else {}
 
-    def _begin_collection(self) -> Collection:
-        """Continue the collection that a file has brought, or begin a new one."""
-        assert self.runner is not None
-        self._begin_acting(restart=self._collection is None and not self.runner.is_ahead)
-        if self._collection is None:
-            self._collection = Collection()
-        return self._collection
-
-    def _begin_acting(self, restart: bool = True) -> None:
-        """Before the first step of a collection; with ``restart=False`` exploration continues from where it stands."""
-        assert self.runner is not None
-        actor: Any = self.runner.actor
-        if actor.policy is not self._acting_policy:
-            actor.adopt(self._acting_policy)
-        if restart and self._explored != self._exploration_options():
-            actor.explore(self._exploration())
-            self._explored = self._exploration_options()
-        actor.begin(self.n_envs, restart)
-
-    def _make_step(self, collection: Collection) -> Step:
-        """One more step of the environments, yet to be stored."""
-        runner: Any = self.runner
-        if runner.actor.policy is not self._acting_policy:  # a callback may have put in another
-            runner.actor.adopt(self._acting_policy)
-        step = collection.pending = runner.step()
-        collection.steps += 1
-        self.num_timesteps += self.n_envs
-        return step
-
     def _start_episodes(self) -> None:
         super()._start_episodes()
         self._collection = None
@@ -502,28 +475,6 @@ class NetworkAlgorithm(Algorithm):
         runner.actor.prepare(runner.obs)
 
     # -- learning and predicting ---------------------------------------------------------------------------------------
-
-    def _sync_hyperparameters(self) -> None:
-        """Bring schedules and changed attributes (``model.ent_coef = 0.01``) to the learner."""
-        self.learner.adopt_optimizers()
-        values = {name: self._value_of(name) for name in self.learner.tunables if name != "learning_rate"}
-        self.learner.set(**self._present_rate(), **values)
-
-    def _present_rate(self) -> dict[str, float]:
-        """Log the learning rate of this moment: ``learning_rate``, for :meth:`~polyak.learning.learner.Learner.set`."""
-        rate = self.lr_schedule(self._current_progress_remaining)
-        self.logger.record("train/learning_rate", rate)
-        return {"learning_rate": rate}
-
-    def _record_means(self, metrics: Mapping[str, list[torch.Tensor]]) -> None:
-        """Log the mean of each metric of some gradient steps; a loss that is not finite ends training."""
-        means = {
-            name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in metrics.items()
-        }
-        for name, mean in means.items():
-            self.logger.record(f"train/{name}", mean)
-        if self.host.guard is not None:
-            self.host.guard.after_update(means)
 
     def predict(
         self,
@@ -623,7 +574,8 @@ class NetworkAlgorithm(Algorithm):
     def save_sb3(self, path: Any) -> None:
         """Write the model to a file that Stable-Baselines3 2.9 loads, where it predicts and learns on as it does here.
 
-        Statistics of ``VecNormalize`` and replay buffers are not in it: see ``VecNormalize.save_sb3``.
+        Statistics of ``VecNormalize`` and replay buffers are not in it: see ``VecNormalize.save_sb3``. Those of other
+        wrappers are not, either, with a warning.
 
         Args:
             path: a path (``.zip`` is added to a name without a suffix) or a file opened for writing.

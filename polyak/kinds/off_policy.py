@@ -1,51 +1,45 @@
 """Off-policy learning: step, store, replay."""
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from time import perf_counter
 from typing import Annotated, Any, ClassVar, Literal, cast
 
-import numpy as np
 import torch
 from gymnasium import spaces
 
 from polyak.algorithm import Algorithm, GymEnv, Recipe
-from polyak.callbacks.callback import BaseCallback
-from polyak.checkpoint.collection import Collection
 from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.collecting.tensors.replay import TensorReplay
-from polyak.collecting.tensors.rows import on_host
-from polyak.collecting.train_freq import RolloutReturn, TrainFreq, convert_train_freq
+from polyak.collecting.train_freq import TrainFreq, convert_train_freq
 from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.hindsight.relabel import Hindsight
 from polyak.data.replay_state import EXTRAS
-from polyak.data.step import Step
 from polyak.distributed.runners import Transport
 from polyak.distributed.shards import ShardedReplay
 from polyak.envs import DummyVecEnv, VecEnv
-from polyak.envs.adapters.counted import Counted
-from polyak.envs.wrappers.layers import frozen
 from polyak.experience.samplers import Prioritized, Uniform
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
+    Learners,
     Natural,
     Only,
+    Positive,
     Runners,
     later,
     require,
 )
+from polyak.hyperparameters.held import Held
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
+from polyak.loops.off_policy import off_policy_loop, storage_of
+from polyak.loops.training import Loop
 from polyak.noise import ActionNoise, for_environments
 from polyak.warning import advise
 
-_STEPS_BETWEEN_READS = 200
-"""Steps of environments in tensors after which their episodes are counted."""
 _NOMINAL_EPISODE = 200
 """Steps in an episode, where a guess is needed."""
 
@@ -65,12 +59,15 @@ class OffPolicyAlgorithm(LearnsFromData):
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
     if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
     make the same number of steps with the newest weights."""
-    n_learners: Count = 1
+    n_learners: Learners = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
     transport: Transport = "ray"
     """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
     this process, with the same results."""
+    runner_timeout: Positive | None = 60.0
+    """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
+    environments take longer is replaced, with a warning. ``None`` waits for ever."""
     buffer_size: Count = 1_000_000
     """Transitions that the replay buffer holds."""
     learning_starts: Natural = 100
@@ -112,7 +109,10 @@ class OffPolicyAlgorithm(LearnsFromData):
     built_with: ClassVar[Mapping[str, str]] = {
         **{name: RELOAD.format(name) for name in ("buffer_size", "replay_buffer_class", "replay_buffer_kwargs")},
         **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "prioritized", "n_steps")},
-        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "n_replay_shards", "transport")},
+        **{
+            name: RELOAD.format(name)
+            for name in ("n_runners", "n_learners", "n_replay_shards", "transport", "runner_timeout")
+        },
         "use_sde": NETWORKS,
     }
     stores_masks: ClassVar[tuple[str, ...]] = ("masks", "next_masks")
@@ -122,10 +122,10 @@ class OffPolicyAlgorithm(LearnsFromData):
     use_sde, use_sde_at_warmup = False, False
     sde_sample_freq = cast("int | Literal['episode']", -1)
     raw_experience: ClassVar[bool] = True
+    loop: ClassVar[Callable[..., Loop]] = off_policy_loop
     few_updates: ClassVar[bool] = False
     """Whether fewer updates than transitions are meant, so that there is no advice about it."""
-    _empty_at = 0
-    """Environment steps at which the buffer that is being filled was empty."""
+    _empty_at = Held[int]("memory.empty_at")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -215,7 +215,7 @@ class OffPolicyAlgorithm(LearnsFromData):
             )
 
     def _why_numpy(self) -> str | None:
-        if type(self)._store is not LearnsFromData._store:
+        if self.storing:
             return "it stores steps in its own way"
         if self.replay_buffer_class is not None or self.replay_buffer_kwargs:
             return "its replay buffer is in numpy (replay_buffer_class, replay_buffer_kwargs)"
@@ -314,18 +314,18 @@ class OffPolicyAlgorithm(LearnsFromData):
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:
         before, runner = self.env, self.runner
         super().set_env(env, force_reset)
-        if self.replay_buffer is None:
-            self.replay_buffer = self._make_replay_buffer()
-        elif isinstance(self.replay_buffer, HerReplayBuffer):
-            self.replay_buffer.env = self.env
-        elif isinstance(self.replay_buffer, TensorReplay) is not self.in_tensors:
-            try:
+        try:
+            if self.replay_buffer is None:
+                self.replay_buffer = self._make_replay_buffer()
+            elif isinstance(self.replay_buffer, TensorReplay) is not self.in_tensors:
                 self._move_experience()
-            except ValueError:
-                if before is not None:
-                    self._use_env(before)
-                    self.runner = runner
-                raise
+            elif isinstance(self.replay_buffer, ReplayBuffer):
+                self.replay_buffer.use_env(self.env)
+        except ValueError:
+            if before is not None:
+                self._use_env(before)
+                self.runner = runner
+            raise
         self._check_overlap()
 
     def _move_experience(self) -> None:
@@ -385,49 +385,11 @@ class OffPolicyAlgorithm(LearnsFromData):
     def _start_episodes(self) -> None:
         assert self.replay_buffer is not None
         if self._collection is not None and self._collection.pending is not None:
-            self._store(self._collection.pending, self.replay_buffer)
+            storage_of(self).record(self._collection.pending)
         super()._start_episodes()
         self.replay_buffer.cut_episodes()  # no n-step window and no hindsight goal may reach across the reset
 
-    # -- the loop ------------------------------------------------------------------------------------------------------
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        """Act and store, then draw minibatches and learn from them. False: a callback asked to stop."""
-        if self.learns_offline:
-            return super()._iterate(callback, log_interval)
-        buffer = self.memory.own
-        assert buffer is not None
-        rollout = self.collect(callback, self.train_freq, buffer, log_interval)
-        if rollout.continue_training and (steps := self._updates_due(rollout, buffer)) > 0:
-            overlaps = self.overlap and self.num_timesteps < self._total_timesteps  # there is a next collection
-            with self._stepping_ahead() if overlaps else nullcontext(), self._split.update:
-                self.train(gradient_steps=steps, batch_size=self.batch_size)
-        return rollout.continue_training
-
-    def _updates_due(self, rollout: RolloutReturn, buffer: ReplayBuffer) -> int:
-        """Gradient steps to make after a collection: none before there is enough to learn from."""
-        begun = self.memory.recorded is not None or self.num_timesteps - self._empty_at > self.learning_starts
-        if not (begun and buffer.can_sample()):
-            return 0
-        return self.gradient_steps if self.gradient_steps >= 0 else rollout.episode_timesteps
-
-    @contextmanager
-    def _stepping_ahead(self) -> Iterator[None]:
-        """While the block runs, the environments make the first step of the next collection.
-
-        All random numbers of acting are drawn before it. Batches are normalised with the statistics from before it.
-        """
-        assert self.runner is not None
-        self._begin_acting()
-        self._progress.steps = self.num_timesteps
-        self.runner.plan(self.train_freq.frequency if self.train_freq.unit == "step" else 1)
-        normalizer = self._vec_normalize_env
-        self._vec_normalize_env = frozen(normalizer)
-        try:
-            with self.runner.ahead():
-                yield
-        finally:
-            self._vec_normalize_env = normalizer
+    # -- acting --------------------------------------------------------------------------------------------------------
 
     def _exploration(self) -> dict[str, Exploration]:
         parts = {**gsde(self.use_sde, self.sde_sample_freq), **self._additive_noise()}
@@ -441,93 +403,6 @@ class OffPolicyAlgorithm(LearnsFromData):
             return {}
         self._put(action_noise=for_environments(self.action_noise, self._envs_of_an_actor))
         return {"noise": AdditiveNoise(self.action_noise)}
-
-    def collect(
-        self,
-        callback: BaseCallback,
-        train_freq: TrainFreq,
-        replay_buffer: ReplayBuffer,
-        log_interval: int | None = None,
-    ) -> RolloutReturn:
-        """Step the environments and store what happens.
-
-        Args:
-            callback: asked after every step whether to continue.
-            train_freq: for how long.
-            replay_buffer: where to.
-            log_interval: episodes between log tables.
-
-        Returns:
-            how much was collected, and whether to continue.
-        """
-        assert self.runner is not None
-        collection = self._begin_collection()
-        self._progress.steps = self.num_timesteps
-        self.runner.plan(train_freq.frequency - collection.steps if train_freq.unit == "step" else 1)
-        asked, shown = not callback.is_idle, callback.needs_locals
-        names = {"callback": callback, "train_freq": train_freq, "replay_buffer": replay_buffer}
-        try:
-            callback.on_rollout_start()
-            if collection.pending is not None:
-                self._take(collection.pending, collection, replay_buffer, log_interval)
-            while not self._is_collected(collection, train_freq):
-                self._progress.steps = self.num_timesteps
-                step = self._make_step(collection)
-                if shown:
-                    callback.update_locals(self._shown(step, collection, log_interval=log_interval, **names))
-                if asked and not callback.on_step():
-                    return RolloutReturn(collection.steps * self.n_envs, collection.episodes, continue_training=False)
-                self._take(step, collection, replay_buffer, log_interval)
-            callback.on_rollout_end()
-        finally:
-            self._collection = None
-        return RolloutReturn(collection.steps * self.n_envs, collection.episodes, continue_training=True)
-
-    def _is_collected(self, collection: Collection, train_freq: TrainFreq) -> bool:
-        """Whether there is experience enough."""
-        return (collection.steps if train_freq.unit == "step" else collection.episodes) >= train_freq.frequency
-
-    def _shown(self, step: Step, collection: Collection, **names: Any) -> dict[str, Any]:
-        """What callbacks find in ``self.locals`` about a step, before it is stored."""
-        return {
-            **self._callback_locals(learning_starts=self.learning_starts, action_noise=self.action_noise, **names),
-            **off_policy_locals(step),
-            "num_collected_steps": collection.steps,
-            "num_collected_episodes": collection.episodes,
-        }
-
-    def _take(self, step: Step, collection: Collection, replay_buffer: ReplayBuffer, log_interval: int | None) -> None:
-        """Store a step that callbacks have let pass, and count what ended in it."""
-        assert self.runner is not None
-        self._note_episodes(step)
-        if self.runner.interrupted:  # a callback has evaluated in the same environments
-            step = self.runner.cut(step)
-        started = perf_counter()
-        self._store(step, replay_buffer)
-        self._split.copy.seconds += perf_counter() - started
-        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
-        self._on_step()
-        if step.ended:
-            collection.episodes += self._count_episodes(step, log_interval)
-        elif isinstance(self.runner.env, Counted) and self.runner.steps % _STEPS_BETWEEN_READS == 0:
-            self._log_episodes_in_tensors(log_interval)
-        collection.pending = None
-
-    def _count_episodes(self, step: Step, log_interval: int | None) -> int:
-        """Note the episodes that ended: counter and log tables."""
-        ended = int(np.count_nonzero(step.dones))
-        for _ in range(ended):
-            self._episode_num += 1
-            if log_interval is not None and self._episode_num % log_interval == 0:
-                self.dump_logs()
-        return ended
-
-    def _log_episodes_in_tensors(self, log_interval: int | None) -> None:
-        """The same of those that have ended since the last time: the host waits for the device to know them."""
-        before = self._episode_num
-        self._read_episodes()
-        if log_interval is not None and self._episode_num // log_interval > before // log_interval:
-            self.dump_logs()
 
     # -- logging and files ---------------------------------------------------------------------------------------------
 
@@ -547,6 +422,8 @@ class OffPolicyAlgorithm(LearnsFromData):
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)
         if "replay_buffer" in include and not self.learns_offline:
+            if self.clock.series is None:
+                self.memory.mend()
             require(self.replay_buffer is not None, "include", ["replay_buffer"], "this model has no replay buffer.")
             assert self.replay_buffer is not None
             saved.info["replay"], saved.replay = split_state(self.replay_buffer.state_dict())
@@ -573,6 +450,9 @@ class OffPolicyAlgorithm(LearnsFromData):
     def load_replay_buffer(self, path: Any, truncate_last_traj: bool = True, *, trust: bool = False) -> None:
         """Read what :meth:`save_replay_buffer` wrote, or a replay buffer of Stable-Baselines3.
 
+        Where the ``compute_reward`` of the model's environment is another than that which hindsight experience was
+        collected with, all its rewards are recomputed, with a warning.
+
         Args:
             path: a path or a file opened for reading.
             truncate_last_traj: for hindsight experience: take the last, unfinished episode as cut off there, since the
@@ -589,24 +469,9 @@ class OffPolicyAlgorithm(LearnsFromData):
         self.replay_buffer.device = torch.device(self.device)
         load_buffer(self.replay_buffer, path, trust, self._make_room)
         if isinstance(self.replay_buffer, HerReplayBuffer):
-            self.replay_buffer.env = None  # as in a buffer that has just been read
-            self.replay_buffer.set_env(self.env)
+            self.replay_buffer.env = self.env
             if truncate_last_traj:
                 self.replay_buffer.truncate_last_trajectory()
-
-
-def off_policy_locals(step: Step) -> dict[str, Any]:
-    """A step under the names that callbacks written for Stable-Baselines3 read."""
-    if not isinstance(step.rewards, np.ndarray):
-        step = on_host(step)
-    return {
-        "actions": step.env_actions,
-        "buffer_actions": step.actions,
-        "rewards": step.rewards,
-        "dones": step.dones,
-        "infos": list(step.infos),
-        "new_obs": step.new_obs,
-    }
 
 
 def minus_action_dim(space: spaces.Space) -> float:

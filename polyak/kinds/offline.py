@@ -1,6 +1,6 @@
 """What algorithms share that are made to learn from a dataset: the units in which they see it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, NoReturn
@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from polyak.algorithm import GymEnv
-from polyak.data import Dataset, ReplayBuffer, collect
+from polyak.data import Dataset, collect
 from polyak.data.step import Step
 from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv, unwrap_vec_normalize
 from polyak.envs.action_spaces import FROM_DATA
-from polyak.hyperparameters.declaration import Becomes, Count, later, require
+from polyak.hyperparameters.declaration import Becomes, Count, Learners, later, require
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
@@ -24,6 +24,11 @@ from polyak.nn.networks.standardised import StandardisedExtractor, can_be_standa
 RewardScaling = Literal["none", "standard", "range", "returns"]
 BATCH = 8192
 """Observations whose features are computed at once."""
+
+
+def in_units_of_the_data(model: Any, step: Step) -> Step:
+    """A step whose reward is scaled as those of the dataset are."""
+    return step._replace(rewards=model._reward_of_data(step.rewards))
 
 
 @dataclass(eq=False, repr=False)
@@ -40,7 +45,7 @@ class OfflineAlgorithm(LearnsFromData):
     act takes an environment, too. Afterwards the vectorised environment with every wrapper, or ``None`` while there is
     none."""
     _: KW_ONLY
-    n_learners: Count = 1
+    n_learners: Learners = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
     transport: Transport = "ray"
@@ -63,6 +68,7 @@ class OfflineAlgorithm(LearnsFromData):
     model, and used for what it experiences afterwards, too."""
 
     _alternatives = FROM_DATA
+    storing: ClassVar[tuple[Callable[[Any, Step], Step], ...]] = (in_units_of_the_data,)
     built_with: ClassVar[Mapping[str, str]] = {
         "normalize_observations": NETWORKS,
         "reward_scaling": "the networks have learned in units of it. Make a new model.",
@@ -118,9 +124,6 @@ class OfflineAlgorithm(LearnsFromData):
     def _reward_of_data(self, rewards: np.ndarray) -> np.ndarray:
         scale, shift = self.reward_affine
         return rewards * scale + shift
-
-    def _store(self, step: Step, replay_buffer: ReplayBuffer) -> None:
-        super()._store(step._replace(rewards=self._reward_of_data(step.rewards)), replay_buffer)
 
     # -- observations --------------------------------------------------------------------------------------------------
 

@@ -4,31 +4,22 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from time import perf_counter
 from typing import Any, ClassVar, Literal, cast
 
-import numpy as np
-import torch
-from torch import Tensor
-
 from polyak.algorithm import GymEnv, Recipe
-from polyak.callbacks.callback import BaseCallback, LoopLocals
-from polyak.checkpoint.collection import Collection
+from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
-from polyak.collecting import stepwise
-from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import Exploration, gsde
-from polyak.collecting.rollout import RolloutWriter, Successors
-from polyak.collecting.tensors.rollout import TensorRollout, TensorRolloutWriter
-from polyak.collecting.tensors.rows import on_host
+from polyak.collecting.rollout import Successors
+from polyak.collecting.tensors.rollout import TensorRollout
 from polyak.data import RolloutBuffer
-from polyak.data.step import Step
-from polyak.distributed.runner_process import Chunk
-from polyak.distributed.runners import RunnerGroup, Transport
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Runners, require
+from polyak.distributed.runners import Transport
+from polyak.hyperparameters.declaration import Count, Fraction, Learners, NonNegative, Positive, Runners, require
+from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
-from polyak.learning.rollout_learner import RolloutLearner
+from polyak.loops.on_policy import on_policy_loop, train_on_rollout, writer_of
+from polyak.loops.training import Loop
+from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.schedules import Schedule
@@ -48,12 +39,15 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
     if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
     make the same number of steps with the newest weights."""
-    n_learners: Count = 1
+    n_learners: Learners = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
     transport: Transport = "ray"
     """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
     this process, with the same results."""
+    runner_timeout: Positive | None = 60.0
+    """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
+    environments take longer is replaced, with a warning. ``None`` waits for ever."""
     n_steps: Count = 2048
     """Steps per environment in one rollout."""
     gamma: Fraction = 0.99
@@ -84,7 +78,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     supports_masks: ClassVar[bool] = True
     built_with: ClassVar[Mapping[str, str]] = {
         "use_sde": NETWORKS,
-        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "transport")},
+        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "runner_timeout", "transport")},
     }
     batch_size = cast(int, None)
     """Rows of a minibatch, where a subclass has them as a hyper-parameter; else all of a rollout."""
@@ -93,6 +87,15 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     """Whether the next rollout needs another buffer."""
     _successors = cast(Successors, None)
     """Those of the rollout that is being collected."""
+    beginning: ClassVar[tuple[Callable[..., None], ...]] = ()
+    """Called with the model before a rollout begins."""
+    completing: ClassVar[tuple[Callable[..., None], ...]] = ()
+    """The same when it is whole, before the learner evaluates it."""
+    watching: ClassVar[tuple[Callable[..., None], ...]] = ()
+    """The same, and what was learned from it, when that is logged."""
+    loop: ClassVar[Callable[..., Loop]] = on_policy_loop
+    train = train_on_rollout
+    _iteration = Held[int]("clock.iterations")
     rewards_follow = cast(Any, None)
     """Fills in the rewards of a rollout that was collected without them."""
 
@@ -169,7 +172,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
 
     def _why_numpy(self) -> str | None:
         cls, plain = type(self), OnPolicyAlgorithm
-        for name in ("collect", "_writer", "_take", "_iterate"):
+        for name in ("loop", "_writer", "beginning"):
             if getattr(cls, name) is not getattr(plain, name):
                 return f"it collects rollouts by its own {name}()"
         if (
@@ -238,26 +241,19 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        self._renew_rollout_buffer()
-        if not self.collect(callback, self.rollout_buffer, self.n_steps):
-            return False
-        self._iteration += 1
-        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
-        if log_interval is not None and self._iteration % log_interval == 0:
-            self.dump_logs(self._iteration)
-        with self._split.update:
-            self.train()
-        return True
+    def lesson(self, minibatches: Minibatches) -> Gained:
+        """What it learns from a rollout: here one gradient step on all of it."""
+        update = self.learner.learn(next(minibatches(None)))
+        return Gained({name: [value] for name, value in update.metrics.items()}, 1)
 
-    def _renew_rollout_buffer(self) -> None:
+    def renew_rollout_buffer(self) -> None:
         """Before a rollout begins: make room for it, if a hyper-parameter has been set meanwhile."""
-        if self._outgrown and self._collection is None:
+        if self._outgrown:
             self.rollout_buffer, self._outgrown = self._make_rollout_buffer(), False
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
         self._check_batch_size()  # a loaded model may have another number of environments
-        self._iteration = 0
+        self.clock.iterations = 0
         return super()._setup_learn(*args, **kwargs)
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
@@ -268,141 +264,12 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         """Gradient steps that :meth:`train` makes of a rollout of so many rows."""
         return 1
 
-    def collect(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        """Fill the rollout buffer with fresh experience, then with values and log-probabilities, which are the
-        learner's, and with advantages and returns.
-
-        Args:
-            callback: asked after every step whether to continue.
-            rollout_buffer: emptied first.
-            n_steps: steps per environment.
-
-        Returns:
-            whether to continue: False if a callback asked to stop.
-        """
-        if self._collection is None:  # no file has brought a part of a rollout
-            rollout_buffer.reset()
-            self._successors = Successors()
-        collection, writer = self._begin_collection(), self._writer(rollout_buffer, self._successors)
-        assert self.runner is not None
-        self.runner.plan(n_steps - collection.steps)
-        asked, shown = not callback.is_idle, callback.needs_locals
-        names = self._collection_locals(callback, rollout_buffer, n_steps) if shown else {}
-        try:
-            callback.on_rollout_start()
-            if collection.pending is not None:
-                self._take(collection.pending, collection, writer)
-            if not asked and self._comes_whole(collection, writer):
-                self._take_whole(cast(RunnerGroup, self.runner), collection, writer)
-            while not self._is_collected(collection, rollout_buffer, n_steps):
-                step = self._make_step(collection)
-                if shown:
-                    step = collection.pending = writer.ready(step)
-                    callback.update_locals(self._published(step, {**names, "n_steps": collection.steps - 1}))
-                if asked and not callback.on_step():
-                    return False
-                self._take(step, collection, writer)
-            if self.rewards_follow is not None:  # they were left out
-                self.rewards_follow(rollout_buffer)
-            last_values = self._prepare(writer)
-            if shown:
-                callback.update_locals(self._published(writer.last(), {"values": last_values}))
-            callback.on_rollout_end()
-        finally:
-            self._collection = None
-        return True
-
-    def _is_collected(self, collection: Collection, rollout_buffer: RolloutBuffer, n_steps: int) -> bool:
-        """Whether there is experience enough."""
-        return collection.steps >= n_steps
-
-    def _collection_locals(self, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_steps: int) -> dict[str, Any]:
-        """What callbacks find in ``self.locals`` throughout a collection."""
-        iteration = getattr(self, "_iteration", 0)
-        return self._callback_locals(
-            callback=callback, rollout_buffer=rollout_buffer, n_rollout_steps=n_steps, iteration=iteration
-        )
-
-    def _published(self, step: Step, names: Mapping[str, Any]) -> LoopLocals:
-        """What callbacks find in ``self.locals`` about a step, besides these names."""
-        if not isinstance(step.rewards, np.ndarray):
-            step = on_host(step)
-        learner, watch = cast(RolloutLearner, self.learner), self._split.inference
-        compute = partial(stepwise.locals_of, step, learner, self._acting_policy, watch)
-        return LoopLocals({**names, **on_policy_locals(step)}, compute)
-
-    def _take(self, step: Step, collection: Collection, writer: RolloutWriter) -> None:
-        """Store a step that callbacks have let pass."""
-        assert self.runner is not None
-        self._note_episodes(step)
-        if self.runner.interrupted:  # a callback has evaluated in the same environments
-            step = self.runner.cut(step)
-        started = perf_counter()
-        writer.write(step)
-        self._split.copy.seconds += perf_counter() - started
-        collection.pending = None
-
-    def _comes_whole(self, collection: Collection, writer: RolloutWriter) -> bool:
-        """Whether runners elsewhere bring a rollout of which nothing here wants to see each step."""
-        cls, plain, runner = type(self), OnPolicyAlgorithm, self.runner
-        if not isinstance(runner, RunnerGroup) or not runner.is_used_up or collection.steps > 0:
-            return False
-        own = any(
-            getattr(cls, name) is not getattr(plain, name) for name in ("_make_step", "_take", "_update_info_buffer")
-        )
-        return writer.adopts and not own and self.rewards_follow is None
-
-    def _take_whole(self, runner: RunnerGroup, collection: Collection, writer: RolloutWriter) -> None:
-        """Take the columns of a rollout as they are."""
-        if runner.actor.policy is not self._acting_policy:
-            runner.actor.adopt(self._acting_policy)
-        chunk = runner.fetch()
-        collection.steps = len(chunk.infos)
-        self.num_timesteps += collection.steps * self.n_envs
-        writer.adopt(chunk.rows, chunk.seen, self._noted(runner, chunk))
-        runner.pass_over()
-
-    def _noted(self, runner: RunnerGroup, chunk: Chunk) -> Iterator[tuple[int, Step]]:
-        """The steps in which episodes ended, whose statistics are kept."""
-        for end in chunk.ends:
-            step = runner.peek(end.step)
-            self._note_episodes(step)
-            yield end.step, step
-
-    def _writer(self, rollout_buffer: RolloutBuffer, successors: Successors) -> RolloutWriter:
+    def _writer(self, buffer: RolloutBuffer, successors: Successors, steps: int | None = None) -> Any:
         """What steps enter the buffer by."""
-        if isinstance(rollout_buffer, TensorRollout):
-            return cast(RolloutWriter, TensorRolloutWriter(rollout_buffer))
-        if rollout_buffer.values_may_follow and not getattr(self._acting_policy, "acts_by_forward", False):
-            return RolloutWriter(rollout_buffer, self._actor, successors)
-        return stepwise.StepwiseWriter(rollout_buffer, self._actor, cast(RolloutLearner, self.learner))
+        return writer_of(buffer, successors, self, steps)
 
     def _masks_found(self) -> None:
         self.rollout_buffer = self._make_rollout_buffer()
-
-    @property
-    def _actor(self) -> Actor:
-        assert self.runner is not None
-        return cast(Actor, self.runner.actor)
-
-    def _prepare(self, writer: RolloutWriter) -> Tensor:
-        """Complete a rollout: values and log-probabilities, by the learner, then advantages and returns.
-
-        Returns:
-            values [N, 1] of the observations after the last step.
-        """
-        assert self.runner is not None
-        last_values = self._evaluate(writer)
-        with self._split.update:
-            writer.estimate(last_values, self.runner.episode_starts)
-        return last_values
-
-    def _evaluate(self, writer: RolloutWriter) -> Tensor:
-        """The learner's part of it."""
-        assert self.runner is not None
-        with self._split.inference:
-            learner, ends = cast(RolloutLearner, self.learner), writer.ends(self.runner, self.device)
-            return writer.fill(learner.prepare(writer.rows(), ends, self._acting_policy))
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -433,16 +300,6 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         """
         self._write_logs(**({"iterations": iteration} if iteration > 0 else {}))
 
-    def train(self) -> None:
-        """Learn from the rollout buffer: here one gradient step on the whole rollout."""
-        self.policy.set_training_mode(True)
-        self._sync_hyperparameters()
-        with self._split.sample:
-            batch = next(self._minibatches(None))
-        update = self.learner.learn(batch)
-        self._n_updates += 1
-        self._record({name: [value] for name, value in update.metrics.items()})
-
     @property
     def _minibatches(self) -> Callable[[int | None], Iterator[Any]]:
         """Called with their size, None for all rows in one: the minibatches of a pass over the rollout, for the
@@ -450,48 +307,8 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
         buffer, late = self.rollout_buffer, self.learner.gathers_late or self.learner.fellows is not None
         return buffer.passes() if late and buffer.plain else buffer.get
 
-    def _record(self, metrics: dict[str, list[Tensor]]) -> None:
-        """Log the mean of each metric, and how much of the returns' variance the values explained."""
-        buffer = self.rollout_buffer
-        self._record_means(metrics)
-        self.logger.record(
-            "train/explained_variance", explained_variance(buffer.values.reshape(-1), buffer.returns.reshape(-1))
-        )
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        if (log_std := getattr(self.policy, "log_std", None)) is not None:
-            self.logger.record("train/std", torch.exp(log_std.detach()).mean())
-
-
-def explained_variance(y_pred: Any, y_true: Any) -> Any:
-    """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean; NaN where y_true is constant.
-
-    Of arrays [B] a number; of tensors [B] a tensor [].
-    """
-    variance = _variance(y_true)
-    if isinstance(variance, Tensor):
-        return torch.where(variance == 0, torch.nan, 1 - _variance(y_true - y_pred) / variance)
-    return float("nan") if variance == 0 else float(1 - _variance(y_true - y_pred) / variance)
-
-
-def _variance(x: Any) -> Any:
-    """As ``np.var`` of a vector, at a third of its cost, which counts where rollouts are short."""
-    apart = x - x.sum() / len(x)
-    return apart.dot(apart) / len(x)
-
 
 def _largest_divisor(number: int, most: int) -> int:
     """The largest divisor of a number that is at most ``most``."""
     small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
     return max(n for n in (*small, *(number // n for n in small)) if n <= most)
-
-
-def on_policy_locals(step: Step) -> dict[str, Any]:
-    """A step under the names that callbacks written for Stable-Baselines3 read."""
-    return {
-        "actions": step.actions,
-        "clipped_actions": step.env_actions,
-        "rewards": step.rewards,
-        "dones": step.dones,
-        "infos": list(step.infos),
-        "new_obs": step.new_obs,
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -82,6 +82,11 @@ class LearnerHost:
                 yield
         finally:
             self.guard = None
+
+    def watch(self, means: Mapping[str, Any]) -> None:
+        """Look at what an update came to: a loss that is not finite ends training."""
+        if self.guard is not None:
+            self.guard.after_update(means)
 
     def check(self, learner: Learner | None, owner: str, updated: bool = False) -> None:
         """Refuse what the engine alone carries out where gradient steps are made without it; asked if it

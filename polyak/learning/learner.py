@@ -5,7 +5,6 @@ eagerly in this process, as a compiled program, or in another process.
 """
 
 import inspect
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, get_args, get_origin
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyak.data.batch import Late, RolloutRows
+from polyak.data.batch import RolloutRows, gathered
 from polyak.experience.arrays import leaves
 from polyak.learning.averaging import Average
 from polyak.learning.data_parallel import Fellows, Group, each, share_of
@@ -61,16 +60,12 @@ class Update(NamedTuple):
 
 
 class Executor(Protocol):
-    """What calls a learner's methods some other way than line by line, as the engine does."""
+    """Calls a learner's methods some other way than line by line, as the engine does; see :meth:`Learner.run_by`."""
 
     compiles: bool
     """Whether methods run as programs where they can."""
     learned: bool
     """Whether a method has run where gradients are taken."""
-
-    def run(self, method: Callable[..., Any], batch: Any, static: tuple[Any, ...]) -> Any:
-        """As :meth:`Learner.run`."""
-        ...
 
 
 _AVERAGE = "average."
@@ -151,14 +146,21 @@ class Learner(nn.Module):
     """Whether all that it learns goes through :meth:`learn`, so that several learners can share it."""
     counters: ClassVar[frozenset[str]] = frozenset({"steps"})
     """Plain attributes that move from step to step, and that nothing reads that :meth:`run` calls."""
+    run: Callable[..., Any]
+    """``(method, batch, *static)``: calls one of the learner's own methods on a batch, as a compiled program where an
+    engine has one, else :meth:`eagerly`. The method returns tensors, in named tuples and dicts, and has no Python
+    branches on values of tensors or step counts; ``batch`` may be one that is still to be gathered; ``static`` are
+    plain values, for each of which there is another program."""
+    learn_all: Callable[[Iterable[Any]], Iterable[Update]]
+    """Updates from one batch after another, until one is skipped: :meth:`updates`, or that of fellows."""
     engine: Executor | None
-    """Carries out :meth:`run`; None: the learner does so itself."""
-    rows_of: Callable[[Any], Any] | None
-    """Makes sequences into rows, where the policy is recurrent and is given such."""
+    """Compiles what :attr:`run` calls; None: nothing is compiled."""
+    rows_of: Callable[[Any], Any]
+    """Makes what a memory hands out into the rows that methods read: gathers late batches, cuts sequences."""
     group: Group | None
     """The learners with which this one learns as one; a copy of a learner is in no group."""
     fellows: Fellows | None
-    """Those of them that follow what this one does."""
+    """Those of them that follow what this one does: see :meth:`lead`."""
     average: Average | None
     """Of the policy's weights, where a callback has asked for it: see :meth:`add_average`."""
 
@@ -170,21 +172,27 @@ class Learner(nn.Module):
         self._owners: dict[str, nn.Module] = {}
         self.tunables: dict[str, Any] = {}
         self._rates: list[Any] = []
-        self.engine = self.group = self.rows_of = self.fellows = self.average = None
+        self.engine = self.group = self.average = None
+        self.rows_of = gathered
+        self.run_by(None)
+        self.lead(None)
         if recipe is not None:
             self.policy = recipe.make_policy()
             self.add_tunables(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
 
-    def learn(self, batch: Any) -> Update:
-        """:meth:`update` on a batch, of which fellows take their shares: what loops call."""
-        if self.fellows is None:
-            return self.update(batch)
-        (shared,) = self.fellows.update([batch])
-        return shared
+    def run_by(self, run: Callable[..., Any] | None) -> None:
+        """Call methods by ``run(method, batch, *static)`` from now on; None: line by line."""
+        self.run = self.eagerly if run is None else run
 
-    def learn_all(self, batches: Iterable[Any]) -> Iterable[Update]:
-        """:meth:`learn` from one batch after another, until one is skipped. Fellows are asked once for all of them."""
-        return self.updates(batches) if self.fellows is None else self.fellows.update(batches)
+    def lead(self, fellows: Fellows | None) -> None:
+        """Share each minibatch with learners elsewhere from now on; None: learn from all of it here."""
+        self.fellows = fellows
+        self.learn_all = self.updates if fellows is None else fellows.update
+
+    def learn(self, batch: Any) -> Update:
+        """:meth:`update` on a batch, of which fellows take their shares."""
+        (shared,) = self.learn_all([batch])
+        return shared
 
     def updates(self, batches: Iterable[Any]) -> Iterator[Update]:
         """:meth:`update` on one batch after another, until one is skipped."""
@@ -232,29 +240,10 @@ class Learner(nn.Module):
         rows = share_of(len(next(leaves(first))), rank, size, self.rows_together)
         return each(batch, lambda column: column.index_select(0, rows.to(column.device)))
 
-    def run(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
-        """Call one of the learner's own methods on a batch, as a compiled program where the engine has one.
-
-        Args:
-            method: ``(batch, *static)``; without Python branches on values of tensors or step counts. It returns
-                tensors, in named tuples and dicts.
-            batch: may be one that is still to be gathered.
-            static: plain values; for each of them there is another program.
-        """
-        engine = self.engine
-        if engine is not None:
-            engine.learned |= torch.is_grad_enabled()
-            if engine.compiles:
-                return engine.run(method, batch, static)
-        return self.eagerly(method, batch, *static)
-
     def eagerly(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
-        """As :meth:`run`, line by line."""
+        """As :attr:`run`, line by line."""
         with PRODUCTS_IN[self.precision]():
-            batch = batch.gathered() if isinstance(batch, Late) else batch
-            if self.rows_of is not None and getattr(batch, "valid", None) is not None:
-                batch = self.rows_of(batch)
-            return method(batch, *static)
+            return method(self.rows_of(batch), *static)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.counters:  # at every step: a module would ask first whether it is a parameter or a module
@@ -322,31 +311,24 @@ class Learner(nn.Module):
             sparing: parameters of the optimizer that stay as if they were frozen.
         """
         optimizer = self.optimizers[name]
-        params = [p for group in optimizer.param_groups for p in group["params"]]
         spared = {id(p) for p in sparing}
+        params = [p for group in optimizer.param_groups for p in group["params"]]
         free = [p for p in params if p.requires_grad and id(p) not in spared]
-        losses = [loss] if isinstance(loss, Tensor) else loss
-        if not free:
-            deque(losses, maxlen=0)
-            return
-        if len(free) < len(params):
-            for p in params:
-                p.grad = None
-        for p, grad in zip(free, _gradients(losses, free), strict=True):
+        for p in params:
+            p.grad = None
+        found = zip(free, _gradients([loss] if isinstance(loss, Tensor) else loss, free), strict=True)
+        grads = {p: grad for p, grad in found if grad is not None}
+        for p, grad in zip(grads, self.averaged([*grads.values()]), strict=True):
             p.grad = grad
-        moved = [p for p in free if p.grad is not None]
-        if self.group is not None:
-            for p, grad in zip(moved, self.averaged([p.grad for p in moved]), strict=True):
-                p.grad = grad
-        if max_grad_norm is not None and moved:
-            self.limit([p.grad for p in moved], max_grad_norm)
+        if max_grad_norm is not None and grads:
+            self.limit([p.grad for p in grads], max_grad_norm)
         for group in optimizer.param_groups:
             if group.get("l1"):  # after clipping, as weight decay
                 _add_l1(group)
-        if isinstance(optimizer, TracedOptimizer):
-            optimizer.step(unless)
-        elif unless is None or not unless:
+        if unless is None:
             optimizer.step()
+        else:
+            step_unless(optimizer, unless)
 
     def limit(self, grads: list[Tensor], most: Tensor | float) -> None:
         """Limit gradients in place: here their norm, taken of all together. A subclass may do otherwise."""
@@ -381,7 +363,7 @@ class Learner(nn.Module):
 
     def averaged(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Means over all learners of some tensors of one type, in one exchange; without a group, the tensors."""
-        if self.group is None:
+        if self.group is None or not tensors:
             return list(tensors)
         total = self.group.sum(torch.cat([tensor.detach().reshape(-1) for tensor in tensors]))
         means = (total / self.group.size).split([tensor.numel() for tensor in tensors])
@@ -453,7 +435,7 @@ class Learner(nn.Module):
     # -- state --------------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "group": None, "fellows": None}
+        return {**super().__getstate__(), "group": None, "fellows": None, "learn_all": self.updates}
 
     def networks(self) -> dict[str, Tensor]:
         """Every tensor that was learned or follows what was learned: policy, targets, temperature; no tunables."""
@@ -500,9 +482,17 @@ def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> list[Tenso
     """Of the sum of some losses, one after another."""
     total: list[Tensor | None] = [None] * len(params)
     for loss in losses:
-        found = torch.autograd.grad(loss, params, allow_unused=True)
+        found = torch.autograd.grad(loss, params, allow_unused=True) if params else ()
         total = [b if a is None else a if b is None else a + b for a, b in zip(total, found, strict=True)]
     return total
+
+
+def step_unless(optimizer: Optimizer, unless: Tensor) -> None:
+    """A step of an optimizer, or none where ``unless`` [] bool is true, which a program decides for itself."""
+    if isinstance(optimizer, TracedOptimizer):
+        optimizer.step(unless)
+    elif not unless:
+        optimizer.step()
 
 
 def _add_l1(group: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyak.data.batch import Transition
+from polyak.data.batch import Transition, gathered
 from polyak.experience.arrays import mapped
 from polyak.nn.networks.recall import FollowingObservations, Sequences
 
@@ -35,10 +35,13 @@ class SequenceRows:
     n_steps: int
     memory: tuple[str, ...]
 
-    def __call__(self, batch: Transition) -> Transition:
-        """Sequences [B, L, ...] -> R rows. Where an episode ends early, its rows count more than once."""
-        valid = batch.valid
-        assert valid is not None
+    def __call__(self, batch: Any) -> Any:
+        """Sequences [B, L, ...] -> R rows. Where an episode ends early, its rows count more than once. Other batches
+        stay as they are."""
+        batch = gathered(batch)
+        valid = getattr(batch, "valid", None)
+        if valid is None:
+            return batch
         b, n = self.burn_in, self.length
         steps = torch.arange(n, device=valid.device)
         rows = b + steps % valid[:, b : b + n].sum(1, keepdim=True)

@@ -16,8 +16,8 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 
-from polyak.envs.reading.folders import make_folder
 from polyak.warning import warn_user
+from polyak.writing import make_folder
 
 DEBUG = 10
 INFO = 20

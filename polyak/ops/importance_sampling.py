@@ -51,7 +51,7 @@ def doubly_robust(log_ratios: Tensor, rewards: Tensor, q: Tensor, v: Tensor, gam
 
 
 def weighted_importance_sampling(
-    log_ratios: Tensor, rewards: Tensor, gamma: float, counts: Tensor | None = None
+    log_ratios: Tensor, rewards: Tensor, gamma: float, counts: Tensor | None = None, leave_one_out: bool = False
 ) -> Tensor:
     """sum_i rho_i G_i / sum_i rho_i: never outside of the range of the returns.
 
@@ -59,34 +59,45 @@ def weighted_importance_sampling(
         log_ratios, rewards: [E, T].
         gamma: discount of one step.
         counts: [..., E] how often each episode counts; ``None``: once.
+        leave_one_out: return the estimates [E] without each of the episodes in turn; without ``counts``.
 
     Returns:
-        [...]
+        [...], or [E]
     """
     returns = (discounts(rewards, gamma) * rewards).sum(1)
-    counts, rho = _of(counts, rewards), _scaled(log_ratios.sum(1, keepdim=True)).squeeze(1)
-    return _ratio(counts @ (rho * returns), counts @ rho)
+    rho = _scaled(log_ratios.sum(1, keepdim=True)).squeeze(1)
+    return _ratio(_total(rho * returns, counts, leave_one_out), _total(rho, counts, leave_one_out))
 
 
-def weighted_per_decision(log_ratios: Tensor, rewards: Tensor, gamma: float, counts: Tensor | None = None) -> Tensor:
+def weighted_per_decision(
+    log_ratios: Tensor, rewards: Tensor, gamma: float, counts: Tensor | None = None, leave_one_out: bool = False
+) -> Tensor:
     """sum_t gamma^t sum_i rho_{i,t} r_{i,t} / sum_i rho_{i,t}: each reward within the range of those of its step.
 
     Arguments and result as of :func:`weighted_importance_sampling`.
     """
-    counts, rho = _of(counts, rewards), _scaled(log_ratios.cumsum(1))
-    return (discounts(rewards, gamma) * _ratio(counts @ (rho * rewards), counts @ rho)).sum(-1)
+    rho = _scaled(log_ratios.cumsum(1))
+    means = _ratio(_total(rho * rewards, counts, leave_one_out), _total(rho, counts, leave_one_out))
+    return (discounts(rewards, gamma) * means).sum(-1)
 
 
 def weighted_doubly_robust(
-    log_ratios: Tensor, rewards: Tensor, q: Tensor, v: Tensor, gamma: float, counts: Tensor | None = None
+    log_ratios: Tensor,
+    rewards: Tensor,
+    q: Tensor,
+    v: Tensor,
+    gamma: float,
+    counts: Tensor | None = None,
+    leave_one_out: bool = False,
 ) -> Tensor:
     """:func:`doubly_robust` with w_{i,t} = rho_{i,t} / sum_j rho_{j,t} for rho_{i,t} / E, arXiv:1604.00923 section 5.
 
     Arguments as of :func:`doubly_robust` and :func:`weighted_importance_sampling`, result as of the latter.
     """
-    counts, rho = _of(counts, rewards), _scaled(log_ratios.cumsum(1))
-    errors = _ratio(counts @ (rho * (rewards + gamma * v[:, 1:] - q)), counts @ rho)
-    return _ratio(counts @ v[:, 0], counts.sum(-1)) + (discounts(rewards, gamma) * errors).sum(-1)
+    rho, first = _scaled(log_ratios.cumsum(1)), v[:, 0]
+    errors, weights = (_total(x, counts, leave_one_out) for x in (rho * (rewards + gamma * v[:, 1:] - q), rho))
+    start = _ratio(_total(first, counts, leave_one_out), _total(torch.ones_like(first), counts, leave_one_out))
+    return start + (discounts(rewards, gamma) * _ratio(errors, weights)).sum(-1)
 
 
 # -- what they share ---------------------------------------------------------------------------------------------------
@@ -106,8 +117,11 @@ def discounts(rewards: Tensor, gamma: float) -> Tensor:
     return gamma ** torch.arange(rewards.shape[1], dtype=rewards.dtype, device=rewards.device)
 
 
-def _of(counts: Tensor | None, rewards: Tensor) -> Tensor:
-    return rewards.new_ones(len(rewards)) if counts is None else counts.to(rewards.dtype)
+def _total(values: Tensor, counts: Tensor | None, leave_one_out: bool) -> Tensor:
+    """Sums over episodes [E, ...], each as often as it counts, or without each in turn."""
+    if leave_one_out:
+        return values.sum(0) - values
+    return values.sum(0) if counts is None else counts.to(values.dtype) @ values
 
 
 def _scaled(log_ratios: Tensor) -> Tensor:

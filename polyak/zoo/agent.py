@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from polyak.zoo.authors import Author
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import has_no_statistics, load_statistics
 from polyak.zoo.options import option
-from polyak.zoo.own_algorithm import named_algorithm
+from polyak.zoo.output import note
 from polyak.zoo.registry import (
     Environment,
+    check_algorithm,
     env_name,
     find_algorithm,
     find_env,
@@ -26,10 +26,10 @@ from polyak.zoo.registry import (
     is_registered,
     parameter_names,
 )
-from polyak.zoo.run_environment import given_kwargs, named_env, named_packages
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import RUN_KEYS, Settings, interpret
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, whole_number
+from polyak.zoo.untrusted import USER, Author, given_kwargs, named_algorithm, named_env, named_packages
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
@@ -49,7 +49,7 @@ class ModelOptions:
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
     env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
     folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
-    exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
+    exp_id: int = option(0, "--exp-id", help="Number of the run; 0: the latest that finished; -1: no sub-folder.")
     load_best: bool = option(False, "--load-best/", help="Take the model of the best evaluation.")
     load_checkpoint: int = option(-1, "--load-checkpoint", help="Take the checkpoint of this many steps.")
     load_last_checkpoint: bool = option(False, "--load-last-checkpoint/", help="Take the latest checkpoint.")
@@ -68,13 +68,13 @@ class AgentOptions(ModelOptions):
     """Which agent to load, and how it acts."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Options": ("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
-        "What it does": (
-            *("n_timesteps", "n_episodes", "max_episode_steps", "deterministic", "stochastic", "seed", "n_envs"),
+        "Options": (
+            *("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
+            *("n_timesteps", "n_episodes", "record", "output", "output_folder"),
         ),
+        "What it does": ("max_episode_steps", "deterministic", "stochastic", "seed", "n_envs"),
         "What comes of it": (
-            *("output", "render", "no_render", "record", "output_folder", "gif", "reward_log", "norm_reward"),
-            *("confidence", "progress", "verbose"),
+            *("render", "no_render", "gif", "reward_log", "norm_reward", "confidence", "progress", "verbose"),
         ),
         "Environment and machine": ("env_kwargs", "gym_packages", "device", "num_threads"),
         "Files": ("trust", "custom_objects"),
@@ -102,9 +102,11 @@ class SavedAgent:
         whole_number("--n-envs", options.n_envs, MOST_ENVS)
         self.options = options
         self.author = Author.of_file(options.trust, options.gym_packages)
-        self.algorithm = find_algorithm(_algorithm_of(options, self.author))
+        algo = _algorithm_of(options, self.author)
+        check_algorithm(algo)
         self.folder = _find_run(options)
         self.environment = self._find_env()
+        self.algorithm = find_algorithm(algo)  # imports PyTorch
         self.settings = self._read_settings()
 
     @property
@@ -130,9 +132,13 @@ class SavedAgent:
     ) -> Iterator[tuple[Any, VecEnv]]:
         """Load the model file `path`; gives the model and its environments, which are closed at the end.
 
-        Normalisation statistics stay as they were saved. `norm_reward` normalises rewards too, if training did.
+        The first time, a line on stderr says which run it is of, and why. Normalisation statistics stay as they were
+        saved. `norm_reward` normalises rewards too, if training did.
         Raises ZooError when the model does not load, or its environments cannot be made.
         """
+        if self.folder.choice:
+            note(self.folder.choice)
+            self.folder = replace(self.folder, choice="")
         kwargs = {"render_mode": render_mode} if render_mode is not None else {}
         typed = parse_pairs(self.options.env_kwargs, "--env-kwargs")
         kwargs |= given_kwargs(self.folder.read_yaml("args.yml"), self.author, self._file("args.yml"), typed) | typed
@@ -141,6 +147,8 @@ class SavedAgent:
             how["normalize"] = self._statistics(path)
             envs = make_envs(self.environment, self.settings, self.options.n_envs, **how)
         try:
+            from polyak.envs.normalisation import as_trained
+
             with usage_errors(f"Cannot load {path}"):
                 model = self.algorithm.load(
                     path,
@@ -157,7 +165,8 @@ class SavedAgent:
                 normalizer.norm_reward = norm_reward
             elif norm_reward:
                 raise ZooError(f"--norm-reward: {path} was trained without normalisation. Leave the flag out.")
-            yield model, envs
+            with as_trained(model, envs):
+                yield model, envs
         finally:
             envs.close()
 
@@ -167,11 +176,10 @@ class SavedAgent:
     def _find_env(self) -> Environment:
         """Find the environment that the command names; if only a name, as the training run was given it."""
         arguments, source = self.folder.read_yaml("args.yml"), self._file("args.yml")
-        text, packages = self.options.env, self.options.gym_packages
-        of_run = arguments.get("env")
-        if isinstance(of_run, str) and text == env_name(of_run):
-            text = named_env(arguments, self.author, source)
-        return find_env(text, packages or named_packages(arguments, self.author, source))
+        of_run, packages = named_env(arguments, source), self.options.gym_packages
+        of_file = self.options.env == env_name(of_run)
+        text, author = (of_run, self.author) if of_file else (self.options.env, USER)
+        return find_env(text, packages or named_packages(arguments, self.author, source), author, source)
 
     def _read_settings(self) -> Settings:
         """The settings that concern environments: how it was trained is in the model."""
@@ -201,17 +209,23 @@ def _algorithm_of(options: AgentOptions, author: Author) -> str:
     if ":" in options.algo or is_registered(options.algo):
         return options.algo
     try:
-        run = RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id)
+        run = _named_run(options)
     except ZooError:  # there is no such algorithm
         return options.algo
     return named_algorithm(run.read_yaml("args.yml"), options.algo, author, str(run.settings_folder / "args.yml"))
+
+
+def _named_run(options: AgentOptions) -> RunFolder:
+    """The run that the options name. For a checkpoint it need not have finished."""
+    finished = options.load_checkpoint < 0 and not options.load_last_checkpoint
+    return RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id, finished=finished)
 
 
 def _find_run(options: AgentOptions) -> RunFolder:
     """The run that the options name; that of the Zoo's trained agents is downloaded if it is not there."""
     folder = Path(options.folder)
     try:
-        run = RunFolder.find(folder, options.algo, env_name(options.env), options.exp_id)
+        run = _named_run(options)
         missing = options.exp_id < 0 and not run.final_model.exists()
     except ZooError:
         if folder.name != _TRAINED_AGENTS:

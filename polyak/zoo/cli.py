@@ -1,4 +1,7 @@
-"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot`` and the others of `COMMANDS`, and ``run``."""
+"""The ``polyak`` command: ``polyak train``, ``enjoy``, ``plot`` and the others of `COMMANDS`, and ``run``.
+
+The modules of a command are imported when it is asked for: help and mistakes come at once.
+"""
 
 from __future__ import annotations
 
@@ -6,104 +9,127 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import metadata
 from typing import Any
 
-from polyak.compat.run import ANSWERED
-from polyak.compat.run import run as run_program
-from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
-from polyak.zoo.benchmark.command import BenchmarkOptions, benchmark
-from polyak.zoo.book.command import BookOptions, book
-from polyak.zoo.data.collect import CollectOptions, collect
-from polyak.zoo.data.convert import ConvertOptions, convert
-from polyak.zoo.data.show import ShowOptions
-from polyak.zoo.data.show import show as show_data
-from polyak.zoo.demo import DemoOptions, demo
-from polyak.zoo.doctor import DoctorOptions, doctor
-from polyak.zoo.enjoy import EnjoyOptions, enjoy
+from polyak.warning import printable
 from polyak.zoo.errors import TrainingFailed, ZooError, readable
-from polyak.zoo.evaluate import EvaluateOptions, evaluate
-from polyak.zoo.examples import epilogue
-from polyak.zoo.export import ExportOptions, export
-from polyak.zoo.hub.load import LoadOptions, load_from_hub
-from polyak.zoo.hub.push import PushOptions, push_to_hub
-from polyak.zoo.listing import ListOptions, show
-from polyak.zoo.options import build_command, list_flags, spread_lists
+from polyak.zoo.interruption import leave_on_signals, usual_signals
 from polyak.zoo.output import note
-from polyak.zoo.play import PlayOptions, play
-from polyak.zoo.plots.all_plots import AllPlotsOptions, all_plots
-from polyak.zoo.plots.plot import PlotOptions, plot
-from polyak.zoo.plots.plot_from_file import PlotFromFileOptions, plot_from_file
-from polyak.zoo.plots.plot_train import PlotTrainOptions, plot_train
-from polyak.zoo.record import RecordTrainingOptions, RecordVideoOptions, record_training, record_video
-from polyak.zoo.report.board import BoardOptions, board
-from polyak.zoo.report.page import ReportOptions, report
-from polyak.zoo.train import TrainOptions, train
-from polyak.zoo.tuning.command import tune
-from polyak.zoo.tuning.options import TuneOptions
 
-#: Name, options and function of each command.
-COMMANDS: dict[str, tuple[type[Any], Callable[..., Any]]] = {
-    "train": (TrainOptions, train),
-    "tune": (TuneOptions, tune),
-    "enjoy": (EnjoyOptions, enjoy),
-    "evaluate": (EvaluateOptions, evaluate),
-    "export": (ExportOptions, export),
-    "record-video": (RecordVideoOptions, record_video),
-    "record-training": (RecordTrainingOptions, record_training),
-    "plot": (PlotOptions, plot),
-    "book": (BookOptions, book),
-    "play": (PlayOptions, play),
-    "all-plots": (AllPlotsOptions, all_plots),
-    "plot-train": (PlotTrainOptions, plot_train),
-    "plot-from-file": (PlotFromFileOptions, plot_from_file),
-    "report": (ReportOptions, report),
-    "board": (BoardOptions, board),
-    "benchmark": (BenchmarkOptions, benchmark),
-    "benchmark-agents": (BenchmarkAgentsOptions, benchmark_agents),
-    "push-to-hub": (PushOptions, push_to_hub),
-    "load-from-hub": (LoadOptions, load_from_hub),
-    "list": (ListOptions, show),
-    "demo": (DemoOptions, demo),
-    "doctor": (DoctorOptions, doctor),
-    "data collect": (CollectOptions, collect),
-    "data show": (ShowOptions, show_data),
-    "data convert": (ConvertOptions, convert),
+COMMANDS: dict[str, tuple[str, str]] = {
+    "train": ("train:TrainOptions", "train:train"),
+    "tune": ("tuning.options:TuneOptions", "tuning.command:tune"),
+    "enjoy": ("enjoy:EnjoyOptions", "enjoy:enjoy"),
+    "evaluate": ("evaluate:EvaluateOptions", "evaluate:evaluate"),
+    "export": ("export:ExportOptions", "export:export"),
+    "record-video": ("record:RecordVideoOptions", "record:record_video"),
+    "record-training": ("record:RecordTrainingOptions", "record:record_training"),
+    "plot": ("plots.plot:PlotOptions", "plots.plot:plot"),
+    "book": ("book.command:BookOptions", "book.command:book"),
+    "play": ("play:PlayOptions", "play:play"),
+    "all-plots": ("plots.all_plots:AllPlotsOptions", "plots.all_plots:all_plots"),
+    "plot-train": ("plots.plot_train:PlotTrainOptions", "plots.plot_train:plot_train"),
+    "plot-from-file": ("plots.plot_from_file:PlotFromFileOptions", "plots.plot_from_file:plot_from_file"),
+    "report": ("report.page:ReportOptions", "report.page:report"),
+    "board": ("report.board:BoardOptions", "report.board:board"),
+    "benchmark": ("benchmark.command:BenchmarkOptions", "benchmark.command:benchmark"),
+    "benchmark-agents": ("benchmark.agents:BenchmarkAgentsOptions", "benchmark.agents:benchmark_agents"),
+    "push-to-hub": ("hub.push:PushOptions", "hub.push:push_to_hub"),
+    "load-from-hub": ("hub.load:LoadOptions", "hub.load:load_from_hub"),
+    "list": ("listing:ListOptions", "listing:show"),
+    "demo": ("demo:DemoOptions", "demo:demo"),
+    "doctor": ("doctor:DoctorOptions", "doctor:doctor"),
+    "data collect": ("data.collect:CollectOptions", "data.collect:collect"),
+    "data show": ("data.show:ShowOptions", "data.show:show"),
+    "data convert": ("data.convert:ConvertOptions", "data.convert:convert"),
 }
+"""Name of each command -> its options and its function, as ``module:name`` below ``polyak.zoo``."""
+RUN = "run"
+HELP_ALL = "--help-all"
 #: Meaning of the first word of commands of two words.
 GROUPS = {"data": "Datasets of recorded experience: collect, show and convert them."}
 
 
-def build_app() -> Any:
-    """Build the typer application from `COMMANDS`; ImportError naming the extra if typer is missing."""
+def load_command(name: str) -> tuple[type[Any], Callable[..., Any]]:
+    """Import the options and the function of a command."""
+    from importlib import import_module
+
+    options_class, run = (
+        getattr(import_module(f"polyak.zoo.{module}"), attribute)
+        for module, _, attribute in (place.partition(":") for place in COMMANDS[name])
+    )
+    return options_class, run
+
+
+def build_app(command: str | None = None, everything: bool = True) -> Any:
+    """Build the typer application.
+
+    Args:
+        command: of `COMMANDS`, or ``run``: the only one that is in it. None: all are. Empty: all are, but only with
+            the sentence that help shows of each, for which nothing is imported.
+        everything: whether help shows the options that a command is rarely given as well.
+
+    Raises:
+        ImportError: typer is missing; the message names the extra.
+    """
     try:
         import typer
     except ImportError as error:
         raise ImportError("The command line needs typer: pip install 'polyak[zoo]'.") from error
+    from polyak.zoo.examples import epilogue
+    from polyak.zoo.options import build_command, has_more
+
     app = typer.Typer(
         name="polyak",
         help="Train, watch and compare reinforcement-learning agents.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": _HELP},
     )
     app.callback(invoke_without_command=True)(_version_option())
+    names = [command] if command else [*COMMANDS, RUN]
     groups = {"": app} | {name: typer.Typer(help=text, no_args_is_help=True) for name, text in GROUPS.items()}
     for group, commands in groups.items():
-        if group:
+        if group and any(name.startswith(f"{group} ") for name in names):
             app.add_typer(commands, name=group)
-    for name, (options_class, run) in COMMANDS.items():
+    for name in names:
         group, _, word = name.rpartition(" ")
-        groups[group].command(word, epilog=epilogue(name))(build_command(options_class, run))
-        if "-" in name:  # the Zoo's modules have underscores
-            app.command(name.replace("-", "_"), hidden=True)(build_command(options_class, run))
-    # What follows the script belongs to the script, flags included.
-    own_words = {"allow_interspersed_args": False}
-    app.command("run", context_settings=own_words, epilog=epilogue("run"))(_run_command())
+        if name == RUN:  # what follows the script belongs to the script, flags included
+            own_words = {"allow_interspersed_args": False}
+            app.command(RUN, context_settings=own_words, epilog=epilogue(RUN))(_run_command())
+        elif command == "":
+            groups[group].command(word)(_listed(name))
+        else:
+            options_class, run = load_command(name)
+            more = has_more(options_class)
+            settings = {"help_option_names": [*_HELP, HELP_ALL] if more else _HELP}
+            epilog = epilogue(name, everything or not more)
+            groups[group].command(word, epilog=epilog, context_settings=settings)(
+                build_command(options_class, run, everything)
+            )
     return app
 
 
-_ONLY = f"Answer only this one of {', '.join(ANSWERED)}, and leave the others as they are installed."
+_HELP = ["-h", "--help"]
+
+
+def _listed(name: str) -> Callable[[], None]:
+    """A command with nothing but its sentence, which is read from the source of its options."""
+    import ast
+    from importlib.resources import files
+
+    module, _, options_class = COMMANDS[name][0].partition(":")
+    *folders, file = module.split(".")
+    source = files("polyak.zoo").joinpath(*folders, f"{file}.py").read_text(encoding="utf-8")
+
+    def listed() -> None: ...
+
+    (listed.__doc__,) = (
+        ast.get_docstring(node)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and node.name == options_class
+    )
+    return listed
 
 
 def _run_command() -> Callable[..., None]:
@@ -116,7 +142,10 @@ def _run_command() -> Callable[..., None]:
         arguments: list[str] = typer.Argument(None, metavar="ARGS", help="Arguments of the script."),  # noqa: B008
         module: bool = typer.Option(False, "-m", help="Run a module, as python -m does."),
         only: list[str] = typer.Option(  # noqa: B008
-            None, "--only", metavar="PACKAGE", help=_ONLY
+            None,
+            "--only",
+            metavar="PACKAGE",
+            help="Answer only stable_baselines3, sb3_contrib or ray, and leave the others as they are installed.",
         ),
     ) -> None:
         """Run a program written for Stable-Baselines3 or RLlib: polyak answers its imports.
@@ -124,6 +153,9 @@ def _run_command() -> Callable[..., None]:
         The names are stable_baselines3, sb3_contrib, and ray.rllib and ray.tune.registry where the program imports
         these; a line on stderr says which it uses.
         """
+        from polyak.compat.run import run as run_program
+
+        usual_signals()  # are the program's
         try:
             run_program(target, arguments or (), module, only or ())
         except (FileNotFoundError, RuntimeError, ValueError) as error:
@@ -144,6 +176,8 @@ def _version_option() -> Callable[..., None]:
 
     def show_version(wanted: bool) -> None:
         if wanted:
+            from importlib import metadata
+
             print(f"polyak {metadata.version('polyak')}")
             raise typer.Exit()
 
@@ -165,20 +199,47 @@ def main(argv: Sequence[str] | None = None) -> None:
     environment variable ``POLYAK_TRACEBACK`` is set), 3 for a training that failed and saved what it had learned, 1 for
     any other failure while running.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments and arguments[0].replace("_", "-") in COMMANDS:  # record_video, as the Zoo's modules are called
-        arguments[0] = arguments[0].replace("_", "-")
-    flags = list_flags(*(options_class for options_class, _ in COMMANDS.values()))
+    leave_on_signals()
+    with suppress(AttributeError):  # so that the log of a program that is killed ends where it was
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
-        words = arguments if arguments[:1] == ["run"] else spread_lists(arguments, flags)
-        build_app()(args=words, prog_name="polyak")  # also for python -m polyak
+        command, words = _understood(list(sys.argv[1:] if argv is None else argv))
+        completing = "_POLYAK_COMPLETE" in os.environ
+        app = build_app(None if completing else command, everything=completing or HELP_ALL in words)
+        app(args=words, prog_name="polyak")  # also for python -m polyak
     except (ZooError, ImportError) as error:
         if os.environ.get("POLYAK_TRACEBACK"):
             raise
-        print(f"polyak: {error}", file=sys.stderr)
+        print(f"polyak: {printable(str(error), most=10_000)}", file=sys.stderr)
         raise SystemExit(2) from None
     except TrainingFailed as failure:
         with suppress(OSError):  # stderr may be closed
             print(readable(failure.cause), end="", file=sys.stderr)
         note(failure.outcome)
         raise SystemExit(failure.status) from None
+    finally:
+        usual_signals()
+
+
+def _understood(words: list[str]) -> tuple[str, list[str]]:
+    """Return the command that `words` begin with, empty for none, and the words as typer understands them.
+
+    Raises ZooError if they begin with something else, naming the closest commands.
+    """
+    if not words or words[0].startswith("-"):
+        return "", words
+    words[0] = words[0].replace("_", "-")  # record_video, as the Zoo's modules are called
+    length = 2 if words[0] in GROUPS else 1
+    if len(words) < length or words[length - 1].startswith("-"):
+        return "", words
+    command = " ".join(words[:length])
+    if command == RUN:
+        return command, words
+    if command not in COMMANDS:
+        from polyak.suggestions import did_you_mean
+
+        hint = did_you_mean(command, [*COMMANDS, *GROUPS, RUN])
+        raise ZooError(f"There is no command {command!r}.{hint} `polyak --help` lists all.")
+    from polyak.zoo.options import list_flags, spread_lists
+
+    return command, spread_lists(words, list_flags(load_command(command)[0]))

@@ -81,8 +81,7 @@ def demo(options: DemoOptions) -> float:
     )
 
     result = _evaluate(model, options.seed)
-    low, high = result.ci
-    print(f"Return over {N_EPISODES} episodes: mean {result.mean:.1f}, 95% interval [{low:.1f}, {high:.1f}]")
+    print(f"Return over {N_EPISODES} episodes: mean {result.mean:.1f}, 95% interval {result.ci_in_words}")
 
     written = {
         "model": path,

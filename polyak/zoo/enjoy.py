@@ -55,10 +55,10 @@ def enjoy(options: EnjoyOptions) -> PlayedEpisodes:
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
     """
-    from polyak.learning.engine.threads import chosen_threads
-
     record = _check(options)
     agent = SavedAgent(options)
+    from polyak.learning.engine.threads import chosen_threads
+
     path = agent.path
     how: dict[str, Any] = {"render_mode": _render_mode(options), "norm_reward": options.norm_reward}
     how["monitor_dir"] = Path(options.reward_log) if options.reward_log else None

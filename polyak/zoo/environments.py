@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.named_classes import NamedClass
 from polyak.zoo.own_code import errors_of_own_code, file_of
 from polyak.zoo.registry import Environment
 from polyak.zoo.settings import Settings
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, whole_number
+from polyak.zoo.untrusted import NamedClass
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
@@ -100,8 +100,8 @@ def check_own_env(environment: Environment, settings: Settings, env_kwargs: dict
     return [str(warning.message) for warning in caught]
 
 
-def normalized(envs: VecEnv, settings: Settings, evaluation: bool = False) -> VecEnv:
-    """Put VecNormalize around `envs`, unless they are normalised; `evaluation` freezes it and keeps rewards raw.
+def normalized(envs: VecEnv, settings: Settings) -> VecEnv:
+    """Put VecNormalize around `envs`, unless they are normalised.
 
     It is the outermost wrapper, as when a saved model brings its own statistics. In files of Stable-Baselines3's it
     lies beneath the stack of frames, as the Zoo has it: see `make_envs`.
@@ -110,10 +110,7 @@ def normalized(envs: VecEnv, settings: Settings, evaluation: bool = False) -> Ve
 
     if unwrap_vec_normalize(envs) is not None:
         return envs
-    options = {"gamma": settings.gamma, **(settings.normalize or {})}
-    if evaluation:
-        options.update(training=False, norm_reward=False)
-    return VecNormalize(envs, **options)
+    return VecNormalize(envs, **{"gamma": settings.gamma, **(settings.normalize or {})})
 
 
 class WrapperChain:

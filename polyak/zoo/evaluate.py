@@ -17,6 +17,7 @@ from polyak.zoo.registry import algorithm_name
 
 if TYPE_CHECKING:
     from polyak.evaluation.in_environments import EvaluationResult
+    from polyak.evaluation.intervals import Interval
 
 _OUTPUTS = ("text", "json")
 
@@ -38,14 +39,14 @@ def evaluate(options: EvaluateOptions) -> EvaluationResult:
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
     """
-    from polyak.evaluation import in_environments as evaluation
-    from polyak.learning.engine.threads import chosen_threads
-
     _check(options)
     with ExitStack() as stack:
         if options.output == "json":  # what agents and environments print goes elsewhere
             stack.enter_context(redirect_stdout(sys.stderr))
         agent = SavedAgent(options)
+        from polyak.evaluation import in_environments as evaluation
+        from polyak.learning.engine.threads import chosen_threads
+
         model, envs = stack.enter_context(agent.loaded(path := agent.path))
         stack.enter_context(outlasting_the_reader("evaluating"))
         stack.enter_context(chosen_threads(options.num_threads))
@@ -78,15 +79,14 @@ def _check(options: EvaluateOptions) -> None:
 
 
 def _in_words(result: EvaluationResult) -> str:
-    low, high = result.ci
+    interval = f"{result.confidence:.0%} interval"
     lines = [
         f"Episodes: {len(result.returns)}" + (f", {result.n_capped} of them cut" if result.n_capped else ""),
-        f"Mean return: {result.mean:.2f} +/- {result.std:.2f} ({result.confidence:.0%} interval of the mean: "
-        f"{low:.2f} to {high:.2f})",
+        f"Mean return: {result.mean:.2f} +/- {result.std:.2f} ({interval} of the mean: {result.ci_in_words})",
         f"Mean length: {result.lengths.mean():.2f} +/- {result.lengths.std():.2f}",
     ]
     if result.success_rate is not None:
-        lines.append(f"Success rate: {result.success_rate:.1%}")
+        lines.append(f"Success rate: {result.success_rate:.1%} ({interval}: {result.success_ci:.1%})")
     return "\n".join(lines)
 
 
@@ -106,11 +106,16 @@ def _as_data(
         "mean_return": result.mean,
         "std_return": result.std,
         "confidence": result.confidence,
-        "interval": list(result.ci),
+        "interval": _ends(result.ci),
         "mean_length": float(result.lengths.mean()),
         "std_length": float(result.lengths.std()),
         "success_rate": result.success_rate,
+        "success_interval": _ends(result.success_ci),
         "returns": result.returns.tolist(),
         "lengths": result.lengths.tolist(),
         "successes": None if result.successes is None else result.successes.tolist(),
     }
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return list(interval) if interval is not None and interval.is_known else None

@@ -4,10 +4,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "train": (
         "polyak train --algo ppo --env CartPole-v1",
         "polyak train --algo dqn --env LunarLander-v3 --hyperparams learning_rate=1e-3 batch_size=64",
+        "polyak train --algo ppo --env CartPole-v1 --conf-file my_settings.yml",
         "polyak train --algo ppo --env my_env.py:MyEnv --n-envs 8 --vec-env subproc --env-kwargs size=5",
         "polyak train --algo sac --env Pendulum-v1 -n 20000 --eval-freq 5000 --eval-episodes 10",
         "polyak train --algo td3 --env Pendulum-v1 --save-freq 10000 --save-replay-buffer -tb tensorboard",
         "polyak train --algo td3 --env Pendulum-v1 --trained-agent logs/td3/Pendulum-v1_1/Pendulum-v1.zip",
+        "polyak train --algo bc --dataset expert.npz",
         "polyak train --algo ppo --env CartPole-v1 --seeds 0..9 --processes 4",
         "polyak train --algo ppo --env CartPole-v1 --track --wandb-project-name cartpole",
         "polyak train --algo ppo --env CartPole-v1 -optimize --n-trials 30",
@@ -53,7 +55,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 """By the names of the commands; those of `polyak train` are one for each panel of its options."""
 
 
-def epilogue(command: str) -> str:
-    """Return the examples of a command as its help shows them, one a line."""
+def epilogue(command: str, everything: bool = True) -> str:
+    """Return what ends the help of a command: its examples, a line each; or one of them and how to see `everything`."""
     lines = EXAMPLES[command]
+    if not everything:
+        return f"Example: {lines[0]}\n\nAll options: polyak {command} --help-all"
     return "\n\n".join(["Example:" if len(lines) == 1 else "Examples:", *lines])

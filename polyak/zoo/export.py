@@ -17,9 +17,11 @@ class ExportOptions(ModelOptions):
     """Write a trained agent's policy to one file, .onnx or .pt2: observations in, actions out."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Options": ("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
+        "Options": (
+            *("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint", "output"),
+        ),
         "Arguments": ("model",),
-        "What it writes": ("output", "masks", "channels_last", "stochastic"),
+        "What it writes": ("masks", "channels_last", "stochastic"),
         "Environment": ("env_kwargs", "gym_packages"),
         "Files": ("trust", "custom_objects"),
     }
@@ -40,15 +42,15 @@ def export(options: ExportOptions) -> dict[str, Any]:
 
     Raises ZooError when the run or the model does not exist, or cannot be exported.
     """
+    writable_file("--output", options.output)
+    named = {item.name: getattr(options, item.name) for item in fields(ModelOptions)}
+    agent = None if options.model else SavedAgent(AgentOptions(**named, device="cpu"))
     from polyak.nn.export.files import check_path
 
     with usage_errors("--output"):
         target = check_path(options.output)
-    writable_file("--output", options.output)
-    if options.model:
+    if agent is None:
         return _write(options, _load(options), Path(options.model), target)
-    named = {item.name: getattr(options, item.name) for item in fields(ModelOptions)}
-    agent = SavedAgent(AgentOptions(**named, device="cpu"))
     with agent.loaded(path := agent.path) as (model, _):
         return _write(options, model, path, target)
 

@@ -49,27 +49,72 @@ class Stops:
             raise Terminated(number)
 
 
+def _usual() -> dict[int, Any]:
+    """The signals that ask a program to stop, with Python's handlers of them; none in other threads than the main one,
+    which alone receives signals."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    return {**usual, signal.SIGHUP: signal.SIG_DFL} if hasattr(signal, "SIGHUP") else usual  # not on Windows
+
+
+def _leave(number: int, frame: Any) -> None:
+    """The handler of a program in which nothing has begun: modules are imported, where an exception may get lost."""
+    with suppress(RuntimeError):  # the signal came in the middle of a line
+        note(f"interrupted by {signal.Signals(number).name} before anything had begun.")
+        sys.stdout.flush()
+    os._exit(128 + number)
+
+
+def leave_on_signals() -> None:
+    """Let Ctrl-C, SIGTERM and SIGHUP end the program at once, with a line on stderr, until `answered_signals`.
+
+    Signals that the program ignores, or has a handler of its own for, stay as they are.
+    """
+    for number, handler in _usual().items():
+        if signal.getsignal(number) == handler:
+            signal.signal(number, _leave)
+
+
+def usual_signals() -> None:
+    """Undo `leave_on_signals`."""
+    for number, handler in _usual().items():
+        if signal.getsignal(number) == _leave:
+            signal.signal(number, handler)
+
+
 @contextmanager
 def answered_signals() -> Iterator[Stops]:
     """Within the block, Ctrl-C, SIGTERM and SIGHUP (a terminal that is closed) do what :class:`Stops` says.
 
-    Only the main thread receives signals: in other threads, and where a program ignores a signal or has a handler of
-    its own, nothing changes.
+    Within another such block, the :class:`Stops` are that one's. Only the main thread receives signals: in other
+    threads, and where a program ignores a signal or has a handler of its own, nothing changes.
     """
+    before = {number: signal.getsignal(number) for number in _usual()}
+    for handler in before.values():
+        if isinstance(stops := getattr(handler, "__self__", None), Stops):
+            yield stops
+            return
     stops = Stops()
-    usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    if hasattr(signal, "SIGHUP"):  # not on Windows
-        usual[signal.SIGHUP] = signal.SIG_DFL
-    if threading.current_thread() is not threading.main_thread():
-        usual = {}
-    taken = [number for number, handler in usual.items() if signal.getsignal(number) == handler]
+    taken = [number for number, usual in _usual().items() if before[number] in (usual, _leave)]
     for number in taken:
         signal.signal(number, stops.answer)
     try:
         yield stops
     finally:
         for number in taken:
-            signal.signal(number, usual[number])
+            signal.signal(number, before[number])
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Within the block, signals are answered; one that its code lets through ends the program with a line on stderr."""
+    with answered_signals():
+        try:
+            yield
+        except KeyboardInterrupt as interrupt:
+            note(f"interrupted by {signal.Signals(status_of(interrupt) - 128).name}.")
+            raise SystemExit(status_of(interrupt)) from None
 
 
 def status_of(interrupt: KeyboardInterrupt) -> int:

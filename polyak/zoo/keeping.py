@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polyak.archive import replacing
+from polyak.writing import replacing
 from polyak.zoo.errors import NOTHING_SAVED, SAVED, TrainingFailed, in_one_line, readable
 from polyak.zoo.interruption import status_of
 from polyak.zoo.model_files import save

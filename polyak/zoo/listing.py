@@ -37,12 +37,12 @@ def show(options: ListOptions) -> None:
     if options.algo:
         _show_settings(algorithm_name(options.algo), tuned[names[0]], env)
         return
-    for name in names:
-        if env and env not in tuned[name]:
-            continue
-        print(f"{name:<6} {_summary(name)}")
+    shown = [name for name in names if not env or env in tuned[name]]
+    width = max(map(len, shown), default=0)
+    for name in shown:
+        print(f"{name:<{width}}  {_summary(name)}")
         if not env:
-            print(f"{'':6} tuned: {', '.join(tuned[name]) or 'nothing yet; give --conf-file'}")
+            print(f"{'':{width}}  tuned: {', '.join(tuned[name]) or 'nothing yet; give --conf-file'}")
     if env and not any(env in blocks for blocks in tuned.values()):
         print(f"No algorithm has settings tuned for {env}; `polyak train` takes its default settings.")
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from polyak.zoo.completion import COMPLETIONS
 from polyak.zoo.errors import ZooError
+from polyak.zoo.interruption import ended_by_signals
 
 Options = TypeVar("Options")
 
@@ -25,34 +26,47 @@ def option(default: Any, *flags: str, help: str, at_most: int | None = None) -> 
     return field(default=default, metadata=metadata)
 
 
-def build_command(options_class: type[Options], run: Callable[[Options], Any]) -> Callable[..., None]:
+def has_more(options_class: type[Any]) -> bool:
+    """Say whether help shows a part of these options first: those of the first of their ``PANELS``."""
+    return hasattr(options_class, "PANELS")
+
+
+def build_command(
+    options_class: type[Options], run: Callable[[Options], Any], everything: bool = True
+) -> Callable[..., None]:
     """Make the function of a typer command: it fills `options_class` and passes it to `run`.
 
     Help shows options in the panels, and in the order, of ``options_class.PANELS``, if it has these: title -> names of
-    fields. All others follow. The first title is ``Options``, so that ``--help`` itself stands there.
+    fields. All others follow. The first title is ``Options``, so that ``--help`` itself stands there; without
+    `everything`, that panel and the arguments are all that help shows.
     """
     import typer
 
     hints = get_type_hints(options_class)
     panels = {name: title for title, names in getattr(options_class, "PANELS", {}).items() for name in names}
+    first = next(iter(panels.values()), None)
     places = {name: place for place, name in enumerate(panels)}
     parameters = []
     for item in sorted(fields(options_class), key=lambda item: places.get(item.name, len(places))):  # type: ignore[arg-type]
         default: Any = item.default if item.default_factory is MISSING else item.default_factory()
         hint: Any = hints[item.name]
+        metavar = None if item.metadata["flags"] else item.name.upper()
         if get_origin(hint) is Sequence:  # typer knows repeated options as lists
-            hint = list[get_args(hint)[0]]  # type: ignore[misc]
-        how = {"help": item.metadata["help"], "show_default": default not in (None, [], "")}
+            hint, metavar = list[get_args(hint)[0]], "..."  # type: ignore[misc]
+        # What -1 stands for is in the text.
+        how = {"help": item.metadata["help"], "show_default": default not in (None, [], "", -1)}
         how |= {"rich_help_panel": panels.get(item.name), "autocompletion": COMPLETIONS.get(item.name)}
         flags = item.metadata["flags"]
-        info = typer.Option(*flags, **how) if flags else typer.Argument(metavar=item.name.upper(), **how)
+        how |= {"metavar": metavar, "hidden": bool(flags) and not everything and panels.get(item.name) != first}
+        info = typer.Option(*flags, **how) if flags else typer.Argument(**how)
         annotation: Any = Annotated[hint, info]
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(item.name, kind, default=default, annotation=annotation))
 
     def command(**values: Any) -> None:
         check_sizes(options := options_class(**values))
-        run(options)
+        with ended_by_signals():
+            run(options)
 
     command.__doc__ = options_class.__doc__
     command.__name__ = options_class.__name__.removesuffix("Options").lower()

@@ -10,13 +10,14 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
+from polyak.warning import printable
 from polyak.zoo.errors import ZooError
 
 
 def note(text: str) -> None:
     """Print a message on stderr, so that it does not mix with the output."""
     with suppress(OSError):  # stderr may be closed as well
-        print(f"polyak: {text}", file=sys.stderr)
+        print(f"polyak: {printable(text)}", file=sys.stderr)
 
 
 def writable_file(flag: str, path: str) -> Path:

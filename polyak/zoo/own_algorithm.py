@@ -1,6 +1,6 @@
 """An algorithm of the user's own: ``--algo my_file.py:MyAlgorithm``, or a class of a module, ``my_module:MyAlgorithm``.
 
-As with environments, what the command line names is run; what only a run folder names is not: see `authors`.
+As with environments, what the command line names is run; what only a run folder names is not: see `untrusted`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from polyak.suggestions import did_you_mean
-from polyak.zoo.authors import Author, check_module
 from polyak.zoo.errors import ZooError
 from polyak.zoo.own_code import find_in_file, import_module, load_file, written
 
@@ -51,22 +50,3 @@ def stored_text(text: str) -> str:
     """Return ``--algo`` as a run folder stores it: a file relative to the current folder if it is below that."""
     place, _, name = text.rpartition(":")
     return written(Path(place).expanduser().resolve(), name) if place.endswith(".py") else text
-
-
-def named_algorithm(arguments: dict[str, Any], name: str, author: Author, source: str) -> str:
-    """Return how the training run was given its algorithm, if that is the user's own and is called `name`; else `name`.
-
-    Args:
-        arguments: content of args.yml.
-        name: what the user typed.
-        author: of args.yml.
-        source: its path, for messages.
-
-    Raises:
-        ZooError: it is code that the author may not name.
-    """
-    algo = arguments.get("algo")
-    if not isinstance(algo, str) or ":" not in algo or algo.rpartition(":")[2].lower() != name.lower():
-        return name
-    check_module(algo.rpartition(":")[0], author, source=source, key="algo", value=algo)
-    return algo

@@ -1,7 +1,7 @@
 """Code of the user's own: an environment or algorithm in a file, ``my_env.py:MyEnv``, or in a module of this folder.
 
 Code that the command line names is run, as ``python my_env.py`` would run it. Code that only a file names is not: see
-`authors`.
+`untrusted`.
 """
 
 from __future__ import annotations

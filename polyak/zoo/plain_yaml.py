@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from polyak.zoo.errors import ZooError
 
 LONGEST = 100_000
@@ -112,7 +110,7 @@ class _Measure:
     def __init__(self, source: str) -> None:
         self._source = source
         self._read = self._depth = 0
-        self._sizes: dict[int, int] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
         self._above: set[int] = set()
 
     @contextmanager
@@ -125,15 +123,20 @@ class _Measure:
         yield
         self._depth -= 1
 
-    def tree(self, node: Any) -> int:
-        """Number of nodes that `node` becomes, itself included; ZooError if it contains itself or they are too many."""
+    def tree(self, node: Any) -> tuple[int, int]:
+        """Numbers of nodes and of characters that `node` becomes; ZooError if it contains itself, or is too much."""
         if id(node) in self._above:
             self._refuse(node, "it contains itself")
         if id(node) not in self._sizes:
             self._above.add(id(node))
-            self._sizes[id(node)] = 1 + sum(self.tree(inner) for inner in self._inner(node))
+            inside = [self.tree(inner) for inner in self._inner(node)]
             self._above.remove(id(node))
-            self._check_size(self._sizes[id(node)], node)
+            length = len(node.value) if node.id == "scalar" else 0
+            nodes, letters = 1 + sum(n for n, _ in inside), length + sum(n for _, n in inside)
+            self._sizes[id(node)] = nodes, letters
+            self._check_size(nodes, node)
+            if letters > LONGEST:
+                self._refuse(node, f"it has more than {LONGEST:,} characters, where aliases count each time")
         return self._sizes[id(node)]
 
     def _inner(self, node: Any) -> list[Any]:
@@ -162,6 +165,8 @@ def write_yaml(content: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Return `value` made of dicts, lists, numbers, strings and None only; classes become their import path."""
+    import numpy as np
+
     if isinstance(value, np.generic):
         return plain(value.item())
     if isinstance(value, dict):

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from polyak.algorithms import class_names, get
 from polyak.checkpoint import saved as checkpoint
 from polyak.data import Dataset
-from polyak.evaluation.off_policy.bootstrap import Estimate, rank_correlation
+from polyak.evaluation.off_policy.estimate import Estimate, rank_correlation
 from polyak.evaluation.off_policy.importance_sampling import Method, estimate_from_ratios
 from polyak.evaluation.off_policy.policy_actions import can_act
 
@@ -69,7 +69,6 @@ def rank_checkpoints(
     n_updates: int = UPDATES,
     fqe: Mapping[str, Any] | None = None,
     confidence: float = 0.95,
-    n_resamples: int = 2000,
     seed: int = 0,
 ) -> Ranking:
     """Rank policies by off-policy estimates of their returns.
@@ -85,31 +84,32 @@ def rank_checkpoints(
         n_updates: gradient steps of the fitted Q evaluation of each policy.
         fqe: further arguments of :class:`~polyak.algorithms.fqe.FQE`, such as ``policy``, ``learning_rate`` or
             ``deterministic``.
-        confidence, n_resamples, seed: of the intervals; the seed also of every FQE, so that all start alike.
+        confidence: level of the intervals, in (0, 1).
+        seed: of every FQE, so that all start alike.
 
     Returns:
         the policies, the best first.
 
     Raises:
         ValueError: fewer than one policy, names that occur twice, something that is no policy, or as the method.
-        ImportError: scipy is missing.
     """
     methods = ("fqe", *get_args(Method))
     if method not in methods:
         raise ValueError(f"method={method!r} is unknown: use {', '.join(map(repr, methods))}.")
     named = _named(policies)
-    interval: dict[str, Any] = {"confidence": confidence, "n_resamples": n_resamples, "seed": seed}
     options = {"policy": "MlpPolicy", "gamma": gamma, "seed": seed, **(fqe or {})}
 
     def evaluate(policy: Any) -> Estimate:
         if method == "fqe":
-            return _fitted(policy, dataset, options, n_updates).estimate(**interval)
+            return _fitted(policy, dataset, options, n_updates).estimate(confidence=confidence)
         some, others, critic = dataset, dataset, None
         if method.endswith("dr"):
             some, others = _halves(dataset)
             critic = _fitted(policy, some, options, n_updates)
         kind: Any = method
-        return estimate_from_ratios(policy, others, kind, behaviour=behaviour, critic=critic, gamma=gamma, **interval)
+        return estimate_from_ratios(
+            policy, others, kind, behaviour=behaviour, critic=critic, gamma=gamma, confidence=confidence
+        )
 
     found = [(name, evaluate(policy)) for name, policy in named.items()]
     return Ranking(tuple(sorted(found, key=lambda row: -row[1].value)))

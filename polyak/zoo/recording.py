@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from polyak.writing import Unfinished
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import writable_file
 
@@ -57,10 +58,9 @@ class Film:
         self.path = path
         self.caption = ""
         self.frames = 0
-        self._partial = path.with_name(f".partial-{path.name}")
         _import_imageio(with_ffmpeg=path.suffix.lower() != ".gif")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._writer: _Gif | _Mp4 = (_Gif if path.suffix.lower() == ".gif" else _Mp4)(self._partial, fps)
+        self._unfinished = Unfinished(path)
+        self._writer: _Gif | _Mp4 = (_Gif if path.suffix.lower() == ".gif" else _Mp4)(self._unfinished.at, fps)
 
     def extend(self, frames: Iterable[np.ndarray]) -> None:
         """Add images, each [height, width, 3] uint8."""
@@ -75,9 +75,9 @@ class Film:
         try:
             self._writer.close()
             if kind is None and self.frames:
-                os.replace(self._partial, self.path)
+                self._unfinished.finish()
         finally:
-            self._partial.unlink(missing_ok=True)
+            self._unfinished.drop()
         if kind is None and not self.frames:
             raise ZooError(
                 f"Nothing to record in {self.path}: the environment gave no image. It needs render_mode rgb_array."

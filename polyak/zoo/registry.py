@@ -12,6 +12,7 @@ from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.own_algorithm import load_algorithm
 from polyak.zoo.own_code import find_env_file, import_module, is_own_module
+from polyak.zoo.untrusted import USER, Author
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
@@ -37,6 +38,22 @@ def canonical_name(name: str) -> str:
     return ALIASES.get(name.lower(), name.lower())
 
 
+def check_algorithm(name: str) -> None:
+    """Raise ZooError, naming the closest algorithms, if `name` is in no registry; imports none of them."""
+    if ":" in name or name.endswith(".py") or is_registered(name):
+        return
+    if name.lower() == "her":
+        raise ZooError(
+            "--algo 'her' is no algorithm but a kind of replay buffer: use --algo tqc (or sac, td3, ddpg, dqn) with "
+            "replay_buffer_class: HerReplayBuffer among the settings, as those tuned for goal environments have it."
+        )
+    known = [*algorithm_names(), *ALIASES]
+    raise ZooError(
+        f"Unknown algorithm --algo {name!r}.{did_you_mean(name, known)} Available: {', '.join(known)}; one of your own "
+        "is given as file.py:NAME."
+    )
+
+
 def find_algorithm(name: str) -> type[Any]:
     """Return the algorithm class registered as `name` (upper and lower case are alike), or the user's own.
 
@@ -45,20 +62,9 @@ def find_algorithm(name: str) -> type[Any]:
     """
     from polyak.algorithms import get
 
-    if ":" in name or name.endswith(".py"):
+    check_algorithm(name)
+    if not is_registered(name):
         return load_algorithm(name)
-    names = algorithm_names()
-    if name.lower() == "her":
-        raise ZooError(
-            "--algo 'her' is no algorithm but a kind of replay buffer: use --algo tqc (or sac, td3, ddpg, dqn) with "
-            "replay_buffer_class: HerReplayBuffer among the settings, as those tuned for goal environments have it."
-        )
-    if canonical_name(name) not in names:
-        known = [*names, *ALIASES]
-        raise ZooError(
-            f"Unknown algorithm --algo {name!r}.{did_you_mean(name, known)} Available: {', '.join(known)}; one of "
-            "your own is given as file.py:NAME."
-        )
     try:
         return get(canonical_name(name))
     except (ImportError, ValueError) as error:
@@ -138,18 +144,21 @@ def env_name(text: str) -> str:
     return text.rpartition(":")[2]
 
 
-def find_env(text: str, packages: Iterable[str] = ()) -> Environment:
+def find_env(text: str, packages: Iterable[str] = (), author: Author = USER, source: str = "") -> Environment:
     """Find the environment that `text` names, importing `packages` and the usual providers first.
 
     `text` is a registered id; ``module:EnvId``, which imports the module as `gymnasium.make` does; or ``file.py:Name``,
-    a class or function in a file. Raises ZooError naming the closest ids when there is none.
+    a class or function in a file. Where it stands in a file, `source`, the file's `author` may name registered ids.
+
+    Raises ZooError naming the closest ids when there is none, and for code that the author may not name.
     """
     import gymnasium
 
+    imported = [import_module(package) for package in packages]
+    author.check_environment(text, source=source)
     module, _, name = text.rpartition(":")
     if text.endswith(".py"):
         raise ZooError(f"--env {text!r} names a file only. Add the class or function that makes it: {text}:NAME.")
-    imported = [import_module(package) for package in packages]
     if module.endswith(".py"):
         file = find_env_file(text)
         return Environment(name, gymnasium.envs.registration.EnvSpec(name, entry_point=file), file.source, is_own=True)
@@ -158,12 +167,22 @@ def find_env(text: str, packages: Iterable[str] = ()) -> Environment:
     try:
         spec = gymnasium.spec(name)
     except gymnasium.error.Error as error:
-        hint = did_you_mean(name, gymnasium.registry, at_most=3)
+        hint = did_you_mean(name, gymnasium.registry)
         raise ZooError(
             f"Unknown environment --env {text!r}.{hint} One of your own is given as file.py:NAME, as module:EnvId, "
             "or by the module that registers it in --gym-packages."
         ) from error
     return Environment(name, spec, text, is_own=any(map(is_own_module, imported)))
+
+
+def check_names(algo: str, env: str = "", packages: Iterable[str] = ()) -> None:
+    """Raise ZooError if there is no such algorithm or environment; PyTorch is not imported for it.
+
+    An empty `env` stands for none. `packages` are imported first, as by `find_env`.
+    """
+    check_algorithm(algo)
+    if env:
+        find_env(env, packages)
 
 
 def is_atari_id(env_id: str) -> bool:

@@ -8,28 +8,40 @@
     <EnvId>.zip                          the final model
     replay_buffer.pkl                    the replay buffer
     progress.csv                         what the logger wrote
-    <EnvId>/config.yml  args.yml  command.txt  system.yml  warnings.txt  error.txt  vecnormalize.pkl
+    <EnvId>/config.yml  args.yml  command.txt  system.yml  warnings.txt  vecnormalize.pkl
+    <EnvId>/interrupted.yml  error.txt   of a run that was stopped, or failed
 """
 
 from __future__ import annotations
 
 import re
 import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-from polyak.archive import replacing
 from polyak.suggestions import did_you_mean
+from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_inside
 from polyak.zoo.plain_yaml import read_yaml_file, write_yaml
 from polyak.zoo.registry import algorithm_name
+from polyak.zoo.sizes import MOST_STEPS
 
 ERROR = "error.txt"
 """In the folder of settings: the error that ended a failed training."""
+INTERRUPTED = "interrupted.yml"
+"""In the folder of settings: the steps at which a signal stopped a training, and those that it was to have."""
+STILL_RUNNING = 300.0
+"""A run that has not ended and wrote something in so many seconds is taken to be running."""
+_NAMED = 3
+"""Runs that are named when others are passed over."""
 _RUN = re.compile(r"(.+?)_(\d+)(_[0-9a-f-]{36})?")
 _SAVED_AT = re.compile(r"(.+)_(\d+)_steps\.zip")
 _CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")
@@ -54,17 +66,56 @@ def run_numbers(parent: Path, env_id: str) -> dict[int, Path]:
     return {int(match.group(2)): folder for match, folder in matches if match and match.group(1) == name}
 
 
+def runs_found(logs: Path) -> dict[str, dict[str, int]]:
+    """Return how many runs there are under `logs`: algorithm -> environment, as in file names -> number."""
+    algos = sorted(path for path in logs.iterdir() if path.is_dir()) if logs.is_dir() else []
+    names = {algo.name: [run_name(run) for run in sorted(algo.glob("*_*")) if run.is_dir()] for algo in algos}
+    counts = {algo: dict(Counter(filter(None, found))) for algo, found in names.items()}
+    return {algo: found for algo, found in counts.items() if found}
+
+
+def listing(logs: Sequence[Path], algos: Sequence[str] = ()) -> str:
+    """Say which runs there are under the folders `logs`: a line for each algorithm, or for each of `algos`.
+
+    If none of these has any, a line says so, naming the closest that do, and all others follow.
+    """
+    found = {(folder, algo): envs for folder in logs for algo, envs in runs_found(folder).items()}
+    if not found:
+        return f" There are no runs under {', '.join(map(str, logs))}: train first, or point -f at your logs."
+    there = dict.fromkeys(algo for _, algo in found)
+    shown = [algo for algo in algos if algo in there]
+    hints = "" if shown else "".join(did_you_mean(algo, there) for algo in algos)
+    none = f" There are none of {', '.join(algos)}.{hints}" if algos and not shown else ""
+    lines = [
+        f"\n  {folder / algo}: {', '.join(f'{env} ({n})' for env, n in envs.items())}"
+        for (folder, algo), envs in found.items()
+        if not shown or algo in shown
+    ]
+    return f"{none}\nRuns found:{''.join(lines)}"
+
+
+class State(NamedTuple):
+    """How a run stands: its ``name``, running, finished, failed or interrupted, and the same as ``told`` of it."""
+
+    name: str
+    told: str
+
+
+FINISHED = State("finished", "finished")
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The files of one run.
 
     Fields: ``path`` the run's folder; ``env_id`` the environment's id as given to gymnasium; ``new`` the folders above
-    it that were made for it, the innermost first.
+    it that were made for it, the innermost first; ``choice`` what to say of a run that was chosen from several.
     """
 
     path: Path
     env_id: str
     new: tuple[Path, ...] = ()
+    choice: str = ""
 
     @classmethod
     def create(cls, logs: Path, algo: str, env_id: str, unique: bool = False) -> RunFolder:
@@ -86,19 +137,105 @@ class RunFolder:
                 return folder
 
     @classmethod
-    def find(cls, logs: Path, algo: str, env_id: str, number: int = 0) -> RunFolder:
-        """Find run `number` (0: the latest; -1: ``<logs>/<algo>`` itself); ZooError says what there is."""
+    def at(cls, path: Path) -> RunFolder:
+        """Return the run in a folder of any name; without a number at its end, it has one sub-folder of settings."""
+        name = run_name(path)
+        if name is None:
+            places = sorted(place.parent.name for place in path.glob("*/*.yml"))
+            name = places[0] if places else path.name
+        return cls(path, name)
+
+    @classmethod
+    def find(cls, logs: Path, algo: str, env_id: str, number: int = 0, *, finished: bool = True) -> RunFolder:
+        """Find a run; its ``choice`` says which it is and why.
+
+        Args:
+            logs: the folder of logs.
+            algo: as it was given to train.
+            env_id: the environment's id as given to gymnasium.
+            number: of the run. 0: the latest that finished; where none has, the latest with a model, or just the
+                latest. -1: ``<logs>/<algo>`` itself.
+            finished: False makes 0 the latest, in whatever state.
+
+        Raises:
+            ZooError: there is no such run; the message says which there are.
+        """
         parent = logs / algorithm_name(algo).lower()
         if number == -1:
             return cls(parent, env_id)
         runs = run_numbers(parent, env_id)
-        if number == 0 and runs:
-            return cls(runs[max(runs)], env_id)
         if number in runs:
-            return cls(runs[number], env_id)
-        raise ZooError(
-            f"No run {number or 'at all'} of {algo} on {env_id} under {parent}.{_what_there_is(parent, runs)}"
-        )
+            run = cls(runs[number], env_id)
+            is_whole = run.state == FINISHED
+            return run if is_whole else replace(run, choice=f"run {number} of {algo} on {env_id} {run.state.told}.")
+        if number == 0 and runs:
+            return cls._latest(runs, f"{algo} on {env_id}", env_id, finished)
+        there = _what_there_is(logs, parent, runs, env_id)
+        raise ZooError(f"No run {number or 'at all'} of {algo} on {env_id} under {parent}.{there}")
+
+    @classmethod
+    def _latest(cls, runs: dict[int, Path], whose: str, env_id: str, finished: bool) -> RunFolder:
+        """Choose the latest of `runs`, or the latest that `finished`, and say why."""
+        latest_first = {number: cls(runs[number], env_id) for number in sorted(runs, reverse=True)}
+        whole = (number for number, run in latest_first.items() if run.state == FINISHED)
+        with_model = (number for number, run in latest_first.items() if run.final_model.is_file())
+        number = next(chain(whole, with_model, latest_first)) if finished else max(runs)
+        run = latest_first[number]
+        later = [other for other in latest_first if other > number]
+        why = "the latest" if len(runs) > 1 else "the only one"
+        if run.state == FINISHED:
+            why += " that finished" if later else ""
+        else:
+            why += " with a model" if later else ""
+            why = f"none has finished, and it is {why}" if finished and len(runs) > 1 else why
+            why += f", which {run.state.told}"
+        passed = "".join(f"; run {other} {latest_first[other].state.told}" for other in later[:_NAMED])
+        passed += f"; {len(later) - _NAMED} more did not finish" if len(later) > _NAMED else ""
+        others = f"{passed} (--exp-id takes another)" if later else ""
+        return replace(run, choice=f"run {number} of {whose} is taken: {why}{others}.")
+
+    @property
+    def state(self) -> State:
+        """How the run stands. Ended without a final model, as by SIGKILL, it was interrupted, too."""
+        if (self.settings_folder / ERROR).is_file():
+            return State("failed", "failed with an error")
+        if (self.settings_folder / INTERRUPTED).is_file():
+            steps, of = self.interruption
+            return State("interrupted", "was interrupted" + (f" after {steps:,} of {of:,} steps" if of else ""))
+        if self.final_model.is_file():
+            return FINISHED
+        if time.time() - self._last_change() < STILL_RUNNING:
+            return State("running", "is running")
+        return State("interrupted", "ended without a final model")
+
+    @property
+    def interruption(self) -> tuple[int, int]:
+        """The steps at which a signal stopped the training, and those that it was to have; 0 where no file says so."""
+        with suppress(ZooError):
+            found = [self.read_yaml(INTERRUPTED).get(key) for key in ("steps", "of")]
+            steps, of = (number if isinstance(number, int) and 0 <= number <= MOST_STEPS else 0 for number in found)
+            return steps, of
+        return 0, 0
+
+    def write_interruption(self, steps: int, of: int) -> None:
+        """Note that a signal stopped the training after `steps` of these steps, before its model looks finished."""
+        with suppress(OSError):  # the disk may be full; what else is lost by it is said when the model is saved
+            self.write_yaml(INTERRUPTED, {"steps": steps, "of": of})
+
+    def _last_change(self) -> float:
+        """When something was written that a training writes, in seconds since 1970."""
+        files = (path for kind in ("*.csv", "*.npz", "*.zip", "*/*.yml", "*/*.txt") for path in self.path.glob(kind))
+        newest = 0.0
+        for path in files:
+            with suppress(OSError):  # gone, or not ours to see
+                newest = max(newest, path.stat().st_mtime)
+        return newest
+
+    @property
+    def number(self) -> int:
+        """The number at the end of the folder's name; -1 if it has none."""
+        match = _RUN.fullmatch(self.path.name)
+        return int(match.group(2)) if match else -1
 
     @property
     def settings_folder(self) -> Path:
@@ -189,11 +326,8 @@ class RunFolder:
                 folder.rmdir()
 
 
-def _what_there_is(parent: Path, runs: dict[int, Path]) -> str:
+def _what_there_is(logs: Path, parent: Path, runs: dict[int, Path], env_id: str) -> str:
     if runs:
         return f" Runs there: {', '.join(map(str, runs))}."
-    if not parent.is_dir():
-        return " That folder does not exist: train first, or point -f at your logs."
-    names = sorted({name for folder in parent.iterdir() if folder.is_dir() and (name := run_name(folder))})
-    wanted = did_you_mean(parent.name, names)
-    return f" Environments with runs there: {', '.join(names) or 'none'}.{wanted}"
+    envs = runs_found(logs).get(parent.name, {})
+    return did_you_mean(file_name(env_id), envs) + listing([logs], [parent.name])

@@ -54,6 +54,8 @@ def taking_notes(folder: RunFolder) -> Iterator[None]:
 class ProgressFile(BaseCallback):
     """Adds ``progress.csv`` to what the model's logger writes, for as long as it trains.
 
+    Its first row is of the beginning, so that a run that is killed before its first table has one as well.
+
     Args:
         folder: where the file goes; one that is there is overwritten.
     """
@@ -67,6 +69,8 @@ class ProgressFile(BaseCallback):
 
     def _on_training_start(self) -> None:
         self._sink = CSVOutputFormat(self.path)
+        beginning = {"time/total_timesteps": self.num_timesteps, "time/time_elapsed": 0}
+        self._sink.write(beginning, dict.fromkeys(beginning, ()))
         self.logger.output_formats.append(self._sink)
 
     def _on_step(self) -> bool:

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 from polyak.zoo.errors import NOTHING_SAVED, SAVED, ZooError
 from polyak.zoo.interruption import Terminated, status_of
 from polyak.zoo.output import note
+from polyak.zoo.run_folder import FINISHED, RunFolder
 from polyak.zoo.sizes import MOST_SEEDS
 
 
@@ -68,6 +69,14 @@ def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) 
         note(f"{len(failed)} of {len(seeds)} trainings failed: seeds {listed}.")
         return SAVED if set(failed.values()) == {SAVED} else NOTHING_SAVED
     return 0
+
+
+def where_runs_are(runs: Iterable[RunFolder], seeds: Sequence[int]) -> str:
+    """Return a line for each of `seeds` that has one of `runs`, which other commands may have begun as well."""
+    found = {run.read_yaml("args.yml").get("seed"): run for run in runs}
+    told = {seed: "" if run.state == FINISHED else f" ({run.state.told})" for seed, run in found.items()}
+    lines = [f"  seed {seed}: {found[seed].path}{told[seed]}" for seed in seeds if seed in found]
+    return "\n".join(["Runs:", *lines]) if lines else "No run was begun."
 
 
 class _Trainings:

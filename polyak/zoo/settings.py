@@ -2,11 +2,12 @@
 
 A block's keys are the constructor's parameters plus the keys of `RUN_KEYS`, which say how to run: number of steps and
 environments, normalisation, wrappers. Files are plain YAML and no value is ever executed; those of RL Baselines3 Zoo
-are read as they are. Classes that a block names are found by `named_classes`.
+are read as they are. What a block may name and give is said in `untrusted`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -16,17 +17,17 @@ from typing import Any
 
 from polyak.algorithms import registered_as
 from polyak.compat.recurrent.options import to_polyak
+from polyak.envs.reading.untrusted import MOST, MOST_TOGETHER, MOST_VALUES, numbers_in, weight
+from polyak.hyperparameters.declaration import as_declared
 from polyak.suggestions import did_you_mean
-from polyak.zoo.authors import OTHERS, USER, Author
 from polyak.zoo.errors import ZooError
 from polyak.zoo.literals import parse_value
-from polyak.zoo.named_classes import NamedClass
 from polyak.zoo.output import note
 from polyak.zoo.own_code import errors_of_own_code, import_module, load_file
-from polyak.zoo.plain_arguments import check_arguments
 from polyak.zoo.plain_yaml import read_yaml_file
 from polyak.zoo.registry import is_atari_id, parameter_names, registered_name
 from polyak.zoo.sizes import MOST_ENVS, MOST_FRAMES, MOST_STEPS, whole_number
+from polyak.zoo.untrusted import OTHERS, USER, Author, NamedClass, kind_of
 
 #: Keys that are not constructor parameters, and what they mean.
 RUN_KEYS: dict[str, str] = {
@@ -47,7 +48,6 @@ _SCHEDULED = ("learning_rate", "critic_learning_rate", "clip_range", "clip_range
 _IMPORTED = ("env_wrapper", "vec_env_wrapper", "callback")
 _VERBATIM = (*_IMPORTED, "policy", "noise_type")
 _YAML = (".yml", ".yaml")
-_IS_A_NUMBER_OF = re.compile(r"n_|gradient_steps")
 
 
 @dataclass
@@ -133,7 +133,7 @@ def load_settings(
 
     A block is looked for by exact id, then ``atari`` for Atari games, then the same environment in another version,
     then ``default``. `overrides` are the user's own words. So is Python code that `conf_file` names; a YAML file may
-    have come from others and names what `authors` allows, `packages` included, unless `trust` is set.
+    have come from others and names what `untrusted` allows, `packages` included, unless `trust` is set.
 
     Raises:
         ZooError: unknown keys, with the closest valid ones; wrong values; names that are not there or not allowed.
@@ -267,15 +267,16 @@ def _interpreted(
             )
     authors = {key: USER if key in typed else author for key in valid}
     values = {key: value if key in _VERBATIM else _read(value) for key, value in raw.items()}
-    for key, value in values.items():
-        _check(key, value, source, authors[key])
+    for key, value in as_declared(algorithm, values).items():
+        if key not in (*_VERBATIM, "n_envs", "n_timesteps", "frame_stack"):  # which are checked below
+            authors[key].check_values(value, source=source, key=key, kind=kind_of(key))
     run = {key: values.pop(key) for key in list(values) if key in RUN_KEYS}
     _set_algorithm_conventions(values, algorithm)
     settings = Settings(
         raw=raw,
         source=source,
         n_timesteps=whole_number("n_timesteps", run.get("n_timesteps", 100_000), MOST_STEPS),
-        n_envs=whole_number("n_envs", run.get("n_envs", 1), MOST_ENVS),
+        n_envs=whole_number("n_envs", run.get("n_envs", 1), MOST_ENVS if authors["n_envs"].is_trusted else MOST),
         policy=_policy(run.get("policy", "MlpPolicy"), source, authors["policy"]),
         normalize=_normalize(run.get("normalize")),
         frame_stack=whole_number("frame_stack", run["frame_stack"], MOST_FRAMES) if run.get("frame_stack") else None,
@@ -289,7 +290,22 @@ def _interpreted(
         typed=typed,
     )
     _set_noise(settings, run, "action_noise" in parameters, algo)
+    _check_together(settings, authors)
     return settings
+
+
+def _check_together(settings: Settings, authors: Mapping[str, Author]) -> None:
+    """Refuse what is too much only together: a thousand environments, of a thousand frames, of large images."""
+    given = {key: getattr(settings, key) for key in ("n_envs", "frame_stack") if not authors[key].is_trusted}
+    wrappers = [named for named in (*settings.env_wrapper, *settings.vec_env_wrapper) if not named.author.is_trusted]
+    made = math.prod([*filter(None, given.values()), *(n for named in wrappers for n in numbers_in(named.kwargs))])
+    if not authors["env_kwargs"].is_trusted:  # a number of environments, of maps of a thousand rows
+        made = max(made, MOST_TOGETHER // MOST_VALUES // 10 * given.get("n_envs", 1) * weight(settings.env_kwargs))
+    if made > MOST_TOGETHER:
+        raise ZooError(
+            f"{settings.source}: n_envs, frame_stack, the numbers of wrappers and the length of env_kwargs multiply to "
+            f"{made:,}, and a file of others may ask for {MOST_TOGETHER:,}. {OTHERS.way_out}"
+        )
 
 
 def fit_batch(settings: Settings) -> str:
@@ -305,16 +321,6 @@ def fit_batch(settings: Settings) -> str:
     return (
         f"batch_size={batch} of {settings.source} is more than the {rows} rows of a rollout: minibatches have {rows}."
     )
-
-
-def _check(key: str, value: Any, source: str, author: Author) -> None:
-    """Refuse what the author may not give to an environment, a monitor, a policy, a buffer or the algorithm."""
-    if key in _VERBATIM:  # of names, which are checked as such
-        return
-    if isinstance(value, dict | list | tuple):
-        check_arguments(value, author, source=source, key=key)
-    elif key == "tensorboard_log" or (_IS_A_NUMBER_OF.match(key) and key not in RUN_KEYS):
-        check_arguments({key: value}, author, source=source, key="settings")
 
 
 def _read(value: Any) -> Any:
@@ -351,6 +357,7 @@ def _schedule(key: str, text: str) -> Any:
 
 def _policy(value: Any, source: str, author: Author) -> Any:
     if not (isinstance(value, str) and "." in value):
+        author.check_values(value, source=source, key="policy")
         return value
     named = NamedClass(value, {}, "policy", source, author)
     named.check()

@@ -11,7 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from polyak.zoo.data.files import check_without_envs, dataset_for
+from polyak.warning import printable
+from polyak.writing import replacing
+from polyak.zoo.data.files import check_without_envs, dataset_for, environment_of
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
 from polyak.zoo.interruption import Stops, answered_signals
@@ -27,15 +29,14 @@ from polyak.zoo.registry import (
     STANDARD_ENV,
     Environment,
     algorithm_name,
+    check_names,
     find_algorithm,
-    find_env,
     is_atari_id,
-    nameless,
     parameter_names,
 )
 from polyak.zoo.report.groups import in_force
-from polyak.zoo.run_folder import ERROR, RunFolder, file_name
-from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds
+from polyak.zoo.run_folder import ERROR, RunFolder, file_name, run_numbers
+from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds, where_runs_are
 from polyak.zoo.settings import Settings, fit_batch, load_settings
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
 from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as_train
@@ -56,13 +57,18 @@ class TrainOptions(OptimizeOptions):
     """Train an agent with tuned settings; evaluate, checkpoint and save it under logs/<algo>/<env>_<n>/."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Options": ("algo", "env", "n_timesteps", "seed", "log_folder", "verbose", "progress"),
-        "Settings": ("hyperparams", "conf_file", "trust"),
-        "Environments": ("n_envs", "vec_env", "n_runners", "transport", "env_kwargs", "gym_packages"),
-        "Evaluations": ("eval_freq", "eval_episodes", "n_eval_envs", "eval_env_kwargs"),
-        "Files": ("save_freq", "save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log"),
-        "What to learn from": ("trained_agent", "truncate_last_trajectory", "dataset"),
-        "Several seeds, and the machine": ("seeds", "processes", "n_replay_shards", "device", "num_threads"),
+        "Options": (
+            *("algo", "env", "n_timesteps", "hyperparams", "seed", "seeds", "n_envs", "eval_freq", "save_freq"),
+            *("trained_agent", "device", "log_folder", "verbose"),
+        ),
+        "Settings": ("conf_file", "trust"),
+        "Environments": ("vec_env", "n_runners", "transport", "env_kwargs", "gym_packages"),
+        "Evaluations": ("eval_episodes", "n_eval_envs", "eval_env_kwargs"),
+        "Files and output": (
+            *("save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log", "progress"),
+        ),
+        "What to learn from": ("dataset", "truncate_last_trajectory"),
+        "Processes and the machine": ("processes", "n_replay_shards", "num_threads"),
         "Experiment trackers": (
             *("track", "track_with", "wandb_project_name", "wandb_entity", "wandb_group", "wandb_tags"),
         ),
@@ -74,13 +80,13 @@ class TrainOptions(OptimizeOptions):
         "",
         "--env",
         "-e",
-        help="Environment id, module:id, or file.py:NAME of your own; CartPole-v1, or what --dataset was recorded in.",
+        help="Environment id, module:id or file.py:NAME; by default CartPole-v1, or that of --dataset.",
     )
     dataset: str = option(
         "", "--dataset", help="Learn from this file (see `polyak data`) instead of acting; steps are gradient steps."
     )
-    n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Environment steps; -1 takes the tuned number.")
-    seed: int = option(-1, "--seed", help="Seed of everything random; -1 draws one and prints it.")
+    n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Environment steps; as tuned by default (-1).")
+    seed: int = option(-1, "--seed", help="Seed; a random one by default (-1).")
     seeds: Sequence[str] = option([], "--seeds", help="Train once for each of these: 0..9, or 0 1 2.")
     processes: int = option(
         -1,
@@ -88,7 +94,7 @@ class TrainOptions(OptimizeOptions):
         help="Trainings at a time with --seeds; -1: as many as there are CPUs.",
         at_most=MOST_PROCESSES,
     )
-    n_envs: int = option(-1, "--n-envs", help="Training environments; -1 takes the tuned number.", at_most=MOST_ENVS)
+    n_envs: int = option(-1, "--n-envs", help="Training environments; as tuned by default (-1).", at_most=MOST_ENVS)
     vec_env: str = option("dummy", "--vec-env", help="dummy (in this process) or subproc (worker processes).")
     n_runners: int = option(
         0,
@@ -111,7 +117,7 @@ class TrainOptions(OptimizeOptions):
         at_most=MOST_PROCESSES,
     )
     hyperparams: Sequence[str] = option(
-        [], "--hyperparams", "-params", help="key:value ... replacing tuned settings (see `polyak list --arguments`)."
+        [], "--hyperparams", "-params", help="key:value ... in place of tuned settings."
     )
     conf_file: str = option(
         "", "--conf-file", "-conf", help="Settings: a YAML file, or a .py file or module with a dict `hyperparams`."
@@ -121,10 +127,10 @@ class TrainOptions(OptimizeOptions):
         [], "--eval-env-kwargs", help="key:value ... for evaluation environments, on top of --env-kwargs."
     )
     gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
-    eval_freq: int = option(25_000, "--eval-freq", help="Environment steps between evaluations; below 1 means never.")
+    eval_freq: int = option(25_000, "--eval-freq", help="Steps between evaluations; 0: none.")
     eval_episodes: int = option(5, "--eval-episodes", help="Episodes of each evaluation.")
     n_eval_envs: int = option(1, "--n-eval-envs", help="Environments that evaluate side by side.", at_most=MOST_ENVS)
-    save_freq: int = option(-1, "--save-freq", help="Environment steps between checkpoints; below 1 means never.")
+    save_freq: int = option(-1, "--save-freq", help="Steps between checkpoints; none by default (-1).")
     save_replay_buffer: bool = option(
         False, "--save-replay-buffer/--no-save-replay-buffer", help="Save the replay buffer with the final model."
     )
@@ -158,11 +164,9 @@ def train(options: TrainOptions) -> Any:
     exit with status 130, 143 and 129. Raises ZooError for a wrong option, algorithm, environment or setting, before any
     folder is made or after removing it again; TrainingFailed, once what was learned is saved, if training raised.
     """
-    from polyak.learning.engine.threads import chosen_threads
-    from polyak.zoo.run_notes import taking_notes
-
     if not (options.env or options.dataset):
         options = replace(options, env=STANDARD_ENV)
+    check_names(options.algo, options.env, options.gym_packages)
     if options.optimize_hyperparameters:
         return tune_as_train(options)
     check_no_study(options)
@@ -174,6 +178,9 @@ def train(options: TrainOptions) -> Any:
     if options.seed < 0:
         options = replace(options, seed=secrets.randbelow(2**31 - EVAL_SEED_OFFSET - 100_000))
     algorithm, environment, settings, dataset = _look_up(options)
+    from polyak.learning.engine.threads import chosen_threads
+    from polyak.zoo.run_notes import taking_notes
+
     with outlasting_the_reader("training"), chosen_threads(options.num_threads):
         if environment.is_own:
             _check_own_env(options, environment, settings)
@@ -187,10 +194,14 @@ def _train_each(options: TrainOptions) -> None:
     seeds = parse_seeds(options.seeds)
     if options.seed >= 0:
         raise ZooError(f"--seed {options.seed} and --seeds exclude each other. Give one of them.")
-    _look_up(options)
+    environment = _look_up(options)[1]
     alike = replace(options, seeds=[], processes=-1)
+    parent = Path(options.log_folder) / algorithm_name(options.algo).lower()
+    earlier = run_numbers(parent, environment.name)
     with outlasting_the_reader("training"), answered_signals():
         status = train_seeds(to_arguments(alike), seeds, number_of_processes(options.processes, len(seeds)))
+        runs = [run for number, run in run_numbers(parent, environment.name).items() if number not in earlier]
+        print(where_runs_are([RunFolder(run, environment.name) for run in runs], seeds))
     if status:
         raise SystemExit(status)
 
@@ -205,9 +216,8 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
         )
     if options.dataset and options.save_replay_buffer:
         raise ZooError("--save-replay-buffer: with --dataset there is no replay buffer to save. Leave the flag out.")
-    dataset = dataset_for(options.dataset, algorithm, options.algo) if options.dataset else None
-    env = options.env or (dataset and dataset.env_id) or ""
-    environment = find_env(env, options.gym_packages) if env else nameless(Path(options.dataset).stem)
+    dataset = dataset_for(options.dataset, algorithm, options.algo, options.trust) if options.dataset else None
+    environment = environment_of(options, dataset)
     overrides = parse_pairs(options.hyperparams, "--hyperparams")
     how: dict[str, Any] = {"trust": options.trust, "packages": options.gym_packages}
     settings = load_settings(algorithm, options.algo, environment.name, options.conf_file or None, overrides, **how)
@@ -234,6 +244,8 @@ def _execute(run: _Run, stops: Stops) -> Any:
     steps = model.num_timesteps
     ended = learned(partial(run.learn, model, callbacks))
     stops.saving()
+    if isinstance(ended, KeyboardInterrupt):
+        run.folder.write_interruption(model.num_timesteps, steps + run.n_timesteps)
     if isinstance(ended, (ZooError, ImportError)) and model.num_timesteps == steps:  # a mistake in what was asked
         run.close(exit_code=1)
         run.folder.remove()
@@ -245,6 +257,13 @@ def _execute(run: _Run, stops: Stops) -> Any:
     if end is not None:
         raise end from ended
     return model
+
+
+def _say_what_stays(normalizer: Any, asked: dict[str, Any]) -> None:
+    """Note the settings of a model's own normalisation that differ from those asked for."""
+    kept = {name: getattr(normalizer, name, value) for name, value in asked.items()}
+    if differ := [f"{name}={kept[name]}, not {value}" for name, value in asked.items() if kept[name] != value]:
+        note(f"the model goes on with the normalisation that it learned with: {'; '.join(differ)}.")
 
 
 def _check_own_env(options: TrainOptions, environment: Environment, settings: Settings) -> None:
@@ -328,7 +347,6 @@ class _Run:
         self.env_kwargs = parse_pairs(options.env_kwargs, "--env-kwargs")
         self.envs: list[VecEnv] = []
         self.tracker: Any = None
-        self._is_beneath = False
 
     def build(self) -> tuple[Any, list[BaseCallback]]:
         """Make environments, write what will be run, then make model and callbacks."""
@@ -348,7 +366,6 @@ class _Run:
         """The environments to act in."""
         with usage_errors(f"Cannot make the environment {self.env_id}"):
             normalize = self._normalize_beneath()
-            self._is_beneath = normalize is not None
             if self.options.n_runners:
                 return self._elsewhere(normalize)
             return self._make_envs(
@@ -440,8 +457,10 @@ class _Run:
         )
         if self.dataset is not None:
             return model
-        if self.settings.normalize is not None and model.get_vec_normalize_env() is None:
+        if self.settings.normalize is not None and (normalizer := model.get_vec_normalize_env()) is None:
             model.set_env(normalized(env, self.settings))  # type: ignore[arg-type]
+        elif self.settings.normalize is not None:
+            _say_what_stays(normalizer, self.settings.normalize)
         if hasattr(model, "load_replay_buffer"):
             self._load_replay_buffer(model)
         return model
@@ -509,17 +528,19 @@ class _Run:
 
     def _evaluations(self, model: Any) -> BaseCallback:
         from polyak.callbacks.evaluating import EvalCallback
+        from polyak.envs.wrappers.layers import above_normalisation
+        from polyak.envs.wrappers.normalize import normalized_like
 
-        frozen = partial(normalized, settings=self.settings, evaluation=True)
+        learned_in = model.get_env()
+        as_learned = partial(normalized_like, training_env=learned_in)  # also where another command began
         with usage_errors(f"Cannot make the evaluation environment {self.env_id}"):
             envs = self._make_envs(
                 self.options.n_eval_envs,
                 self.options.seed + EVAL_SEED_OFFSET,
                 env_kwargs={**self.env_kwargs, **parse_pairs(self.options.eval_env_kwargs, "--eval-env-kwargs")},
-                normalize=frozen if self._is_beneath else None,
+                normalize=as_learned if above_normalisation(learned_in).observations else None,
             )
-        if model.get_vec_normalize_env() is not None:
-            envs = frozen(envs)
+            envs = as_learned(envs)
         return EvalCallback(
             envs,
             n_eval_episodes=self.options.eval_episodes,
@@ -538,7 +559,7 @@ class _Run:
         self._say(f"{algorithm_name(self.options.algo).upper()} on {self.env_id}: {steps}, seed {self.options.seed}")
         self._say(f"Settings from {self.settings.source}:")
         for key, value in self._in_force.items():
-            self._say(f"  {key}: {value}")
+            self._say(printable(f"  {key}: {value}"))
         device = getattr(model, "device", "cpu")  # a table has none
         source = (
             f"Environments: {self.settings.n_envs} ({self.options.vec_env})" if self.dataset is None else self.dataset
@@ -590,7 +611,8 @@ class _Run:
         found_again = {"algo": algo, "env": self.environment.source, "env_kwargs": self.env_kwargs}
         self.folder.write_yaml("args.yml", {**asdict(self.options), **found_again})
         command = shlex.join(["polyak", *sys.argv[1:]])
-        (self.folder.settings_folder / "command.txt").write_text(command + "\n", encoding="utf-8")
+        with replacing(self.folder.settings_folder / "command.txt") as file:
+            file.write(f"{command}\n".encode())
 
     def _say(self, text: str) -> None:
         if self.options.verbose > 0:

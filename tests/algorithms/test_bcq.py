@@ -193,6 +193,7 @@ def test_it_learns_the_values_of_the_constrained_problem(recorded: Dataset) -> N
     assert chosen.tolist() == np.where(candidates, exact, -np.inf).argmax(1).tolist()
 
 
+@pytest.mark.slow
 def test_without_the_constraint_it_believes_what_was_hardly_recorded(recorded: Dataset) -> None:
     options = {**TABLE, "tau": 0.05, "learning_rate": 0.03}
     free = BCQ("MlpPolicy", recorded, threshold=0.0, **options).learn(1_000)

@@ -13,6 +13,7 @@ from polyak.algorithms.decision_transformer import negative_log_likelihood, squa
 from polyak.data import Dataset, Transition, collect
 from polyak.envs import DummyVecEnv
 from polyak.evaluation.in_environments import evaluate_policy
+from tests.pairs import one_of_each
 
 SMALL: dict[str, Any] = {
     "policy_kwargs": {"width": 16, "n_layers": 2},
@@ -275,7 +276,7 @@ def test_time_stands_still_beyond_the_longest_episode(numbers: Dataset) -> None:
     np.testing.assert_array_equal(actions[2], actions[4])
 
 
-@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("continuous", one_of_each([False, True], True))
 def test_it_does_what_the_return_asks_for(continuous: bool) -> None:
     """In each episode one choice was made throughout, and paid by its number: the return says which."""
     rng = np.random.default_rng(0)

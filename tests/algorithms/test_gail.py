@@ -22,6 +22,7 @@ from polyak.data import HerReplayBuffer, collect
 from polyak.envs import FixedHorizon, VecNormalize, make_vec_env, with_reward
 from polyak.learning.learner import LearnerRecipe, OptimizerRecipe
 from polyak.nn.networks.rewards import RewardNet
+from tests.pairs import one_of_each
 from tests.tolerance import bound, drift
 
 EXPERT = np.array([[6, 2], [1, 8], [3, 4]])
@@ -84,7 +85,7 @@ def test_the_penalty_of_a_linear_network_is_known() -> None:
     torch.testing.assert_close(gradient, weights.detach())
 
 
-@pytest.mark.parametrize("penalty", ["interpolated", "expert"])
+@pytest.mark.parametrize("penalty", one_of_each(["interpolated", "expert"], "interpolated"))
 def test_what_is_penalised_gets_smaller(penalty: str) -> None:
     found = []
     for weight in (0.0, 10.0):
@@ -337,8 +338,7 @@ def test_a_single_environment_may_be_given_as_it_is() -> None:
     assert env.action_space.contains(int(action))
 
 
-@pytest.mark.parametrize("algorithm", [GAIL, AIRL])
-@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(("algorithm", "fixed"), [(GAIL, False), (AIRL, True)])
 def test_episodes_of_varying_length_are_warned_of_once(
     algorithm: type[GAIL], fixed: bool, recwarn: pytest.WarningsRecorder
 ) -> None:

@@ -212,6 +212,26 @@ def test_an_interval_whose_beginning_was_overwritten_does_not_count() -> None:
     torch.testing.assert_close(high.weights, (~oldest).float())
 
 
+def test_the_higher_actor_does_not_learn_from_an_interval_whose_beginning_was_overwritten() -> None:
+    """Whatever its rows hold, the gradient is that of the others."""
+    made = model(buffer_size=8, policy_delay=1, level_delay=1)
+    made.learn(20)
+    batch, learner = drawn(made, 100), made.learner
+    lost = batch.observations[:, C - 1, 2] == 12
+    moved = batch._replace(observations=torch.where(lost[:, None, None], 9.0, batch.observations))
+    found = []
+    actor = list(made.policy.high.actor.parameters())
+    learner.minimise = lambda name, loss: found.append(torch.autograd.grad(loss, actor))
+    for one in (batch, moved):
+        learner.delayed_step(one, "high")
+    kept = batch.observations[torch.arange(100), C - 1 - batch.extras[ELAPSED][:, C - 1]][~lost]
+    q = made.policy.high.critic.q1_forward(kept, made.policy.high.actor(kept))
+    expected = torch.autograd.grad(-q.sum() / 100, actor)
+    for one, other, by_hand in zip(*found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+        torch.testing.assert_close(one, by_hand, rtol=1e-4, atol=1e-6)
+
+
 class Known(nn.Module):
     """Acts along the goal, as far as its gain says."""
 

@@ -32,6 +32,7 @@ from polyak.learning.learner import LearnerRecipe, OptimizerRecipe
 from polyak.nn.errors import PolicyError
 from polyak.zoo.cli import main
 from polyak.zoo.run_folder import RunFolder
+from tests.pairs import one_of_each
 from tests.tolerance import bound, sampling
 
 S, A = 2, 1
@@ -440,7 +441,7 @@ def test_mbpo_imagines_at_its_time_from_states_that_were_met() -> None:
     assert set(model.logger.name_to_value) >= {"train/model_loss", "train/model_holdout_loss"}
 
 
-@pytest.mark.parametrize("base", ["TD3", "REDQ", "TQC", "DDPG"])
+@pytest.mark.parametrize("base", one_of_each(["TD3", "REDQ", "TQC", "DDPG"], "TD3", "REDQ"))
 def test_other_algorithms_imagine_as_well(base: str, tmp_path: Path) -> None:
     @dataclass(eq=False, repr=False)
     class Own(Imagining, getattr(polyak, base)):  # type: ignore[misc]
@@ -499,7 +500,7 @@ def test_what_does_not_fit_together_is_refused() -> None:
         DynamicsModel(STATES, ACTIONS, n_members=2, n_elites=3)
 
 
-@pytest.mark.parametrize("name", ["pets", "mbpo"])
+@pytest.mark.parametrize("name", one_of_each(["pets", "mbpo"], "pets"))
 def test_it_trains_on_the_command_line(name: str, tmp_path: Path) -> None:
     sizes = {
         "pets": "horizon:2 n_candidates:5 n_top:2 n_particles:5 train_freq:50 gradient_steps:5 learning_starts:20",

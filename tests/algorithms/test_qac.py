@@ -20,6 +20,7 @@ from polyak.zoo.run_folder import RunFolder
 from tests.algorithms.test_deep_sarsa import Restless
 from tests.algorithms.test_reinforce import ENDS, MOVES, REWARDS, TwoStates
 from tests.kinds.test_masks import Forbidding
+from tests.pairs import one_of_each
 from tests.scores.small_envs import Corridor
 from tests.scores.test_small_problems import mean_return
 from tests.tolerance import bound
@@ -202,6 +203,7 @@ class Tabular(qac.ActionValuePolicy):
                 bias.zero_().requires_grad_(False)
 
 
+@pytest.mark.slow
 def test_the_critic_finds_the_values_of_the_policy_that_acts() -> None:
     """Those of Bellman's equation, in which a time limit ends nothing."""
     env, rates = DummyVecEnv([TwoStates] * 64), {"learning_rate": 0.0, "critic_learning_rate": lambda left: 0.1 * left}
@@ -215,7 +217,7 @@ def test_the_critic_finds_the_values_of_the_policy_that_acts() -> None:
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("baseline", [False, True])
+@pytest.mark.parametrize("baseline", one_of_each([False, True], True))
 def test_it_carries_value_back_through_a_corridor(baseline: bool) -> None:
     env = DummyVecEnv([lambda: Corridor(False)] * 16)
     rates = {"learning_rate": 3e-3, "critic_learning_rate": 3e-2, "ent_coef": 0.02}

@@ -14,6 +14,7 @@ from polyak.algorithms import reinforce
 from polyak.callbacks.callback import BaseCallback
 from polyak.envs import DummyVecEnv, make_vec_env
 from polyak.hyperparameters.declaration import HyperparameterError
+from tests.pairs import one_of_each
 from tests.tolerance import bound
 
 GAMMA, HORIZON = 0.8, 3
@@ -67,7 +68,7 @@ class Tabular(reinforce.ActorCriticPolicy):
             self.action_net.bias.zero_()
 
 
-@pytest.mark.parametrize("baseline", [False, True])
+@pytest.mark.parametrize("baseline", one_of_each([False, True], True))
 def test_its_gradient_is_that_of_the_expected_return(baseline: bool) -> None:
     """The loss' gradient by the logits' weights, of many episodes, against the enumerated exact one: 3 sigma."""
     batches, episodes = 40, 500

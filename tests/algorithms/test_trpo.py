@@ -30,6 +30,7 @@ from polyak.learning.engine.engine import Engine
 from polyak.learning.engine.program import Program
 from polyak.nn import BaseFeaturesExtractor
 from polyak.nn.distributions.gaussian import Squashed
+from tests.pairs import one_of_each
 from tests.tolerance import bound
 
 ROWS, FEATURES = 24, 2
@@ -192,7 +193,7 @@ def test_products_are_those_of_the_whole_fisher_matrix(kind: str) -> None:
         assert ((got - expected).norm() / (matrix @ v).norm()).item() < 1e-4
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", one_of_each(KINDS, "sde squashed", "multi-categorical"))
 def test_traced_products_and_critic_steps_equal_eager_ones(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "compile", lambda self: None)
     eager, traced = (model(kind, compile=choice) for choice in (False, True))
@@ -298,9 +299,9 @@ class WatchedTRPO(TRPO):
 @pytest.mark.parametrize(
     ("env", "options"),
     [
-        ("CartPole-v1", {}),
+        pytest.param("CartPole-v1", {}, marks=pytest.mark.slow),
         ("CartPole-v1", {"target_kl": 0.05, "sub_sampling_factor": 2, "cg_damping": 0.03}),
-        ("Pendulum-v1", {"normalize_advantage": False}),
+        pytest.param("Pendulum-v1", {"normalize_advantage": False}, marks=pytest.mark.slow),
         ("Pendulum-v1", {"use_sde": True}),
     ],
 )
@@ -493,7 +494,7 @@ def test_frozen_parameters_stay() -> None:
 # -- several learners, all spaces, what is logged ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize("compile", one_of_each([False, True], False))
 def test_two_learners_on_halves_take_the_step_of_one_on_the_whole(
     compile: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -525,8 +526,10 @@ def test_two_learners_on_halves_take_the_step_of_one_on_the_whole(
         ("MlpPolicy", IdentityEnvBox()),
         ("MlpPolicy", IdentityEnvMultiDiscrete(3)),
         ("MlpPolicy", IdentityEnvMultiBinary(3)),
-        ("MultiInputPolicy", SimpleMultiObsEnv(random_start=False)),
-        ("CnnPolicy", FakeImageEnv(screen_height=36, screen_width=36, n_channels=1)),
+        pytest.param("MultiInputPolicy", SimpleMultiObsEnv(random_start=False), marks=pytest.mark.slow),
+        pytest.param(
+            "CnnPolicy", FakeImageEnv(screen_height=36, screen_width=36, n_channels=1), marks=pytest.mark.slow
+        ),
         ("CnnPolicy", FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False)),
     ],
 )

@@ -20,12 +20,12 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak import A2C, C51, DDPG, DQN, PPO, QRDQN, SAC, TD3, TQC, HerReplayBuffer, Rainbow
-from polyak.archive import replacing
 from polyak.checkpoint.saved import read, write
 from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, find_class
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.schedules import LinearSchedule
+from polyak.writing import replacing
 
 
 def through_json(value: Any, trust: bool = False) -> Any:

@@ -8,8 +8,11 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from polyak import DQN
 from polyak.data import GoalSelectionStrategy, HerReplayBuffer
+from polyak.envs import BitFlippingEnv
 from polyak.experience.episodes import Episodes
+from tests.data.conftest import GoalEnv
 from tests.pairs import pairwise
 from tests.tolerance import bound, sampling
 
@@ -265,11 +268,112 @@ def test_env_is_needed_and_checked(experience):
         def env_method(self, *args, **kwargs):
             return [0.0]
 
-    buffer.set_env(Wrong())
     with pytest.raises(ValueError, match="compute_reward must return one reward per row"):
-        buffer.sample(50)
-    with pytest.raises(ValueError, match="assign it: buffer.env = env"):
         buffer.set_env(Wrong())
+    assert buffer.env is None
+    buffer.set_env(GoalEnv())
+    with pytest.raises(ValueError, match="assign it: buffer.env = env"):
+        buffer.set_env(GoalEnv())
+
+
+class Distance(GoalEnv):
+    """Another reward function."""
+
+    def env_method(self, name, achieved, desired, infos, indices=None):
+        return [-np.abs(achieved - desired).sum(-1)]
+
+
+class Closed(GoalEnv):
+    """Environments in other processes, which have ended."""
+
+    def env_method(self, *args, **kwargs):
+        raise EOFError
+
+
+def stored(buffer):
+    """The rewards of all rows, oldest first, and the distances to their goals."""
+    rows = buffer.contents()
+    achieved, desired = (rows["next_observations"][key] for key in ("achieved_goal", "desired_goal"))
+    return rows["rewards"], np.abs(achieved - desired).sum(-1)
+
+
+@pytest.mark.parametrize("saving", [False, True])
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("old", [GoalEnv, Closed])
+def test_stored_rewards_follow_another_reward_function(experience, old, loaded, saving):
+    data = experience("goal", n_envs=2, steps=70)
+    buffer = data.fill(make(data, old(), 60, optimize_memory_usage=saving, seed=0))  # a full ring
+    if loaded:
+        kept, buffer = buffer.state_dict(), make(data, Distance(), 60, optimize_memory_usage=saving, seed=0)
+        with pytest.warns(UserWarning, match=r"of 60 rewards .* compute_reward\(\).* All have been recomputed"):
+            buffer.load_state_dict(kept)
+    else:
+        with pytest.warns(UserWarning, match=r"of 60 rewards .* compute_reward\(\).* All have been recomputed"):
+            buffer.env = Distance()
+    rewards, distances = stored(buffer)
+    np.testing.assert_allclose(rewards, -distances, rtol=1e-6)
+    batch = buffer.sample(500)
+    goals, reached = batch.next_observations["desired_goal"], batch.next_observations["achieved_goal"]
+    torch.testing.assert_close(batch.rewards, -(goals - reached).abs().sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_rewards_with_another_part_stay_as_long_as_the_function_does(experience, loaded):
+    """An environment may add to compute_reward() what no goal decides, such as a cost of its actions."""
+    data = experience("goal", n_envs=2, steps=70)
+    for row in data.rows:
+        row["reward"] = row["reward"] - 0.25
+    buffer = data.fill(make(data, GoalEnv(), seed=0))
+    before = stored(buffer)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if loaded:
+            kept, buffer = buffer.state_dict(), make(data, GoalEnv(), seed=0)
+            buffer.load_state_dict(kept)
+        buffer.env = GoalEnv()
+    np.testing.assert_array_equal(stored(buffer)[0], before)
+    if loaded:
+        other = make(data, Distance(), seed=0)
+        with pytest.raises(ValueError, match=r"cannot be recomputed. Empty the buffer first"):
+            other.load_state_dict(kept)
+        assert other.size() == 0
+    else:
+        here = buffer.env
+        with pytest.raises(ValueError, match=r"cannot be recomputed. Empty the buffer first"):
+            buffer.env = Distance()
+        assert buffer.env is here
+        np.testing.assert_array_equal(stored(buffer)[0], before)
+    kept = buffer.state_dict()
+    kept["relabel/computed_rewards"] = kept["relabel/computed_rewards"][1:]
+    with pytest.raises(ValueError, match="are no float32 numbers"):
+        make(data, GoalEnv()).load_state_dict(kept)
+
+
+def test_a_model_set_to_an_environment_with_another_reward_function(tmp_path):
+    class Far(BitFlippingEnv):
+        def compute_reward(self, achieved_goal, desired_goal, info):
+            return 3.0 * super().compute_reward(achieved_goal, desired_goal, info)
+
+        def step(self, action):
+            obs, reward, *rest = super().step(action)
+            return obs, 3.0 * reward, *rest
+
+    settings = {"replay_buffer_class": HerReplayBuffer, "learning_starts": 100, "policy_kwargs": {"net_arch": [4]}}
+    model = DQN("MultiInputPolicy", BitFlippingEnv(4), **settings, device="cpu", seed=0).learn(40)
+    model.save_replay_buffer(tmp_path / "buffer")
+    other = DQN("MultiInputPolicy", Far(4), **settings, device="cpu", seed=0)
+    with pytest.warns(UserWarning, match="All have been recomputed"):
+        other.load_replay_buffer(tmp_path / "buffer", truncate_last_traj=False)
+    with pytest.warns(UserWarning, match="All have been recomputed"):
+        model.set_env(Far(4))
+    for one in (other, model):
+        assert set(np.unique(one.replay_buffer.contents()["rewards"])) <= {-3.0, 0.0}
+    model.replay_buffer.rewards[0] = 7.0
+    env = model.get_env()
+    with pytest.raises(ValueError, match="cannot be recomputed"):
+        model.set_env(BitFlippingEnv(4))
+    assert model.get_env() is env
+    assert model.replay_buffer.env is env
 
 
 def test_attributes_and_arguments(experience, goal_env):

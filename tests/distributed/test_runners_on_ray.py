@@ -147,3 +147,39 @@ def test_a_runner_that_cannot_be_made_ends_the_training_with_the_reason() -> Non
 
     with pytest.raises(RuntimeError, match="a runner could not be made: .*no licence for this simulator"):
         polyak.PPO("MlpPolicy", broken, n_runners=2, n_steps=32, batch_size=32, device="cpu")
+
+
+@pytest.mark.slow
+def test_training_goes_on_after_an_interruption(tmp_path: Path) -> None:
+    """One runner has answered, and the other has not."""
+    path = tmp_path / "begin"
+    options: Any = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "device": "cpu"}
+    model = polyak.PPO("MlpPolicy", lambda index: Waits(path if index else tmp_path), n_runners=2, **options)
+    workers: Any = model.env.workers
+    own = workers.answers
+
+    def interrupted(wait: bool = True) -> Any:
+        if any(method == "collect" for _, method, _ in own(wait)):
+            raise KeyboardInterrupt
+        return []
+
+    workers.answers = lambda wait=True: own(wait) if not model.env.is_asked("collect") else interrupted(wait)
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(64)
+    del workers.answers
+    path.touch()
+    model.learn(64)
+    assert model.num_timesteps == 64
+    model.env.close()
+
+
+@pytest.mark.slow
+def test_a_runner_whose_environments_hang_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "begin"
+    options: Any = {"n_steps": 32, "batch_size": 32, "n_epochs": 1, "device": "cpu", "runner_timeout": 5.0}
+    model = polyak.PPO("MlpPolicy", lambda index: Waits(path if index else tmp_path), n_runners=2, **options)
+    message = "runner 2 of 2 is gone: the environments of runner 2 gave no answer to step.. within runner_timeout=5 sec"
+    with pytest.warns(RuntimeWarning, match=message):
+        model.learn(64)
+    assert model.num_timesteps == 64
+    model.env.close()

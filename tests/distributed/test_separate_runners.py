@@ -101,7 +101,7 @@ def test_what_a_runner_has_written_is_what_the_learner_reads(monkeypatch: pytest
     def no_rows(*_: Any) -> None:
         raise AssertionError("a row was copied")
 
-    monkeypatch.setattr(RolloutWriter, "write", no_rows)
+    monkeypatch.setattr(RolloutWriter, "record", no_rows)
     model: Any = polyak.IMPALA("MlpPolicy", poles, n_runners=2, transport="local", **REMEMBERS)
     read, written = [], []
     update = model.learner.update

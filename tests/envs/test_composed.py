@@ -31,6 +31,7 @@ from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.composed import as_named, by_name, parts_by_name
 from polyak.envs.finite import NonFiniteError
 from polyak.nn import ActorCriticPolicy
+from tests.pairs import one_of_each
 
 NESTED = spaces.Dict(
     camera=spaces.Dict(
@@ -91,7 +92,7 @@ def test_names_must_differ() -> None:
         parts_by_name(spaces.Dict(a=spaces.Dict()))
 
 
-@pytest.mark.parametrize("make", ["single", "dummy", "subproc", "sync"])
+@pytest.mark.parametrize("make", one_of_each(["single", "dummy", "subproc", "sync"], "dummy", "sync"))
 def test_however_environments_are_made(make: str) -> None:
     if make == "single":
         venv = as_vec_env(World())

@@ -1,4 +1,5 @@
 import pickle
+import warnings
 
 import gymnasium as gym
 import numpy as np
@@ -493,7 +494,8 @@ def test_unwrap_vec_normalize():
 def test_sync():
     env = trained(observation_space=DICT_SPACE, norm_obs_keys=["a", "b"])
     # the evaluation environment may have other layers between
-    other = VecNormalize(randoms(observation_space=DICT_SPACE), norm_obs_keys=["a", "b"], training=False)
+    alike = {**SETTINGS, "norm_obs_keys": ["a", "b"], "training": False}
+    other = VecNormalize(randoms(observation_space=DICT_SPACE), **alike)
     sync_envs_normalization(env, other)
     for key in "ab":
         np.testing.assert_array_equal(other.obs_rms[key].mean, env.obs_rms[key].mean)
@@ -508,10 +510,67 @@ def test_sync():
 def test_sync_two_layers_in_order():
     env = VecNormalize(VecFrameStack(trained(), 2))
     env.reset()
-    other = VecNormalize(VecFrameStack(VecNormalize(randoms()), 2))
+    other = VecNormalize(VecFrameStack(VecNormalize(randoms(), **SETTINGS), 2))
     sync_envs_normalization(env, other)
     np.testing.assert_array_equal(other.obs_rms.mean, env.obs_rms.mean)
     np.testing.assert_array_equal(other.venv.venv.obs_rms.mean, env.venv.venv.obs_rms.mean)
+
+
+@pytest.mark.parametrize(
+    ("space", "learned", "evaluated", "said"),
+    [
+        (None, {"clip_obs": 4.0}, {"clip_obs": 10.0}, "has clip_obs=10.0, the training environment's clip_obs=4.0"),
+        (None, {"epsilon": 1e-3}, {"epsilon": 1e-8}, "has epsilon=1e-08, the training environment's epsilon=0.001"),
+        (None, {"norm_obs": False}, {"norm_obs": True}, "has norm_obs=True, the training environment's norm_obs=False"),
+        (None, {"norm_obs": True}, {"norm_obs": False}, "has norm_obs=False, the training environment's norm_obs=True"),
+        (
+            DICT_SPACE,
+            {"norm_obs_keys": ["a"]},
+            {"norm_obs_keys": ["b", "a"]},
+            r"has norm_obs_keys=\['b', 'a'\], the training environment's norm_obs_keys=\['a'\]",
+        ),
+        (None, {"norm_reward": False}, {"norm_reward": True}, "has norm_reward=True, the training environment's norm_"),
+    ],
+)
+def test_sync_brings_the_settings_and_names_those_that_differ(space, learned, evaluated, said):
+    env = trained(observation_space=space, **learned)
+    other = VecNormalize(randoms(seed=5, observation_space=space), **{**SETTINGS, "training": False, **evaluated})
+    with pytest.warns(UserWarning, match=said):
+        sync_envs_normalization(env, other)
+    assert not other.differences(env)
+    assert other.obs_rms is not env.obs_rms or env.obs_rms is None
+    raw = other.venv.reset()
+    ours, theirs = other.normalize_obs(raw), env.normalize_obs(raw)
+    for key in raw if isinstance(raw, dict) else [...]:
+        np.testing.assert_array_equal(ours[key], theirs[key])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sync_envs_normalization(env, other)  # once
+
+
+def test_sync_leaves_an_evaluation_its_raw_rewards_and_its_order_of_keys():
+    env = trained(observation_space=DICT_SPACE, norm_obs_keys=["a", "b"], clip_reward=3.0)
+    other = VecNormalize(
+        randoms(observation_space=DICT_SPACE),
+        **{**SETTINGS, "norm_obs_keys": ["b", "a"], "training": False, "norm_reward": False, "clip_reward": 9.0},
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sync_envs_normalization(env, other)
+    assert not other.norm_reward
+    assert not other.training
+
+
+def test_sync_refuses_keys_that_are_not_there():
+    env = trained(observation_space=DICT_SPACE, norm_obs_keys=["a", "b"])
+    other = VecNormalize(
+        randoms(observation_space=spaces.Dict({"a": DICT_SPACE["a"]})), **{**SETTINGS, "norm_obs_keys": ["a"]}
+    )
+    with (
+        pytest.warns(UserWarning, match="norm_obs_keys"),
+        pytest.raises(ValueError, match="norm_obs_keys has 'b', which the observation space lacks"),
+    ):
+        sync_envs_normalization(env, other)
 
 
 def test_sync_needs_as_many_normalizers():

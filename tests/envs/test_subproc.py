@@ -25,6 +25,7 @@ from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.monitor import Monitor
+from tests.pairs import one_of_each
 
 START_METHODS = ["fork", "forkserver", "spawn"]
 SLOWLY = ["fork", *(pytest.param(method, marks=pytest.mark.slow) for method in ("forkserver", "spawn"))]
@@ -135,7 +136,7 @@ def test_same_as_dummy(kind, step_in_caller):
     compare_with_dummy(KINDS[kind], n_workers=2, step_in_caller=step_in_caller)
 
 
-@pytest.mark.parametrize("start_method", START_METHODS)
+@pytest.mark.parametrize("start_method", one_of_each(START_METHODS, "spawn"))
 def test_same_as_dummy_with_every_start_method(start_method):
     compare_with_dummy(KINDS["infos"], n_envs=3, n_workers=2, start_method=start_method)
 

@@ -11,15 +11,10 @@ from polyak.envs.normalisation import Normalisation
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.wrappers.frame_stack import VecFrameStack
 from polyak.envs.wrappers.monitor import Monitor
-from polyak.envs.wrappers.normalize import VecNormalize, detached
+from polyak.envs.wrappers.normalize import VecNormalize, detached, sync_envs_normalization
 from polyak.envs.wrappers.vec_monitor import VecMonitor
-from polyak.evaluation.in_environments import (
-    EvaluationResult,
-    bootstrap_interval,
-    evaluate,
-    evaluate_policy,
-    interquartile_mean,
-)
+from polyak.evaluation.in_environments import EvaluationResult, evaluate, evaluate_policy
+from polyak.evaluation.intervals import interquartile_mean
 
 
 class Scripted(gym.Env):
@@ -218,7 +213,8 @@ def test_successes():
     assert evaluate(Player(), vec([2], success=True), 3).success_rate == 1.0
     result = evaluate(Player(), vec([2], [3], success=np.bool_(False)), 4)
     assert result.successes.tolist() == [False] * 4
-    assert "success rate 0.0%" in str(result)
+    assert result.success_ci == (0.0, pytest.approx(0.604, abs=5e-4))
+    assert "success rate 0.0% (95% interval 0.0% to 60.4%)" in str(result)
     assert evaluate(Player(), vec([2]), 3).successes is None
 
 
@@ -229,7 +225,6 @@ def test_statistics_against_closed_forms():
     assert result.iqm == np.mean([3, 4, 5, 6, 7, 8])  # 10 // 4 = 2 cut off at each end
     assert EvaluationResult(np.array([1.0, 2.0, 30.0]), np.ones(3)).iqm == 11.0  # too few to cut any
     assert result.ci[0] < result.mean < result.ci[1]
-    assert result.ci == result.ci
     outlier = EvaluationResult(np.append(np.tile(values, 4), 1000.0), np.ones(41, dtype=int))  # which the IQM cuts off
     assert outlier.iqm_ci[0] < outlier.iqm < outlier.iqm_ci[1]
     assert outlier.iqm_ci[1] - outlier.iqm_ci[0] < 0.5 * (outlier.ci[1] - outlier.ci[0])
@@ -240,15 +235,6 @@ def test_iqm_is_scipys_trimmed_mean():
     stats = pytest.importorskip("scipy.stats")
     values = np.random.default_rng(0).normal(size=(5, 23))
     np.testing.assert_allclose(interquartile_mean(values, axis=1), stats.trim_mean(values, 0.25, axis=1))
-
-
-def test_bootstrap_interval_approaches_the_normal_one():
-    values = np.random.default_rng(0).normal(3.0, 2.0, size=400)
-    low, high = bootstrap_interval(values, n_resamples=4000)
-    half = 1.96 * values.std() / 400**0.5
-    assert (low, high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.1 * half)  # 4000 resamples
-    narrow = bootstrap_interval(values, confidence=0.5)
-    assert low < narrow[0] < narrow[1] < high
 
 
 # -- environments by name ----------------------------------------------------------------------------------------------
@@ -301,6 +287,34 @@ def test_a_name_is_put_under_the_models_own_normalisation():
     raw.asked.clear()
     evaluate(raw, "CartPole-v1", 2, seed=0)
     assert np.mean(raw.asked) == pytest.approx(-2.5, abs=0.3)
+
+
+def test_another_normalisation_than_the_one_learned_with_is_said():
+    def normalised(**settings):
+        return VecNormalize(VecMonitor(DummyVecEnv([lambda: gym.make("CartPole-v1")])), **settings)
+
+    training = normalised()
+    training.reset()
+    model = Balancing(training)
+    model.normalisation = Normalisation(by_itself=True)
+    model.normalisation.use(training, raw_experience=False)
+    frozen = {"training": False, "norm_reward": False}
+    for settings, said in (
+        ({}, "the VecNormalize of env has seen no data"),
+        ({"clip_obs": 2.0}, "that of env has clip_obs=2.0 instead of clip_obs=10.0"),
+        ({"norm_obs": False}, "that of env has norm_obs=False instead of norm_obs=True"),
+    ):
+        env = normalised(**frozen, **settings)
+        if settings:
+            env.obs_rms, env.ret_rms = training.obs_rms.copy(), training.ret_rms.copy()
+        with pytest.warns(UserWarning, match=said):
+            evaluate(model, env, 1, seed=0)
+    fine = normalised(**frozen)
+    sync_envs_normalization(training, fine)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(model, fine, 1, seed=0)
+        evaluate(model, training, 1, seed=0)
 
 
 def test_a_name_with_other_spaces_than_the_models():

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from scipy import stats
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from polyak import DQN, PPO, SAC, TD3, DiscreteSAC
 from polyak.callbacks.offline_evaluation import OfflineEvalCallback
 from polyak.data import Dataset, collect
 from polyak.envs import VecNormalize, make_vec_env
-from polyak.evaluation.off_policy.bootstrap import bootstrap, of_means, rank_correlation
+from polyak.evaluation.off_policy.estimate import of_episodes, rank_correlation
 from polyak.evaluation.off_policy.importance_sampling import critic_arrays, estimate_from_ratios, log_ratios_of
 from polyak.evaluation.off_policy.log_probs import NotApplicableError, distribution_of, log_prob_of
 from polyak.evaluation.off_policy.metrics import (
@@ -185,42 +185,13 @@ def test_what_is_no_action_is_refused() -> None:
         choices_of(lambda obs: np.zeros(4), states(2), WIDE)
 
 
-# -- intervals ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_interval_of_a_mean_is_about_two_standard_errors_wide() -> None:
-    values = np.random.default_rng(0).normal(3.0, 2.0, 400)
-    estimate = of_means(values)
-    error = values.std() / 20
-    assert estimate.value == pytest.approx(values.mean())
-    noise = 0.2 * error  # of an interval's end, by 2000 resamples: its own deviation is about 0.05
-    assert estimate.low == pytest.approx(values.mean() - 1.96 * error, abs=noise)
-    assert estimate.high == pytest.approx(values.mean() + 1.96 * error, abs=noise)
-    assert of_means(values, confidence=0.5).low > estimate.low
-    assert of_means(values) == estimate
-    assert of_means(values, seed=1) != estimate
-
-
-def test_resamples_are_those_of_scipy() -> None:
-    values = np.random.default_rng(0).exponential(size=30)
-    ours = bootstrap(lambda counts: counts @ values / 30, 30, 0.9, 500, seed=3)
-    theirs = stats.bootstrap(
-        (values,), np.mean, n_resamples=500, confidence_level=0.9, method="percentile", rng=np.random.default_rng(3)
-    ).confidence_interval
-    assert ours == pytest.approx((theirs.low, theirs.high))
-
-
-def test_numbers_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"confidence must lie in \(0, 1\), got 95"):
-        of_means(np.ones(3), confidence=95)
-    with pytest.raises(ValueError, match="n_resamples must be at least 1, got 0"):
-        of_means(np.ones(3), n_resamples=0)
-    assert np.isnan(of_means(np.ones(1)).low)
+# -- estimates ---------------------------------------------------------------------------------------------------------
 
 
 def test_rank_correlation() -> None:
     assert rank_correlation([1.0, 5.0, 9.0], [10, 20, 30]) == pytest.approx(1.0)
-    assert rank_correlation([of_means(np.full(2, x)) for x in (3.0, 2.0, 1.0)], [1, 2, 3]) == pytest.approx(-1.0)
+    estimates = [of_episodes(np.full(2, x), 0.95) for x in (3.0, 2.0, 1.0)]
+    assert rank_correlation(estimates, [1, 2, 3]) == pytest.approx(-1.0)
     with pytest.raises(ValueError, match="got 2 estimates and 3 returns"):
         rank_correlation([1, 2], [1, 2, 3])
 
@@ -331,6 +302,24 @@ def test_ratios_that_cannot_be_are_refused(two: tuple[Any, Any]) -> None:
         estimate_from_ratios(policy, data, "dr", behaviour=policy)
     with pytest.raises(ValueError, match=r"method='is' takes no critic"):
         estimate_from_ratios(policy, data, "is", behaviour=policy, critic=Critic())
+
+
+def test_an_interval_that_a_few_episodes_make_comes_with_a_warning(two: tuple[Any, Any]) -> None:
+    behaviour = two[1]
+    data = recorded(behaviour)
+    certain = model_of(PPO, spaces.Discrete(3))
+    with torch.no_grad():
+        certain.policy.action_net.bias.copy_(torch.tensor([9.0, 0.0, 0.0]))
+    with pytest.warns(
+        UserWarning, match=r"method='wis' is unreliable: its 5 episodes are worth \d\.\d equally weighted"
+    ):
+        estimate_from_ratios(certain, data, "wis", behaviour=behaviour)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = estimate_from_ratios(behaviour, data, "is", behaviour=behaviour)
+        assert str(found) == f"{found.value:.4g} [{found.low:.4g} to {found.high:.4g}]"
+        alone = estimate_from_ratios(behaviour, data.select([0]), "wis", behaviour=behaviour)
+    assert str(alone) == f"{alone.value:.4g} [unknown]"
 
 
 # -- metrics -----------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from polyak.learning.engine.program import Program
 from polyak.nn import PolicyError
 from polyak.nn.networks.encoders import make_preprocess
 from polyak.zoo.enjoy import play
+from tests.pairs import one_of_each
 from tests.tolerance import drift
 
 VECTOR = spaces.Box(-1, 1, (3,))
@@ -220,9 +221,7 @@ class Echo(gym.Env):
         return self.shown, reward, False, self.t == 20, {}
 
 
-@pytest.mark.parametrize(
-    "algo", ["PPO", "DQN", *(pytest.param(name, marks=pytest.mark.slow) for name in ("DiscreteSAC", "DeepSARSA"))]
-)
+@pytest.mark.parametrize("algo", one_of_each(["PPO", "DQN", "DiscreteSAC", "DeepSARSA"], "PPO"))
 def test_choices_that_start_elsewhere_are_learned(algo: str) -> None:
     space: spaces.Space = TABLE if algo == "PPO" else spaces.Discrete(4, start=-2)
     space.seed(0)

@@ -91,7 +91,7 @@ SIDES = [0, 0, 0, 1, 1, 1]
 # -- who asks a model --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["live", "from a file", "from a file, in an environment"])
+@pytest.mark.parametrize("kind", one_of_each(["live", "from a file", "from a file, in an environment"], "from a file"))
 def test_a_model_gets_raw_observations_in_its_own_scale(kind: str, expert: PPO, file: Path) -> None:
     env = None if kind == "from a file" else make_vec_env(Sided, 2)
     model = expert if kind == "live" else PPO.load(file, env=env)

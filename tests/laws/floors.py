@@ -27,11 +27,12 @@ FLOORS = {
     "evaluation": 5,
     "logging": 5,
     "callbacks": 6,
-    "algorithm": 7,
-    "kinds": 8,
-    "algorithms": 9,
-    "compat": 10,
-    "zoo": 11,
+    "loops": 7,
+    "algorithm": 8,
+    "kinds": 9,
+    "algorithms": 10,
+    "compat": 11,
+    "zoo": 12,
 }
 FACES = ("custom", "rllib")
 """Public modules of names alone, on top of all floors."""

@@ -21,6 +21,7 @@ from polyak.hyperparameters.declaration import HyperparameterError, declared
 from polyak.logging.logger import Logger
 from polyak.noise import NormalActionNoise
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
+from tests.pairs import one_of_each
 
 PARTNERS: dict[str, dict[str, Any]] = {
     "kl_target": {"kl_coef": 0.1},
@@ -94,17 +95,17 @@ def reads(model: Any) -> dict[str, Any]:
     seen: dict[str, Any] = {"statistics": model.ep_info_buffer.maxlen, "values": plain(model.hyperparameters())}
     if (learner := getattr(model, "learner", None)) is not None:
         model.set_logger(Logger(None, []))
-        model._sync_hyperparameters()
+        type(model).following(model)()
         seen["tunables"] = {name: plain(getattr(learner, name, None)) for name in learner.declared_tunables()}
         seen["rates"] = [float(group["lr"]) for each in learner.optimizers.values() for group in each.param_groups]
         seen["schedule"] = [model.lr_schedule(left) for left in (1.0, 0.5, 0.0)]
     if hasattr(getattr(getattr(model, "runner", None), "actor", None), "explore"):
-        model._begin_acting()
+        model.runner.actor.begin(model.n_envs)
         seen["exploration"] = [plain(vars(part)) for part in model.runner.actor.exploration.values()]
     if schedule := getattr(model, "exploration_schedule", None):
         seen["exploration schedule"] = schedule
     if "rollout_buffer" in vars(model):
-        model._renew_rollout_buffer()
+        model.renew_rollout_buffer()
         buffer = model.rollout_buffer
         seen["rollout"] = [type(buffer), buffer.buffer_size, buffer.gamma, buffer.gae_lambda]
     for each in ("replay_buffer", "data_buffer"):
@@ -134,7 +135,14 @@ def plain(value: Any) -> Any:
     return value if simple or isinstance(value, type) else type(value).__name__
 
 
-@pytest.mark.parametrize("name", REGISTRY)
+QUICK = [
+    *("ppo", "recurrent_ppo", "trpo", "appo", "reinforce", "dqn", "rainbow", "sac", "td3", "cql", "edac", "bc", "mbpo"),
+    *("hiro", "gail", "dagger", "alphazero", "ars", "fqe", "q_learning", "dyna_q", "value_iteration"),
+]
+"""One or more of each kind; the others are slow tests."""
+
+
+@pytest.mark.parametrize("name", one_of_each(REGISTRY, *QUICK))
 def test_what_is_set_on_a_model_takes_effect_or_is_refused(name: str) -> None:
     cls, model = get(name), small(name)
     for field, declaration in declared(cls).items():

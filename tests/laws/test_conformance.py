@@ -38,6 +38,7 @@ from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.engine.program import Program
 from tests.laws.toys import TOYS
+from tests.pairs import one_of_each
 from tests.tolerance import drift
 
 PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text())
@@ -46,11 +47,16 @@ NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, NetworkAlgorithm)]
 COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
 TRACED = [
-    *("ppo", "recurrent_ppo", "trpo", "pqn", "appo", "dqn", "rainbow", "sac", "td3", "crossq", "cql", "bc", "mbpo"),
-    *("decision_transformer", *TOYS),
+    *("ppo", "recurrent_ppo", "pqn", "appo", "dqn", "sac", "td3", "cql", "bc", "toy_masked"),
 ]
 """One or more of each kind, and those whose updates have parts that no others have: the others are slow tests."""
+RESUMED = [
+    *("ppo", "recurrent_ppo", "trpo", "appo", "reinforce", "dqn", "rainbow", "sac", "cql", "td3_bc", "bc", "mbpo"),
+    *("pets", "hiro", "gail", "dagger", "alphazero", "ars", "fqe", "q_learning", "dyna_q", "value_iteration", *TOYS),
+]
+"""As :data:`TRACED`, of what a file must hold to go on."""
 PLANNING = [name for name, cls in CLASSES.items() if issubclass(cls, Planning)]
+DRAWING = sorted(set(NAMES) - set(PLANNING))
 INTERACTING = [name for name, cls in CLASSES.items() if issubclass(cls, Algorithm) and cls.steps_environments]
 
 
@@ -156,7 +162,7 @@ def test_it_learns_something(name: str) -> None:
     assert weights <= moved, f"not trained: {weights - moved}"
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - set(PLANNING)), scope="module")  # which draw nothing
+@pytest.mark.parametrize("name", one_of_each(DRAWING, *[name for name in RESUMED if name in DRAWING]), scope="module")
 def test_same_seed_same_result_other_seed_another(name: str) -> None:
     _, before, first, _ = trained(name)
     assert_same(first, trained_on(name)[0])
@@ -195,7 +201,7 @@ def _assert_equal_state(ours: Any, theirs: Any) -> None:
         )
 
 
-@pytest.mark.parametrize(("name", "options"), with_sde(NAMES), scope="module")
+@pytest.mark.parametrize(("name", "options"), with_sde(NAMES, quick=RESUMED), scope="module")
 def test_resumed_it_goes_on_as_if_nothing_had_happened(name: str, options: dict[str, Any]) -> None:
     half, _, _, file = trained(name, **options)
     whole = trained_on(name, **options)[1]
@@ -303,7 +309,7 @@ def test_every_hyperparameter_refuses_what_it_cannot_be(name: str) -> None:
             small(name, **{field: [object()]})
 
 
-@pytest.mark.parametrize("name", DEEP, scope="module")
+@pytest.mark.parametrize("name", one_of_each(DEEP, *[name for name in RESUMED if name in DEEP]), scope="module")
 def test_its_learner_follows_the_hyperparameters_that_it_declares(name: str) -> None:
     model = small(name, compile=False)
     assert model.learner.tunables.keys() <= fields_of(name)

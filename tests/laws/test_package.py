@@ -48,12 +48,6 @@ def test_all_has_every_extra_of_users_but_those_named() -> None:
     assert names(EXTRAS["all"]) == everything
 
 
-def test_every_extra_is_in_the_table_of_the_installation_page() -> None:
-    page = (ROOT / "docs" / "installation.md").read_text("utf-8")
-    table = "\n".join(line for line in page.splitlines() if line.startswith("| `"))
-    assert set(re.findall(r"`(\w+)`(?=[^|]*\|)", table)) >= EXTRAS.keys()
-
-
 def test_versions_agree() -> None:
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))["version"] == polyak.__version__
     pins = dict(re.findall(r"^([\w-]+)==([\w.]+)$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE))
@@ -73,26 +67,6 @@ def test_the_workflow_tests_the_pythons_that_the_package_names() -> None:
     steps = [step.get("run", "") for job in jobs.values() for step in job["steps"]]
     used = {verb for step in steps if step.startswith("make ") for verb in step.split()[1:]}
     assert {"lint", "type", "docs"} <= used <= verbs
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
-def test_forms_and_workflows_are_yaml(path: Path) -> None:
-    content = yaml.safe_load(path.read_text("utf-8"))
-    if path.parent.name == "ISSUE_TEMPLATE" and path.name != "config.yml":
-        assert {"name", "description", "body"} <= content.keys()
-        identifiers = [item["id"] for item in content["body"] if item["type"] != "markdown"]
-        assert len(identifiers) == len(set(identifiers))
-
-
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md"])
-def test_links_of_the_files_about_the_project_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", (ROOT / page).read_text("utf-8")):
-        assert (ROOT / target).exists(), f"{page} links to {target}"
-
-
-def test_the_readme_links_the_files_about_the_project() -> None:
-    for name in ("CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "CITATION.cff", "LICENSE"):
-        assert f"]({name})" in README, f"README.md does not link {name}"
 
 
 def public_modules() -> list[str]:

@@ -1,17 +1,14 @@
-"""The site: searching for the field's words finds the right page first; what is made of other files is up to date."""
+"""The site builds without a warning, its links lead somewhere, and what is made of other files is up to date."""
 
 import importlib.util
 import json
-import math
 import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -21,129 +18,23 @@ from tests.laws.test_package import public_modules
 ROOT = PACKAGE.parent
 DOCS = ROOT / "docs"
 
-TERMS: dict[str, set[str]] = {
-    "recurrent": {"memory", "tutorials/recurrent_and_masked"},
-    "LSTM": {"memory", "tutorials/recurrent_and_masked"},
-    "partial observability": {"memory"},
-    "image observations": {"spaces"},
-    "off-policy evaluation": {"offline_evaluation"},
-    "importance sampling": {"offline_evaluation"},
-    "opponent pool": {"games"},
-    "self-play": {"games"},
-    "tree search": {"games"},
-    "action masks": {"masks", "tutorials/recurrent_and_masked"},
-    "invalid actions": {"masks"},
-    "behaviour cloning": {"tutorials/imitation", "imitation", "algorithms/bc"},
-    "behavior cloning": {"imitation"},
-    "imitation learning": {"imitation", "tutorials/imitation"},
-    "inverse reinforcement learning": {"imitation"},
-    "offline reinforcement learning": {"offline", "tutorials/offline"},
-    "hindsight experience replay": {"replay"},
-    "prioritised replay": {"replay"},
-    "n-step": {"replay"},
-    "vectorised environments": {"environments"},
-    "vectorized environments": {"environments"},
-    "normalisation": {"tutorials/normalization"},
-    "normalization": {"tutorials/normalization"},
-    "tuning hyper-parameters": {"tuning", "tutorials/tuning"},
-    "resuming": {"saving"},
-    "ONNX": {"deployment"},
-    "distributed training": {"scale"},
-    "features extractor": {"custom_policy", "tutorials/own_network"},
-    "learning curves": {"plotting"},
-    "TensorBoard": {"logging"},
-    "callbacks": {"callbacks"},
-    "GPU": {"speed", "installation"},
-    "tabular": {"classics"},
-    "model-based": {"model_based"},
-    "cross-entropy method": {"model_based", "algorithms/pets"},
-    "deployment": {"deployment", "tutorials/export"},
-    "does not learn": {"tutorials/debugging"},
-}
-"""What people search for -> the pages of which one should come first."""
 
-
-def words(text: str) -> list[str]:
-    """Tokens as the site's search makes them: lower case, split at spaces and hyphens, without marks."""
-    return [token for part in re.split(r"[\s\-/]+", text.lower()) if (token := part.strip("`.,;:!?()[]{}\"'*|<>=_#"))]
-
-
-def search(sections: list[dict[str, str]], query: str) -> str:
-    """The page whose best section has the highest BM25 score, titles counting a thousand times as much as text, among
-    those in which all words occur: how lunr ranks in mkdocs-material's setting."""
-    boosts, k, b = {"title": 1000.0, "text": 1.0}, 1.2, 0.75
-    fields = {name: [Counter(words(section[name])) for section in sections] for name in boosts}
-    mean = {name: sum(c.total() for c in counts) / len(counts) for name, counts in fields.items()}
-    wanted = words(query)
-    scores: dict[str, float] = {}
-    for number, section in enumerate(sections):
-        counts = {name: fields[name][number] for name in boosts}
-        if not all(any(word in counter for counter in counts.values()) for word in wanted):
-            continue
-        score = 0.0
-        for word in wanted:
-            found = sum(any(word in fields[name][i] for name in boosts) for i in range(len(sections)))
-            rarity = math.log(1 + (len(sections) - found + 0.5) / (found + 0.5))
-            for name, boost in boosts.items():
-                n, length = counts[name][word], counts[name].total() / max(mean[name], 1e-9)
-                score += boost * rarity * n * (k + 1) / (n + k * (1 - b + b * length))
-        page = re.sub(r"(/?index)?(\.html|\.md|/)?(#.*)?$", "", section["location"])
-        scores[page] = max(scores.get(page, 0.0), score)
-    return max(scores, key=lambda page: scores[page]) if scores else ""
-
-
-def sections_of_pages() -> list[dict[str, str]]:
-    """Sections of the pages that are written by hand, code left out of their text."""
-    found = []
-    for path in sorted(DOCS.rglob("*.md")):
-        location = path.relative_to(DOCS).as_posix()
-        text = re.sub(r"```.*?```", "", path.read_text("utf-8"), flags=re.DOTALL)
-        for heading, body in re.findall(r"^#+ ([^\n]+)\n(.*?)(?=^#+ |\Z)", text, re.MULTILINE | re.DOTALL):
-            found.append({"location": location, "title": heading, "text": body})
-    return found
-
-
-SECTIONS = sections_of_pages()
-
-
-@pytest.mark.parametrize("term", TERMS)
-def test_a_search_finds_the_right_page_first(term: str) -> None:
-    assert search(SECTIONS, term) in TERMS[term]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What mkdocs builds; warnings are errors."""
+@pytest.mark.slow
+def test_the_site_builds_and_its_links_lead_somewhere(tmp_path: Path) -> None:
+    """Warnings of mkdocs are errors."""
     for needed in ("mkdocs", "material", "mkdocstrings", "griffe"):
         if find_spec(needed) is None:
             pytest.skip(f"{needed} is not installed: pip install 'polyak[docs]'")
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
-    return folder
-
-
-@pytest.mark.slow
-def test_the_site_builds_and_its_own_index_finds_the_pages(site: Path) -> None:
-    index: list[dict[str, Any]] = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
-    plain = [
-        {**item, "text": re.sub(r"<[^>]+>", " ", item["text"]), "title": re.sub(r"<[^>]+>", "", item["title"])}
-        for item in index
-    ]
-    wrong = {term: first for term, pages in TERMS.items() if (first := search(plain, term)) not in pages}
-    assert not wrong
-
-
-@pytest.mark.slow
-def test_links_within_the_site_lead_somewhere(site: Path) -> None:
     missing = []
-    for page in site.rglob("*.html"):
+    for page in tmp_path.rglob("*.html"):
         for target in re.findall(r'(?:href|src)="([^"#:?]+)(?:#[^"]*)?"', page.read_text("utf-8")):
-            linked = (site / target.lstrip("/")) if target.startswith("/") else (page.parent / target)
+            linked = (tmp_path / target.lstrip("/")) if target.startswith("/") else (page.parent / target)
             if page.name != "404.html" and not linked.exists():
-                missing.append(f"{page.relative_to(site)}: {target}")
+                missing.append(f"{page.relative_to(tmp_path)}: {target}")
     assert not missing
 
 

@@ -43,7 +43,7 @@ def test_rows_of_a_rollout_hold_the_memory_from_before_their_step() -> None:
     model = RecurrentA2C(**{**RecurrentA2C.trial(), "env": "CartPole-v1"})
     policy, (_, callback) = model.policy, model._setup_learn(64)
     assert isinstance(policy, ElmanPolicy)
-    model.collect(callback, model.rollout_buffer, 64)
+    type(model).loop(model, callback, None).collect(64)
     buffer = model.rollout_buffer
     hidden, starts = buffer.extras["hidden"], buffer.episode_starts > 0
     assert starts[1:].any()

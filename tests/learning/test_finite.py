@@ -191,7 +191,7 @@ def test_the_quick_answer_is_the_exact_one(dtype: Any) -> None:
 @pytest.mark.parametrize(
     ("cls", "compile"),
     [(cls, False) for cls in ALGORITHMS]
-    + [pytest.param(cls, True, marks=[] if cls in (PPO, SAC) else [pytest.mark.slow]) for cls in ALGORITHMS],
+    + [pytest.param(cls, True, marks=[] if cls is SAC else [pytest.mark.slow]) for cls in ALGORITHMS],
 )
 def test_a_batch_that_ruins_the_networks(
     cls: Any, compile: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -73,6 +73,7 @@ def model(name: str) -> Any:
 
 
 NAMES = ["sac", "td3", "dqn", "a2c", "ppo", "ppo that continues", "ppo that stops"]
+QUICK = {("ppo", False), ("sac", True), ("dqn", True), ("ppo that stops", True)}
 
 
 def batches(name: str) -> list[Any]:
@@ -143,7 +144,7 @@ def assert_equal_to_one(name: str, results: list[tuple[dict[str, Tensor], list[b
 @pytest.mark.parametrize(
     ("name", "compile"),
     [
-        pytest.param(name, traced, marks=[] if traced or name == "ppo" else pytest.mark.slow)
+        pytest.param(name, traced, marks=[] if (name, traced) in QUICK else pytest.mark.slow)
         for name in NAMES
         for traced in (False, True)
     ],

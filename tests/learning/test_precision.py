@@ -112,7 +112,7 @@ def test_parameters_and_optimizers_stay_in_float32() -> None:
 def test_ratios_of_probabilities_begin_at_one() -> None:
     model = ppo(precision="bfloat16", n_epochs=1, batch_size=128)
     model.learn(128)
-    model.collect(model._setup_learn(128)[1], model.rollout_buffer, 128)
+    type(model).loop(model, model._setup_learn(128)[1], None).collect(128)
     metrics = model.learner.update(next(iter(model.rollout_buffer.get(128)))).metrics
     assert float(metrics["clip_fraction"]) == 0.0
     assert abs(float(metrics["approx_kl"])) < bound(4, size=2)

@@ -461,7 +461,7 @@ PARITY: dict[str, Task] = {
 
 PEER_SAC_HALFCHEETAH = (1669.9, 570.9)
 """Stable-Baselines3 2.9.2 on ``sac-halfcheetah-50k``: mean score of seeds 0, 1 and 2 (1008, 2150, 1851), and half the
-width of its 95 % bootstrap interval."""
+width of what 95 % of its bootstrap resamples span (three seeds: far less than a 95 % interval)."""
 
 
 def make_env(task: Task, library: Library, seed: int, n_envs: int = 1) -> Any:

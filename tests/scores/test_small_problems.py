@@ -96,7 +96,7 @@ def test_learns_which_button_and_how_far_a_lever_at_once() -> None:
     assert mean_return(untrained.learn(12_000), Panel()) >= 15
 
 
-@pytest.mark.parametrize("algo", one_of_each(["PPO", "A2C", *CONTINUOUS], "PPO", "SAC", "TD3"))
+@pytest.mark.parametrize("algo", one_of_each(["PPO", "A2C", *CONTINUOUS], "PPO", "SAC"))
 def test_learns_to_name_a_continuous_state(algo: str) -> None:
     env = IdentityEnvBox(eps=0.3, ep_length=50)
     steps = 5_000 if algo in ON_POLICY else 800 if algo == "CrossQ" else 500

@@ -44,9 +44,12 @@ OF_ENVIRONMENTS: dict[str, tuple[str, str]] = {
         "env_wrapper: [{polyak.checkpoint.serialise.decode: {trust: true}}]",
         "names 'polyak.checkpoint.serialise.decode', which is not a subclass of Wrapper",
     ),
-    "a class of ours": ("env_wrapper: polyak.zoo.own_code.EnvFile", "which is not a subclass of Wrapper"),
+    "a class of ours": ("env_wrapper: polyak.envs.DummyVecEnv", "which is not a subclass of Wrapper"),
     "a function of gymnasium's": ("env_wrapper: [{gymnasium.make: {id: 'beside:X-v0'}}]", "gymnasium.make"),
-    "what was imported elsewhere": ("env_wrapper: polyak.zoo.literals.import_name", "not a subclass of Wrapper"),
+    "what was imported elsewhere": (
+        "env_wrapper: polyak.zoo.literals.import_name",
+        "names 'polyak.zoo.literals.import_name', code",
+    ),
     "a private module": ("env_wrapper: polyak.__main__.main", "names 'polyak.__main__.main'"),
     "a module that changes the program": ("env_wrapper: polyak.compat.startup.sitecustomize.X", "sitecustomize"),
     "a vector's wrapper for one": ("env_wrapper: polyak.envs.VecNormalize", "not a subclass of Wrapper"),
@@ -123,7 +126,10 @@ OF_ENVIRONMENTS: dict[str, tuple[str, str]] = {
     ),
     "a long history": ("env_wrapper: [{rl_zoo3.wrappers.HistoryWrapper: {horizon: 1000000000}}]", "horizon=1000000000"),
     "a step without end": ("env_wrapper: [{rl_zoo3.wrappers.FrameSkip: {skip: 1000000000000}}]", "skip=1000000000000"),
-    "a huge image": ("env_wrapper: [{gymnasium.wrappers.ResizeObservation: {shape: [99999, 99999]}}]", "shape=99999"),
+    "a huge image": (
+        "env_wrapper: [{gymnasium.wrappers.ResizeObservation: {shape: [99999, 99999]}}]",
+        "shape=[99",
+    ),
     "two names in one": ("env_wrapper: [{a.b: {}, c.d: {}}]", "neither an import path"),
     "a number for a wrapper": ("env_wrapper: [3]", "neither an import path"),
     "normalisation by a file": ("normalize: {path: CANARY}", "path='CANARY"),
@@ -142,7 +148,7 @@ OF_BUILDING: dict[str, tuple[str, str]] = {
 #: Blocks that only training and `load-from-hub` read.
 OF_TRAINING: dict[str, tuple[str, str]] = {
     "a callback that is a program": ("callback: [{subprocess.call: {args: 'TOUCH', shell: true}}]", "subprocess.call"),
-    "a callback that is a function": ("callback: polyak.zoo.train.train", "not a subclass of BaseCallback"),
+    "a callback that is a function": ("callback: polyak.zoo.train.train", "names 'polyak.zoo.train.train', code"),
     "a callback that is a wrapper": ("callback: polyak.envs.FrameSkip", "not a subclass of BaseCallback"),
     "checkpoints elsewhere": (
         "callback: [{stable_baselines3.common.callbacks.CheckpointCallback: {save_freq: 1, save_path: CANARY}}]",
@@ -154,34 +160,40 @@ OF_TRAINING: dict[str, tuple[str, str]] = {
     ),
     "evaluations of a module": (
         "callback: [{polyak.callbacks.evaluating.EvalCallback: {eval_env: 'beside:X-v0'}}]",
-        "eval_env='beside:X-v0' names code",
+        "eval_env='beside:X-v0' is neither a plain word",
     ),
     "a callback of a callback": (
         "callback: [{polyak.callbacks.periodic.EveryNTimesteps: {n_steps: 1, callback: os.system}}]",
-        "callback='os.system' names code",
+        "callback='os.system' is neither a plain word",
     ),
     "a policy that is a shell": ("policy: os.system", "policy names 'os.system'"),
-    "a policy that is a function": ("policy: polyak.zoo.train.train", "not a subclass of Policy"),
+    "a policy that is a function": ("policy: polyak.zoo.train.train", "names 'polyak.zoo.train.train', code"),
     "a policy that is a wrapper": ("policy: polyak.envs.FrameSkip", "not a subclass of Policy"),
     "a policy beside the logs": ("policy: beside.Policy", "policy names 'beside.Policy'"),
 }
 
 #: Blocks that only training refuses: they matter when a model is made.
 OF_MODELS: dict[str, tuple[str, str]] = {
-    "an encoder by its name": ("policy_kwargs: {features_extractor_class: beside.Net}", "='beside.Net' names code"),
+    "an encoder by its name": (
+        "policy_kwargs: {features_extractor_class: beside.Net}",
+        "='beside.Net' is neither a plain word",
+    ),
     "a module for an encoder": ("policy_kwargs: 'dict(features_extractor_class=os.system)'", "os.system"),
     "tensorboard elsewhere": ("tensorboard_log: CANARY", "tensorboard_log='CANARY"),
     "passes without end": ("n_epochs: 1000000000000", "n_epochs=1000000000000 is a number beyond 10,000"),
-    "a million environments": ("n_envs: 1000000", "n_envs must be at most 100,000, got 1000000"),
+    "a million environments": ("n_envs: 1000000", "n_envs must be at most 1,000, got 1000000"),
     "environments without end": ("n_envs: .inf", "n_envs must be a whole number"),
     "environments that are no number": ("n_envs: .nan", "n_envs must be a whole number"),
     "steps without end": ("n_timesteps: 1.0e+300", "n_timesteps must be at most"),
     "wide layers": ("policy_kwargs: {net_arch: [7000, 7000]}", "weights"),
     "wide layers in text": ("policy_kwargs: 'dict(net_arch=dict(pi=[7000, 7000], vf=[7000, 7000]))'", "weights"),
     "many layers": (f"policy_kwargs: {{net_arch: [{', '.join(['2'] * 5000)}]}}", "more than 1,000 items"),
-    "layers that no memory holds": ("policy_kwargs: {net_arch: [10000000, 10000000]}", "more than the memory holds"),
+    "layers that no memory holds": (
+        "policy_kwargs: {net_arch: [10000000, 10000000]}",
+        "net_arch=10000000 is a number beyond 1,000,000",
+    ),
     "a large memory": ("policy_kwargs: {memory: lstm, memory_size: 4000}", "weights"),
-    "a deep memory": ("policy_kwargs: {memory: lstm, memory_size: 2, memory_layers: 1000000000}", "tensors"),
+    "a deep memory": ("policy_kwargs: {memory: lstm, memory_size: 2, memory_layers: 100000}", "tensors"),
     "noise without end": ("noise_type: normal\nnoise_std: .inf", "noise"),
     "a rollout that nothing holds": ("n_steps: 100000000000000", "n_steps"),
 }
@@ -197,7 +209,7 @@ ARGUMENTS: dict[str, tuple[str, str]] = {
     "a word for packages": ("gym_packages: beside", "gym_packages must be a list"),
     "a number for packages": ("gym_packages: [3]", "gym_packages must be a list"),
     "an environment's file": ("env_kwargs: {xml_file: /etc/passwd}", "env_kwargs: xml_file='/etc/passwd'"),
-    "an environment's code": ("env_kwargs: {kind: os.system}", "kind='os.system' names code"),
+    "an environment's code": ("env_kwargs: {kind: os.system}", "kind='os.system' is neither a plain word"),
     "a list of arguments": ("env_kwargs: [1]", "env_kwargs must map"),
     "a huge number": ("env_kwargs: {width: 1000000000}", "width=1000000000 is a number beyond"),
     "Python in the arguments": ("env: !!python/object/apply:os.system [TOUCH]", "Python objects are refused"),

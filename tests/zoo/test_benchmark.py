@@ -10,18 +10,17 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from polyak.zoo.benchmark import command, suites
 from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
 from polyak.zoo.benchmark.command import BenchmarkOptions, benchmark
 from polyak.zoo.benchmark.jobs import FinishedJob, alone_in, run_jobs
-from polyak.zoo.benchmark.page import write_page
+from polyak.zoo.benchmark.page import table, write_page
 from polyak.zoo.benchmark.published import published, scores
 from polyak.zoo.benchmark.results import FILE, Result, find_results
 from polyak.zoo.benchmark.suites import SUITES, Row, as_stored, rows, settings_of
-from polyak.zoo.benchmark.table import Line, current, interval, lines
+from polyak.zoo.benchmark.table import Line, current, lines
 from polyak.zoo.benchmark.worker import Job, work
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
@@ -90,16 +89,13 @@ def test_rows_are_chosen_by_algorithm_environment_and_steps() -> None:
 # -- intervals and verdicts ------------------------------------------------------------------------
 
 
-def test_intervals_are_students_for_few_seeds_and_bootstrapped_for_many() -> None:
-    assert interval([3.0]) is None
-    low, high = interval([1.0, 2.0, 3.0]) or (0, 0)
+def test_intervals_are_those_of_the_mean_over_seeds() -> None:
+    line = Line(Row("ppo", "CartPole-v1", 100), (1.0, 2.0, 3.0), 60, 1.0, 1.0, None)
     half = 4.302652729911275 / math.sqrt(3)  # the 97.5 % quantile with 2 degrees of freedom, times the standard error
-    assert (low, high) == pytest.approx((2 - half, 2 + half))
-    assert interval([500.0, 500.0, 500.0]) == (500.0, 500.0)
-    many = list(range(20))
-    low, high = interval(many) or (0, 0)
-    assert 0 < low < np.mean(many) < high < 19
-    assert interval(many) == (low, high)
+    assert line.interval == pytest.approx((2 - half, 2 + half))
+    assert "| 2.0 | -0.5 to 4.5 |" in table([line])
+    for means in ((3.0,), (500.0,) * 3):
+        assert f"| {means[0]} | unknown |" in table([replace(line, means=means)])
 
 
 @pytest.mark.parametrize(
@@ -143,7 +139,7 @@ def test_the_page_shows_every_row_beside_the_published_score() -> None:
     cells = "| ppo | CartPole-v1 | 100,000 | 3 | 496.7 | 482.3 to 511.0 | 500.0 ± 0.0 | 100,000 | **below** | 12 | 11 |"
     assert cells in page
     assert (
-        "| sac | Hopper-v5 | 30,000 | 1 | 100.0 | - | 2325.5 ± 1129.7 (v3) | 1,000,000 | **below**, 3 % of the s"
+        "| sac | Hopper-v5 | 30,000 | 1 | 100.0 | unknown | 2325.5 ± 1129.7 (v3) | 1,000,000 | **below**, 3 % of the s"
         in page
     )
     assert "| 240 | 11 |" in page

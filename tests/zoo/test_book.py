@@ -47,7 +47,7 @@ def test_the_random_walks_curves() -> None:
     """Few runs show already that n = 4 beats n = 1 and n = 64 (figure 7.2)."""
     curves = {curve.label: curve for curve in experiments.random_walk_errors(3, seed=0, steps=(1, 4, 64))}
     assert curves["n = 4"].y.min() < min(curves["n = 1"].y.min(), curves["n = 64"].y.min())
-    assert curves["n = 4"].error is not None
+    assert np.isfinite(curves["n = 4"].band).all()
 
 
 def test_blackjack_sticks_on_20_and_21() -> None:
@@ -61,9 +61,11 @@ def test_blackjack_sticks_on_20_and_21() -> None:
 def test_a_mean_has_an_interval() -> None:
     curve = experiments.mean_curve([1, 2], np.array([[0.0, 1.0], [2.0, 1.0]]), "x")
     assert curve.y.tolist() == [1.0, 1.0]
-    assert curve.error is not None
-    np.testing.assert_allclose(curve.error, [1.96, 0.0], rtol=1e-3)
-    assert drawing.curves([curve], "x", "y", "title").axes
+    half = 12.706204736  # Student's with one degree of freedom, times a standard error of 1; the others are equal
+    np.testing.assert_allclose(curve.band, [[1 - half, np.nan], [1 + half, np.nan]])
+    alone = experiments.mean_curve([1, 2], np.array([[0.0, 1.0]]), "x")
+    assert np.isnan(alone.band).all()
+    assert drawing.curves([curve, alone], "x", "y", "title").axes
 
 
 @pytest.mark.parametrize(

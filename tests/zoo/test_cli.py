@@ -63,7 +63,7 @@ def test_words_after_a_list_flag() -> None:
         (["enjoy", "--deterministic", "--stochastic"], "exclude each other"),
         (["enjoy", "-n", 0], "--n-timesteps must be at least 1, got 0"),
         (["enjoy", "--record", "x.avi"], "must end in .gif or .mp4"),
-        (["plot"], "Which environment? Give --env. But there are no runs under logs: train first"),
+        (["plot"], "Which environment? Give --env. There are no runs under logs: train first"),
         (
             ["train", "-tb", "a_file/tb"],
             "--tensorboard-log 'a_file/tb' cannot be written: Not a directory. Give a path",
@@ -108,6 +108,9 @@ def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list") == 0
     printed = capsys.readouterr().out
+    names, tuned = printed.splitlines()[::2], printed.splitlines()[1::2]
+    (start,) = {line.index("tuned: ") for line in tuned}
+    assert all(line[start - 2 : start] == "  " and line[start] != " " for line in names)
     assert "ppo" in printed
     assert "Proximal Policy Optimization" in printed
     assert "HalfCheetah-v5" in printed
@@ -234,6 +237,60 @@ def test_enjoy_repeats_itself_and_leaves_the_statistics_alone(tmp_path: Path, mo
     assert len(seen) == 3
 
 
+DICT_ENV = """
+import gymnasium as gym, numpy as np
+from gymnasium import spaces
+
+class Parts(gym.Env):
+    observation_space = spaces.Dict({"place": spaces.Box(-9, 9, (2,), np.float32), "kind": spaces.Discrete(3)})
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.look(), {}
+
+    def look(self):
+        return {"place": self.np_random.uniform(3, 5, 2).astype(np.float32), "kind": 1}
+
+    def step(self, action):
+        self.time += 1
+        return self.look(), 1.0, False, self.time == 10, {}
+"""
+
+
+@pytest.mark.parametrize("save_format", ["polyak", "sb3"])
+def test_a_continued_training_is_evaluated_under_the_normalisation_it_learned_with(
+    save_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from polyak.callbacks import evaluating
+
+    (tmp_path / "parts.py").write_text(DICT_ENV)
+    params = ["-params", "n_steps:32", "batch_size:32", "n_epochs:1", "policy:'MultiInputPolicy'"]
+    train = ["train", "--env", f"{tmp_path / 'parts.py'}:Parts", "-f", tmp_path, "-n", 64, "--seed", 3]
+    train += ["--n-envs", 1, "--eval-freq", 32, "--verbose", 0, "--save-format", save_format, *params]
+    assert run(*train, "normalize:{'norm_obs_keys': ['place'], 'clip_obs': 1.5, 'epsilon': 0.01}") == 0
+    seen, play = [], evaluating.evaluate_policy
+
+    def spy(model: Any, env: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append((env.state_dict(), model.get_vec_normalize_env().state_dict()))
+        return play(model, env, *args, **kwargs)
+
+    monkeypatch.setattr(evaluating, "evaluate_policy", spy)
+    model = tmp_path / "ppo" / "Parts_1" / "Parts.zip"
+    assert run(*train, "normalize:{'clip_obs': 9.0}", "-i", model) == 0
+    assert "normalisation that it learned with: clip_obs=1.5, not 9.0" in capsys.readouterr().err
+    assert len(seen) == 2
+    for evaluated, learned in seen:
+        assert {name: evaluated[name] for name in ("training", "norm_reward")} == {
+            "training": False,
+            "norm_reward": False,
+        }
+        for name in ("norm_obs", "norm_obs_keys", "clip_obs", "epsilon", "gamma", "obs_rms/place/mean"):
+            np.testing.assert_array_equal(evaluated[name], learned[name])
+        assert learned["clip_obs"] == 1.5
+
+
 SMALL = ("-params", "n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2")
 
 
@@ -242,15 +299,16 @@ def test_an_interrupted_training_is_saved_and_says_so(
     number: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from polyak import PPO
+    from polyak.loops.on_policy import OnPolicyLoop
 
-    iterate = PPO._iterate
+    iterate = OnPolicyLoop.iterate
 
-    def iterate_once(self: Any, *args: Any) -> bool:
-        if self.num_timesteps:
+    def iterate_once(self: Any) -> bool:
+        if self.collector.clock.steps:
             signal.raise_signal(number)
-        return iterate(self, *args)
+        return iterate(self)
 
-    monkeypatch.setattr(PPO, "_iterate", iterate_once)
+    monkeypatch.setattr(OnPolicyLoop, "iterate", iterate_once)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the caller of the tests may ignore Ctrl-C
     others = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray, once started in this process, has its own way with it
     try:

@@ -109,13 +109,13 @@ def test_choices_and_dicts_are_shown(here, capsys):
     Dataset(seen, np.arange(30) % 3, rng.normal(size=30), np.arange(30) == 29, columns={"q": rng.normal(size=30)}).save(
         "a"
     )
-    assert run("data", "show", "a.npz", "--no-image") == 0
+    assert run("data", "show", "a.npz") == 0
     out = capsys.readouterr().out
     assert "shares             0: 33.3%, 1: 33.3%, 2: 33.3%" in out
     assert "observations[a]" in out
     assert "columns              q" in out
     assert "terminal           1 (100.0%)" in out
-    assert not Path("dataset.png").exists()
+    assert not list(Path().glob("*.png")), "no file uninvited"
 
 
 def test_a_set_is_converted(pendulum, capsys):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak.zoo.cli import COMMANDS
+from polyak.zoo.cli import load_command
 from polyak.zoo.run_folder import RunFolder
 from tests.zoo.the_zoo import PYTHON, needs_the_zoo, ours, program, theirs
 
@@ -75,7 +75,7 @@ def test_flags(module: str, command: str, tmp_path: Path) -> None:
         for flag in re.findall(r"(?<!\S)--?[a-zA-Z][-\w]*", line)
     }
     known = {
-        part for item in fields(COMMANDS[command][0]) for flag in item.metadata["flags"] for part in flag.split("/")
+        part for item in fields(load_command(command)[0]) for flag in item.metadata["flags"] for part in flag.split("/")
     }
     assert flags - {"-h", "--help"} - OF_THE_SEARCH - known == set()
 

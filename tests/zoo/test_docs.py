@@ -12,9 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import yaml
 
-from polyak.zoo.cli import COMMANDS, GROUPS
+from polyak.zoo.cli import GROUPS, HELP_ALL, load_command
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -95,28 +94,6 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             exec(compile(short, f"{page.name}, snippet {number}", "exec"), vars(program))
 
 
-TALKATIVE = [item for item in SNIPPETS if re.search(r"PPO\(.*verbose=1\)", str(item.values[0]))]
-_ROWS_OF_A_TABLE = 22
-
-
-@pytest.mark.parametrize("snippet", TALKATIVE)
-def test_what_an_example_prints_can_be_read(snippet: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An example that prints its training's log prints a few tables, not one for each of hundreds of rollouts."""
-    from polyak import PPO
-
-    rows = []
-
-    def learn(model: PPO, total_timesteps: int, log_interval: int = 1) -> PPO:
-        rollouts = total_timesteps // (model.n_steps * model.n_envs)
-        rows.append(rollouts // log_interval * _ROWS_OF_A_TABLE)
-        return model
-
-    monkeypatch.setattr(PPO, "learn", learn)
-    exec(snippet.partition("model.save")[0], {"__name__": "__main__"})
-    assert rows
-    assert 0 < sum(rows) < 150
-
-
 COMMAND_LINES = sorted(
     {
         line
@@ -134,10 +111,10 @@ def test_commands_have_the_flags_that_pages_show(line: str) -> None:
         return
     if command in GROUPS:
         command = f"{command} {words.pop(0)}"
-    options_class, _ = COMMANDS[command.replace("_", "-")]
+    options_class, _ = load_command(command.replace("_", "-"))
     known = {part for item in fields(options_class) for flag in item.metadata["flags"] for part in flag.split("/")}
     given = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
-    assert given <= known | {"-h", "--help"}
+    assert given <= known | {"-h", "--help", HELP_ALL}
 
 
 def run_as_script(code: str, path: Path) -> None:
@@ -164,20 +141,3 @@ def anchors(page: Path) -> set[str]:
     """Return the names of a page's headings, as links write them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
-
-
-def test_every_page_is_in_the_navigation_and_linked_from_the_readme() -> None:
-    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
-    assert pages == set(leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
-    linked = set(re.findall(r"\]\(docs/([^)#]+\.md)", (ROOT / "README.md").read_text()))
-    of_one_thing = {page for page in pages if re.match(r"(algorithms|api)/(?!index\.md)", page)} | {"index.md"}
-    assert pages - of_one_thing == linked - {"index.md"}
-
-
-def leaves(tree: object) -> list[str]:
-    """Return the strings at the ends of nested lists and dicts."""
-    if isinstance(tree, str):
-        return [tree]
-    parts = tree.values() if isinstance(tree, dict) else tree
-    assert not isinstance(parts, str)
-    return [leaf for part in parts for leaf in leaves(part)]  # type: ignore[attr-defined]

@@ -77,7 +77,9 @@ def test_the_numbers_are_those_of_the_library(logs: Path, capsys: pytest.Capture
     assert found["std_return"] == pytest.approx(np.std(found["returns"]))
     assert (found["n_episodes"], found["training_steps"], found["success_rate"]) == (7, 256, None)
     assert (found["algo"], found["env"], found["deterministic"]) == ("ppo", "CartPole-v1", True)
-    assert f"Mean return: {found['mean_return']:.2f} +/- {found['std_return']:.2f}" in printed
+    low, high = found["interval"]
+    interval = f"(95% interval of the mean: {low:.2f} to {high:.2f})"
+    assert f"Mean return: {found['mean_return']:.2f} +/- {found['std_return']:.2f} {interval}" in printed
     assert f"Mean length: {found['mean_length']:.2f}" in printed
     assert "Episodes: 7\n" in printed
     assert "Success rate" not in printed
@@ -93,7 +95,20 @@ def test_json_is_alone_on_stdout_and_success_is_counted(logs: Path, capsys: pyte
     assert found["success_rate"] == np.mean(found["successes"])
     assert found["deterministic"] is False
     assert run(*words) == 0
-    assert f"Success rate: {found['success_rate']:.1%}" in capsys.readouterr().out
+    low, high = found["success_interval"]
+    said = f"Success rate: {found['success_rate']:.1%} (95% interval: {low:.1%} to {high:.1%})"
+    assert said in capsys.readouterr().out
+
+
+def test_a_single_episode_has_no_interval(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", "--env", "Loud-v0", "-f", logs, "-n", 1]
+    assert run(*words) == 0
+    printed = capsys.readouterr().out
+    assert "(95% interval of the mean: unknown, of a single episode)" in printed
+    assert "(95% interval: unknown)" in printed
+    assert run(*words, "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["interval"], found["success_interval"]) == (None, None)
 
 
 def test_options_change_what_is_measured(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,17 +2,21 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from polyak.zoo.cli import COMMANDS, build_app, main
+from polyak.zoo.cli import COMMANDS, HELP_ALL, build_app, load_command, main
 from polyak.zoo.examples import EXAMPLES
 from polyak.zoo.options import list_flags, spread_lists
 from polyak.zoo.train import TrainOptions
 
 NAMES = [*COMMANDS, "run"]
+OPTIONS = {name: load_command(name)[0] for name in COMMANDS}
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +29,34 @@ def commands() -> dict[str, Any]:
     return {name: found[name] if name in found else found["data"].commands[name.split()[1]] for name in NAMES}
 
 
+def helped(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[str, list[str]]:
+    """Return what help prints, and the flags in it."""
+    with pytest.raises(SystemExit):
+        main(words)
+    shown = capsys.readouterr().out
+    return shown, re.findall(r"^\W*(--[a-z][\w-]*)", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", [name for name, options in OPTIONS.items() if hasattr(options, "PANELS")])
+def test_help_fits_on_a_screen_and_says_how_to_see_the_rest(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown, flags = helped([*name.split(), "--help"], capsys)
+    assert shown.count("\n") <= 40
+    assert f"polyak {name} {HELP_ALL}" in shown
+    everything, all_flags = helped([*name.split(), HELP_ALL], capsys)
+    assert len(all_flags) > len(flags)
+    assert set(flags) - {"--help"} <= set(all_flags)
+    assert set(OPTIONS[name].PANELS) - {"Arguments"} <= set(re.findall(r"─ ([\w ,]+) ─", everything))
+
+
 def test_help_of_train_begins_with_what_everyone_needs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    shown = capsys.readouterr().out
-    flags = re.findall(r"^\W*(--[a-z][\w-]*)", shown, re.MULTILINE)
-    assert flags[:4] == ["--algo", "--env", "--n-timesteps", "--seed"]
+    shown, flags = helped(["train", HELP_ALL], capsys)
+    assert flags[:4] == ["--algo", "--env", "--n-timesteps", "--hyperparams"]
     titles = [title for title in TrainOptions.PANELS if title in shown]
     assert titles == list(TrainOptions.PANELS)
     assert sorted(titles, key=shown.index) == titles
@@ -41,9 +64,9 @@ def test_help_of_train_begins_with_what_everyone_needs(
     assert "polyak train --algo ppo --env CartPole-v1" in shown
 
 
-@pytest.mark.parametrize("name", [name for name, (options, _) in COMMANDS.items() if hasattr(options, "PANELS")])
+@pytest.mark.parametrize("name", [name for name, options in OPTIONS.items() if hasattr(options, "PANELS")])
 def test_every_option_has_its_panel(name: str) -> None:
-    options = COMMANDS[name][0]
+    options = OPTIONS[name]
     placed = [field for names in options.PANELS.values() for field in names]
     assert len(placed) == len(set(placed))
     assert {item.name for item in fields(options)} <= set(placed)
@@ -51,15 +74,15 @@ def test_every_option_has_its_panel(name: str) -> None:
 
 
 def test_panels_name_options_that_there_are() -> None:
-    there = {item.name for options, _ in COMMANDS.values() for item in fields(options)}
-    for options, _ in COMMANDS.values():
+    there = {item.name for options in OPTIONS.values() for item in fields(options)}
+    for options in OPTIONS.values():
         assert {field for names in getattr(options, "PANELS", {}).values() for field in names} <= there
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_are_understood(name: str, commands: dict[str, Any]) -> None:
     assert EXAMPLES.keys() == set(NAMES)
-    flags = list_flags(*(options for options, _ in COMMANDS.values()))
+    flags = list_flags(*OPTIONS.values())
     for example in EXAMPLES[name]:
         program, *words = shlex.split(example)
         assert program == "polyak"
@@ -79,7 +102,7 @@ def test_train_has_an_example_for_each_panel(commands: dict[str, Any]) -> None:
 def test_the_folder_of_logs_has_one_name_everywhere() -> None:
     of_logs = {
         name: item.metadata["flags"]
-        for name, (options, _) in COMMANDS.items()
+        for name, options in OPTIONS.items()
         for item in fields(options)
         if "-f" in item.metadata["flags"]
     }
@@ -116,6 +139,56 @@ def test_completion_is_offered(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "--install-completion" in capsys.readouterr().out
+
+
+def test_help_lists_every_command_with_its_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = [*helped(["--help"], capsys)[0].splitlines(), *helped(["data", "-h"], capsys)[0].splitlines()]
+    for name, options in OPTIONS.items():
+        (line,) = (line for line in shown if re.match(rf"\W+{name.rpartition(' ')[2]} ", line))
+        assert str(options.__doc__).split("\n")[0][:60] in line
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--help", ""),
+        ("train --help", ""),
+        (f"train {HELP_ALL}", ""),
+        ("trian", "There is no command 'trian'. Did you mean 'train'?"),
+        ("plto", "There is no command 'plto'. Did you mean 'plot'"),
+        ("data shw", "There is no command 'data shw'. Did you mean 'data show'"),
+        ("train --n-timestep 5", "--n-timesteps"),
+        ("train --algo sacc", "Unknown algorithm --algo 'sacc'. Did you mean 'sac' or 'sac_v'?"),
+        ("train --env CartPol-v1", "Did you mean 'CartPole-v1', 'CartPole-v0' or 'phys2d/CartPole-v1'?"),
+        ("tune --env CartPol-v1", "Did you mean 'CartPole-v1', "),
+        ("tune --sampler tep", "--sampler must be one of"),
+        ("enjoy --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
+        ("evaluate --env CartPol-v1", "No run at all of ppo on CartPol-v1"),
+        ("export --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
+        ("record-video --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
+        ("load-from-hub --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
+        ("list --env CartPol-v1", "Did you mean 'CartPole-v1', "),
+        ("data collect --env CartPol-v1 --out a.npz", "Did you mean 'CartPole-v1', "),
+        ("plot --algo sac", "There are no runs under logs"),
+    ],
+)
+def test_help_and_mistakes_in_names_do_not_wait_for_pytorch(words: str, said: str, tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from polyak.zoo.cli import main\n"
+        "try:\n"
+        "    main(sys.argv[1:])\n"
+        "except SystemExit as end:\n"
+        "    assert 'torch' not in sys.modules, 'PyTorch was imported'\n"
+        "    raise\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words.split()], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == (2 if said else 0), done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_project_of_trackers_is_our_own() -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from polyak.zoo import authors
-from polyak.zoo.authors import USER, Author
+from polyak.envs.reading import untrusted
 from polyak.zoo.errors import ZooError
-from polyak.zoo.named_classes import NamedClass
 from polyak.zoo.plain_yaml import LONGEST, MOST_NODES, read_yaml
+from polyak.zoo.untrusted import USER, Author, NamedClass
 from tests.zoo.test_cli import run
 
 MINE = """
@@ -107,7 +106,7 @@ def test_what_a_package_hands_on_of_another_is_not_its_own(here: Path, monkeypat
 def test_packages_that_registered_may_be_named(
     here: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    monkeypatch.setattr(authors, "_registered", lambda: frozenset({"my_wrappers", "json"}))
+    monkeypatch.setattr(untrusted, "_registered", lambda: frozenset({"my_wrappers", "json"}))
     named = NamedClass("my_wrappers.Louder")
     with pytest.raises(ZooError, match="not run unasked"):
         named.find()  # it lies in the current folder

@@ -51,7 +51,7 @@ def test_evaluation_curve_over_runs(tmp_path: Path) -> None:
     assert curve.n_runs == 2
     assert curve.x.tolist() == [100, 200, 300]
     assert curve.y.tolist() == [2.0, 6.0, 9.0]
-    assert curve.remark == "left out c, which ended before the others."
+    assert curve.remark == "left out c (ended before the others)."
     assert curve.error == pytest.approx([0.5**0.5, 0.5**0.5, 0.0])  # means 1, 3 and 5, 7: of the population, as the Zoo
     assert [run.y.tolist() for run in curve.runs] == [[1.0, 5.0, 9.0], [3.0, 7.0, 9.0], [70.0]]
     single = evaluation_curve([a], "reward")
@@ -121,8 +121,12 @@ def test_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().err
     assert f"left out: no data of sca on X-v0 under {tmp_path}. Did you mean 'sac'?" in said
     assert "left out: no data on Y-v0" in said
-    with pytest.raises(ZooError, match="Nothing to plot"):
-        plot(PlotOptions(algos=["td3"], envs=["X-v0"], **common))  # type: ignore[arg-type]
+    everything = f"\nRuns found:\n  {tmp_path}/ppo: X-v0 (1)\n  {tmp_path}/sac: X-v0 (1)"
+    for envs, begin in ((["X-v0"], "Nothing to plot: no data (reward) of X-v0"), ([], "Which environment?")):
+        with pytest.raises(ZooError) as raised:
+            plot(PlotOptions(algos=["sca"], envs=envs, **common))  # type: ignore[arg-type]
+        assert str(raised.value).startswith(begin)
+        assert str(raised.value).endswith(f" There are none of sca. Did you mean 'sac'?{everything}")
 
 
 def test_without_an_environment_the_runs_are_listed(tmp_path: Path) -> None:
@@ -198,7 +202,7 @@ def test_runs_that_ended_early_are_left_out_of_the_mean(tmp_path: Path, capsys: 
     (curve,) = read_panels(options(tmp_path))["X-v0"]
     assert (curve.n_runs, curve.x[-1], curve.y[-1]) == (2, 400, 1.5)
     assert len(curve.runs) == 3
-    assert "PPO: left out run PPO 3, which ended before the others." in capsys.readouterr().err
+    assert "PPO: left out run PPO 3 (ended before the others)." in capsys.readouterr().err
     (curve,) = read_panels(options(tmp_path, max_timesteps=80))["X-v0"]
     assert curve.n_runs == 3, "all came so far"
     assert not capsys.readouterr().err
@@ -368,7 +372,7 @@ def test_images(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str])
         ({"source": "eval", "x_axis": "time"}, "knows only --x-axis steps"),
         ({"labels": ["a", "b"]}, "2 names for 1 folders"),
         ({"figsize": [1.0]}, "--figsize"),
-        ({"envs": ["CartPole-v2"]}, "Did you mean 'CartPole-v1'.*Environments with runs: CartPole-v1"),
+        ({"envs": ["CartPole-v2"]}, r"Did you mean 'CartPole-v1'\?\nRuns found:\n  .*ppo: CartPole-v1 \(1\)"),
         ({"output": "x.docx"}, "--output"),
     ],
 )

@@ -177,7 +177,7 @@ def test_short_runs_are_left_out_and_unequal_steps_joined(here: Path, capsys: py
     write_run(ppo / "A-v0_4", [1.0], [[2.0], [4.0]], every=200)  # evaluated half as often
     found = all_plots(options("A-v0", algos=["ppo"]))["A-v0"]["PPO-logs"]
     said = capsys.readouterr().err
-    assert "left out run 3, which ended before the others" in said
+    assert "left out run 3 (ended before the others)." in said
     assert "interpolated" in said
     assert found.n_runs == 3
     np.testing.assert_allclose(found.mean, found.timesteps / 100)

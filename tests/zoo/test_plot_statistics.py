@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from polyak.evaluation import success_interval
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plots import statistics
 from polyak.zoo.plots.results import MethodEvaluations, Results
@@ -82,8 +83,8 @@ def test_profiles_count_the_runs_above_a_threshold() -> None:
     for method, found in statistics.performance_profiles(scores, thresholds).items():
         for threshold, share in zip(thresholds, found.value, strict=True):
             assert share == pytest.approx(sum(value > threshold for value in scores[method].ravel()) / 15)
-        assert (found.low <= found.value).all()
-        assert (found.value <= found.high).all()
+        wanted = [success_interval(15 * share, 15) for share in found.value]
+        np.testing.assert_allclose(np.transpose([found.low, found.high]), wanted)
 
 
 def test_the_probability_of_improvement_counts_pairs_as_rliable_does() -> None:
@@ -99,7 +100,7 @@ def test_the_probability_of_improvement_counts_pairs_as_rliable_does() -> None:
     assert statistics.probability_of_improvement(x, y) == pytest.approx(metrics.probability_of_improvement(x, y))
     ((pair, found),) = statistics.improvement({"X": x, "Y": y}).items()
     assert pair == ("X", "Y")
-    assert found.low <= found.value <= found.high
+    assert (found.low, found.high) == success_interval(found.value * 12, 12)  # four runs in three environments
 
 
 def test_intervals_repeat_themselves_and_leave_the_generators_alone() -> None:
@@ -130,9 +131,13 @@ def test_what_cannot_be_compared_is_named(capsys: pytest.CaptureFixture[str]) ->
     said = capsys.readouterr().err
     assert scores["P"].shape == (2, 4)
     assert "P: the first 2 runs of each environment are compared (there are: A 5, B 5, C 5, F 2)" in said
-    assert "only one run of S: its intervals have no width" in said
-    found = statistics.aggregates(scores)["Mean"]["S"]
-    assert found.low == pytest.approx(found.high)
+    assert "only one run of S: its intervals are unknown" in said
+    for found in (
+        statistics.aggregates(scores)["Mean"]["S"],
+        statistics.improvement(scores)["P", "S"],
+        statistics.performance_profiles(scores, np.array([0.5]))["S"],
+    ):
+        assert np.isnan([found.low, found.high]).all()
     with pytest.raises(ZooError, match="no environment on which all of P, S"):
         statistics.comparable({"D": known["D"], "E": {"S": evaluations([1.0])}})
 

@@ -1,5 +1,6 @@
 """The layout of logs/."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,83 @@ def test_numbers_go_up_and_environments_do_not_mix(tmp_path: Path) -> None:
     assert RunFolder.find(tmp_path, "ppo", "Hopper-v5", -1).path == tmp_path / "ppo"
 
 
+def made(logs: Path, state: str) -> RunFolder:
+    """Make the files of a run that stands so."""
+    run = RunFolder.create(logs, "ppo", "Hopper-v5")
+    (run.path / "0.monitor.csv").touch()
+    if state not in ("running", "killed"):
+        run.final_model.touch()
+    if state == "failed":
+        (run.settings_folder / "error.txt").touch()
+    if state == "interrupted":
+        run.write_interruption(3072, 10_000)
+    if state == "killed":
+        os.utime(run.path / "0.monitor.csv", (0, 0))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("made_so", "state", "told"),
+    [
+        ("finished", "finished", "finished"),
+        ("running", "running", "is running"),
+        ("failed", "failed", "failed with an error"),
+        ("interrupted", "interrupted", "was interrupted after 3,072 of 10,000 steps"),
+        ("killed", "interrupted", "ended without a final model"),
+    ],
+)
+def test_states(tmp_path: Path, made_so: str, state: str, told: str) -> None:
+    run = made(tmp_path, made_so)
+    assert run.state == (state, told)
+    assert RunFolder.at(run.path).state == (state, told)
+
+
+def test_what_a_run_says_of_its_interruption_is_not_believed_blindly(tmp_path: Path) -> None:
+    run = made(tmp_path, "interrupted")
+    for text in ("steps: [1]\nof: [5]", "steps: -1\nof: 1e999", f"steps: 1\nof: {10**40}", "- 1", "a: [", ""):
+        (run.settings_folder / "interrupted.yml").write_text(text)
+        assert run.state == ("interrupted", "was interrupted")
+
+
+@pytest.mark.parametrize(
+    ("states", "number", "why"),
+    [
+        (["finished"], 1, "is taken: the only one."),
+        (["finished", "finished"], 2, "is taken: the latest."),
+        (
+            ["finished", "interrupted"],
+            1,
+            "is taken: the latest that finished; run 2 was interrupted after 3,072 of 10,000 steps "
+            "(--exp-id takes another).",
+        ),
+        (
+            ["finished", "failed", "killed", "running", "interrupted"],
+            1,
+            "is taken: the latest that finished; run 5 was interrupted after 3,072 of 10,000 steps; run 4 is running; "
+            "run 3 ended without a final model; 1 more did not finish (--exp-id takes another).",
+        ),
+        (
+            ["killed", "interrupted", "running"],
+            2,
+            "is taken: none has finished, and it is the latest with a model, which was interrupted after 3,072 of "
+            "10,000 steps; run 3 is running (--exp-id takes another).",
+        ),
+        (["interrupted"], 1, "is taken: the only one, which was interrupted after 3,072 of 10,000 steps."),
+    ],
+)
+def test_the_latest_that_finished_is_taken(tmp_path: Path, states: list[str], number: int, why: str) -> None:
+    runs = [made(tmp_path, state) for state in states]
+    found = RunFolder.find(tmp_path, "ppo", "Hopper-v5")
+    assert found.path == runs[number - 1].path
+    assert found.choice == f"run {number} of ppo on Hopper-v5 {why}"
+    latest = RunFolder.find(tmp_path, "ppo", "Hopper-v5", finished=False)
+    assert latest.path == runs[-1].path
+    named = RunFolder.find(tmp_path, "ppo", "Hopper-v5", len(runs))
+    assert named.path == runs[-1].path
+    told = "" if states[-1] == "finished" else f"run {len(runs)} of ppo on Hopper-v5 {runs[-1].state.told}."
+    assert named.choice == told
+
+
 def test_slashes_do_not_reach_the_file_system(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "ppo", "ALE/Pong-v5")
     assert folder.path == tmp_path / "ppo" / "ALE-Pong-v5_1"
@@ -33,9 +111,11 @@ def test_a_missing_run_says_what_there_is(tmp_path: Path) -> None:
     RunFolder.create(tmp_path, "ppo", "Hopper-v5")
     with pytest.raises(ZooError, match=r"No run 7 of ppo on Hopper-v5.*Runs there: 1"):
         RunFolder.find(tmp_path, "ppo", "Hopper-v5", 7)
-    with pytest.raises(ZooError, match="Environments with runs there: Hopper-v5"):
-        RunFolder.find(tmp_path, "ppo", "Walker2d-v5")
-    with pytest.raises(ZooError, match="does not exist: train first"):
+    with pytest.raises(ZooError, match=rf"Did you mean 'Hopper-v5'\?\nRuns found:\n  {tmp_path}/ppo: Hopper-v5 \(1\)"):
+        RunFolder.find(tmp_path, "ppo", "Hoper-v5")
+    with pytest.raises(ZooError, match=rf"There are none of sac.\nRuns found:\n  {tmp_path}/ppo: Hopper-v5"):
+        RunFolder.find(tmp_path, "sac", "Hopper-v5")
+    with pytest.raises(ZooError, match="There are no runs under .*nowhere: train first"):
         RunFolder.find(tmp_path / "nowhere", "ppo", "Hopper-v5")
 
 

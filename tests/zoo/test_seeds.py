@@ -56,6 +56,7 @@ def polyak(*words: object) -> list[str]:
     return [sys.executable, "-m", "polyak", *map(str, words)]
 
 
+@pytest.mark.slow
 def test_a_failing_seed_does_not_stop_the_others(tmp_path: Path) -> None:
     (tmp_path / "moody.py").write_text(
         "import gymnasium\n"
@@ -74,7 +75,8 @@ def test_a_failing_seed_does_not_stop_the_others(tmp_path: Path) -> None:
         "        return self.observation_space.low, 0.0, self.t > 8, False, {}\n"
     )
     words = ["train", "--env", "moody.py:Moody", "-n", 64, "--eval-freq", -1, *SMALL, "--seeds", 10, 12]
-    result = subprocess.run(polyak(*words, "--processes", 2), cwd=tmp_path, capture_output=True, text=True)
+    words += ["--processes", 2, "--verbose", 0]
+    result = subprocess.run(polyak(*words), cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 3, result.stdout + result.stderr
     assert "1 of 2 trainings failed: seeds 10 (exit status 3)" in result.stderr
     assert "[seed 10] " in result.stdout
@@ -86,6 +88,8 @@ def test_a_failing_seed_does_not_stop_the_others(tmp_path: Path) -> None:
         10: True,
         12: False,
     }
+    places = {run.read_yaml("args.yml")["seed"]: run.path.relative_to(tmp_path) for run in runs}
+    assert result.stdout.endswith(f"Runs:\n  seed 10: {places[10]} (failed with an error)\n  seed 12: {places[12]}\n")
 
 
 def test_mistakes_are_reported_once_and_leave_nothing(

@@ -129,9 +129,9 @@ def test_setting_files_are_data(tmp_path: Path) -> None:
 
 
 def test_options_of_the_commands_have_help() -> None:
-    from polyak.zoo.cli import COMMANDS
+    from polyak.zoo.cli import COMMANDS, load_command
 
-    for options_class, run in COMMANDS.values():
+    for options_class, run in map(load_command, COMMANDS):
         assert inspect.getdoc(options_class)
         assert callable(run)
         for item in dataclasses.fields(options_class):

@@ -178,6 +178,7 @@ def test_what_the_command_fixes_stays_and_is_written(folder: Path) -> None:
     assert run("train", "--conf-file", settings, "--eval-freq", -1, "--verbose", 0) == 0
 
 
+@pytest.mark.slow
 def test_processes_share_a_study() -> None:
     assert run(*tune("--n-trials", 5, "--n-jobs", 2, "--storage", "shared.journal", "--study-name", "both")) == 0
     found = trials("shared.journal", "both")

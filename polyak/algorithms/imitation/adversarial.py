@@ -5,7 +5,7 @@ rewards. The reward network is trained here. The generator collects and learns, 
 distinguish its steps from the demonstrated ones, and so on.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
@@ -24,7 +24,7 @@ from polyak.checkpoint.damage import names_file
 from polyak.checkpoint.parameters import parameters, saved_parameters, set_parameters
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.collecting.runner import flat, unflat
-from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer, RolloutBuffer, collect
+from polyak.data import Dataset, EpisodeBuffer, HerReplayBuffer, ReplayBuffer, RolloutBuffer, collect
 from polyak.data.step import Step
 from polyak.envs import VecEnv, VecLearnedReward, VecTransposeImage, as_vec_env
 from polyak.envs.composed import is_composed
@@ -38,6 +38,8 @@ from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import OptimizerRecipe
+from polyak.loops.training import Loop, engine_checks
+from polyak.loops.updates import record_means
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
 from polyak.schedules import Schedule
@@ -67,6 +69,37 @@ class Comparison(NamedTuple):
 
 
 Penalty = Literal["interpolated", "expert"]
+
+
+class ImitationLoop:
+    """Lets a generator act and learn, and improves the reward round by round.
+
+    Args:
+        model: owns the generator.
+        callback: of the model.
+        log_interval: of the generator.
+    """
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, generator = model, model.generator
+        model.renew_schedules()
+        if isinstance(generator, OnPolicyAlgorithm):
+            generator.rewards_follow = model._settle
+        self.generating: Loop = type(generator).loop(generator, model._relay, log_interval)
+        self.between = engine_checks(model)
+
+    def iterate(self) -> bool:
+        """An iteration of the generator, and a round where one is due. False: a callback asked to stop."""
+        model, clock = self.model, self.model.clock
+        going = self.generating.iterate()
+        model._follow_generator()
+        if going and clock.steps - model._round_began >= model._round:
+            model._round_began = clock.steps
+            model._improve_reward()
+        if going:
+            for check in self.between:
+                check()
+        return going
 
 
 @dataclass(eq=False, repr=False)
@@ -115,6 +148,7 @@ class AdversarialImitation(NetworkAlgorithm):
     """Where the gradient is penalised: between demonstrated and generated steps, for its norm's distance from 1
     (WGAN-GP, arXiv:1704.00028), or at demonstrated steps, for its squared norm (R1, arXiv:1801.04406)."""
 
+    loop: ClassVar[Callable[..., Loop]] = ImitationLoop
     built_with: ClassVar[Mapping[str, str]] = {
         "generator": NEW_MODEL,
         "generator_kwargs": "set it on model.generator, such as model.generator.batch_size = 64.",
@@ -210,7 +244,7 @@ class AdversarialImitation(NetworkAlgorithm):
         """The user's environment with learned rewards."""
 
         def wrap(venv: VecEnv) -> VecEnv:
-            self._rewarding = VecLearnedReward(venv, self._rewards, self._store)
+            self._rewarding = VecLearnedReward(venv, self._rewards, self._keep_step)
             return self._rewarding
 
         return rewarded(env, wrap)
@@ -355,24 +389,12 @@ class AdversarialImitation(NetworkAlgorithm):
         with super()._while_learning(), self.generator._while_learning():
             yield
 
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        going = self.generator._iterate(self._relay, log_interval)
-        self._follow()
-        if going and self.num_timesteps - self._round_began >= self._round:
-            self._round_began = self.num_timesteps
-            self._improve_reward()
-        return going
-
-    def _check_iteration(self) -> None:
-        super()._check_iteration()
-        self.generator._check_iteration()
-
-    def _follow(self) -> None:
+    def _follow_generator(self) -> None:
         """Copy the generator's counters."""
         for name in ("num_timesteps", "_episode_num", "_current_progress_remaining"):
             setattr(self, name, getattr(self.generator, name))
 
-    def _store(self, before: Any, actions: Any, successors: Any, terminated: Any, dones: Any) -> None:
+    def _keep_step(self, before: Any, actions: Any, successors: Any, terminated: Any, dones: Any) -> None:
         """Store a step of the generator."""
         assert self.experience is not None
         zeros, cut = np.zeros(self.n_envs, np.float32), dones & ~terminated
@@ -386,7 +408,7 @@ class AdversarialImitation(NetworkAlgorithm):
         """Whether no callback reads the rewards of single steps, so that those of a rollout can be computed at once:
         the networks do not change meanwhile, and the numbers are the same."""
         model = self.generator
-        if not isinstance(model, OnPolicyAlgorithm) or type(model).collect is not OnPolicyAlgorithm.collect:
+        if not isinstance(model, OnPolicyAlgorithm) or isinstance(model.rollout_buffer, EpisodeBuffer):
             return False
         plain = model.env is self._rewarding and model.rollout_buffer.values_may_follow
         return plain and not callback.needs_locals
@@ -394,8 +416,6 @@ class AdversarialImitation(NetworkAlgorithm):
     def _begin_rollout(self, callback: BaseCallback) -> None:
         assert self._rewarding is not None
         self._rewarding.late, self._rewarding.waiting = self._rewards_may_follow(callback), []
-        if isinstance(self.generator, OnPolicyAlgorithm):
-            self.generator.rewards_follow = self._settle
 
     def _settle(self, buffer: RolloutBuffer) -> None:
         """Fill in the rewards of the latest steps of a rollout."""
@@ -416,16 +436,12 @@ class AdversarialImitation(NetworkAlgorithm):
             collection.pending = collection.pending._replace(rewards=rewards[-1])
         buffer.rewards[buffer.pos - stored : buffer.pos] = rewards[:stored]
 
-    def _sync_hyperparameters(self) -> float:  # type: ignore[override]
-        """As all do; the rate is logged by the round, under a name that the generator does not use."""
-        rate = self.lr_schedule(self._current_progress_remaining)
-        values = {name: self._value_of(name) for name in self.learner.tunables if name != "learning_rate"}
-        self.learner.set(learning_rate=rate, **values)
-        return rate
-
     def _improve_reward(self) -> None:
         """A round: some gradient steps of the reward network, and new rewards of stored steps."""
-        rate = self._sync_hyperparameters()
+        remaining = self.clock.remaining
+        rate = self.lr_schedule(remaining)  # is logged by the round, under a name that the generator does not use
+        moving = {name: schedule(remaining) for name, schedule in self.schedules.moving.items()}
+        self.learner.set(learning_rate=rate, **moving)
         metrics: dict[str, list[Tensor]] = {}
         for _ in range(self.n_disc_updates_per_round):
             with self._split.sample:
@@ -462,7 +478,7 @@ class AdversarialImitation(NetworkAlgorithm):
                 )
 
     def _record_round(self, metrics: Mapping[str, list[Tensor]], rate: float) -> None:
-        self._record_means(metrics)
+        record_means(metrics, self.logger, self.host)
         self._warn_of_lengths()
         self.logger.record("train/disc_learning_rate", rate)
         self.logger.record("train/disc_n_updates", self._n_updates, exclude="tensorboard")
@@ -633,11 +649,11 @@ class Relay(BaseCallback):
         self.callback.on_rollout_start()
 
     def on_rollout_end(self) -> None:
-        self.owner._follow()
+        self.owner._follow_generator()
         self.callback.on_rollout_end()
 
     def on_step(self) -> bool:
-        self.owner._follow()
+        self.owner._follow_generator()
         return self.callback.on_step()
 
     def _on_step(self) -> bool:

@@ -8,7 +8,7 @@ Shapes: E elites of the model, B rollouts, S numbers of an observation, A of an 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -29,6 +29,7 @@ from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.host import LearnerHost, Load
 from polyak.learning.learner import LearnerRecipe
+from polyak.loops.updates import record_means, updates_of
 from polyak.nn.options import check_counts, check_keywords, keywords_of
 from polyak.nn.policies.base import Policy
 from polyak.schedules import Schedule
@@ -119,6 +120,25 @@ def imagine(
     return Experience(rows)
 
 
+class ImaginedUpdates:
+    """Fits a model now and then, lets the policy act in it, and makes gradient steps on what comes of that.
+
+    Args:
+        model: the algorithm.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.plain = model, updates_of(model)
+        self.memory, self.clock, self.split = model.memory, model.clock, model._split
+
+    def make(self, steps: int, *replay: Any) -> None:
+        """Some gradient steps: see :meth:`~polyak.loops.updates.Updates.make`."""
+        model = self.model
+        if self.memory.imagined.size() == 0 or self.clock.steps - model._fitted_at >= model.model_freq:
+            model._imagine()
+        self.plain.make(steps, *replay)
+
+
 @dataclass(eq=False, repr=False)
 class Imagining(Base):
     """Lets an off-policy algorithm with continuous actions learn from imagined steps, too.
@@ -171,6 +191,7 @@ class Imagining(Base):
     prioritized: ClassVar[bool] = False  # type: ignore[misc]  # minibatches come from several buffers
     n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
     kept: ClassVar[Mapping[str, str]] = {"fitted_at": "_fitted_at"}
+    updates: ClassVar[Callable[..., Any]] = ImaginedUpdates
     memory = cast(ImaginingMemory, None)  # not annotated, since it is no hyper-parameter
     _fitted_at = 0
     """Environment steps at the last fit of the model."""
@@ -226,13 +247,6 @@ class Imagining(Base):
         fits = max(self._total_timesteps - self.num_timesteps, 0) // self.model_freq
         self.model_host.expect(Load(fits * self.model_gradient_steps, self.model_batch_size))
 
-    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
-        assert self.memory.imagined is not None
-        if self.memory.imagined.size() == 0 or self.num_timesteps - self._fitted_at >= self.model_freq:
-            with self._split.update:
-                self._imagine()
-        super().train(gradient_steps, batch_size)
-
     def _imagine(self) -> None:
         """Fit the model to all experience, and let the policy act in it."""
         rows = rows_of((self.replay_buffer, self.data_buffer), self.device)
@@ -241,7 +255,7 @@ class Imagining(Base):
         self._fitted_at = self.num_timesteps
         self.model_learner.set(learning_rate=self._now(self.model_learning_rate), **self._model_options())
         fit = self.model_learner.fit(rows, self.model_gradient_steps, self.model_batch_size)
-        self._record_means(fit.metrics)
+        record_means(fit.metrics, self.logger, self.host)
         self.policy.set_training_mode(False)
         model, length = self.model_learner.model, max(round(self._now(self.rollout_length)), 1)
         n = math.ceil(self.n_rollouts / model.n_elites) * model.n_elites

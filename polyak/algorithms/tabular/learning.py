@@ -6,7 +6,7 @@ once, which numba compiles; other environments are stepped one by one. Callbacks
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -37,6 +37,7 @@ from polyak.collecting.runner import Acted
 from polyak.data.step import Step
 from polyak.envs.tabular.known import KnownEnvs
 from polyak.hyperparameters.declaration import Count, Fraction, fitted, require
+from polyak.loops.training import Loop, restart_if_interrupted
 from polyak.schedules import Schedule
 
 _STRETCH = 10_000
@@ -56,6 +57,41 @@ class EndedEpisodes(NamedTuple):
     """[n] steps."""
 
 
+class TableLoop:
+    """Learns from one stretch of steps after another.
+
+    Args:
+        model: the algorithm.
+        callback: asked whether to continue, after every step unless it is idle.
+        log_interval: episodes between two tables.
+    """
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.callback, self.log_interval = model, callback, log_interval
+
+    def iterate(self) -> bool:
+        """A stretch, or a step where a callback looks. False: it asked to stop."""
+        model, callback, clock, every = self.model, self.callback, self.model.clock, self.log_interval
+        before = clock.episodes
+        if model._known is None:
+            names = model._ask()
+        else:
+            remaining = max(1, -(-(clock.total - clock.steps) // model.n_envs))
+            steps = min(_STRETCH, remaining) if callback.is_idle else 1
+            ends, n_ended, _ = model._stretch(model._known, steps)
+            names = {} if callback.is_idle else model._as_step(model._known, ends, n_ended)
+        clock.tick_within()
+        if not callback.is_idle:
+            if callback.needs_locals:
+                callback.update_locals(model._callback_locals(callback=callback, **names))
+            if not callback.on_step():
+                return False
+        if every is not None and clock.episodes // every > before // every:
+            model.dump_logs()
+        restart_if_interrupted(model)
+        return True
+
+
 @dataclass(eq=False, repr=False)
 class TabularLearning(TableAlgorithm):
     """Algorithms that learn a table while they act."""
@@ -72,6 +108,7 @@ class TabularLearning(TableAlgorithm):
     """Run the inner loop as machine code (needs ``polyak[fast]``), with the same results to the last bit. ``"auto"``
     does so in long runs, if numba is installed. Only for known transitions: those of a table ``P``."""
 
+    loop: ClassVar[Callable[..., Loop]] = TableLoop
     built_with: ClassVar[Mapping[str, str]] = {
         "initial_value": "the table is filled with it. Set model.q, or make a new model.",
     }
@@ -176,25 +213,6 @@ class TabularLearning(TableAlgorithm):
                 yield
             finally:
                 self._sync_environments()
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        remaining = max(1, -(-(self._total_timesteps - self.num_timesteps) // self.n_envs))
-        before = self._episode_num
-        if self._known is None:
-            names = self._ask()
-        else:
-            steps = min(_STRETCH, remaining) if callback.is_idle else 1
-            ends, n_ended, _ = self._stretch(self._known, steps)
-            names = {} if callback.is_idle else self._as_step(self._known, ends, n_ended)
-        self._update_current_progress_remaining(min(self.num_timesteps, self._total_timesteps), self._total_timesteps)
-        if not callback.is_idle:
-            if callback.needs_locals:
-                callback.update_locals(self._callback_locals(callback=callback, **names))
-            if not callback.on_step():
-                return False
-        if log_interval is not None and self._episode_num // log_interval > before // log_interval:
-            self.dump_logs()
-        return True
 
     def learn_episodes(self, n_episodes: int) -> EndedEpisodes:
         """Train for whole episodes, without callbacks and logs, and return their statistics.
@@ -354,7 +372,8 @@ class TabularLearning(TableAlgorithm):
             self._learn_from(step, alpha, actor.epsilon, actor.draws)
         self._count(1)
         self._episode_num += int(np.count_nonzero(step.dones))
-        self._note_episodes(step)
+        if step.episodes:
+            self.statistics.note(step.episodes)
         return {
             "actions": step.env_actions,
             "buffer_actions": step.actions,
@@ -415,9 +434,9 @@ class TabularLearning(TableAlgorithm):
 
     def _load_state(self, saved: Saved) -> None:
         super()._load_state(saved)
-        self._take(saved.state_of("mind"), list(self._tables()))
+        self._take_back(saved.state_of("mind"), list(self._tables()))
 
-    def _take(self, arrays: Mapping[str, np.ndarray], names: list[str]) -> None:
+    def _take_back(self, arrays: Mapping[str, np.ndarray], names: list[str]) -> None:
         """Load arrays of a file, of any length, into the tables."""
         self.tables = self.tables._replace(**{name: arrays[name].copy() for name in names})
 
@@ -427,7 +446,7 @@ class TabularLearning(TableAlgorithm):
             self._stream.bit_generator.state = self._stream_of_file
         if self.runner is None or self.runner.obs is None or saved.info["n_envs"] != self.n_envs:
             return  # new episodes begin
-        self._take(saved.state_of("actor/memory"), list(self._memory()))
+        self._take_back(saved.state_of("actor/memory"), list(self._memory()))
         for name, array in saved.state_of("actor/places").items():
             getattr(self.places, name)[...] = array
 

@@ -1,9 +1,9 @@
 """Planning with a known model: sweeps over all states instead of experience."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.envs import VecEnv
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.hyperparameters.declaration import NonNegative
+from polyak.loops.training import Loop
 from polyak.ops.dynamic_programming import action_values, policy_values
 
 
@@ -44,6 +45,36 @@ class KnownModel:
         return policy_values(policy, rewards, pairs, continuing, successors, gamma)
 
 
+class Sweeps:
+    """Sweeps over all states until values change no more.
+
+    Args:
+        model: the algorithm.
+        callback: asked after every sweep whether to continue.
+        log_interval: sweeps between two tables.
+    """
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.callback, self.log_interval = model, callback, log_interval
+
+    def iterate(self) -> bool:
+        """One sweep. False: values have converged, or a callback asked to stop."""
+        model, clock, callback = self.model, self.model.clock, self.callback
+        with model._split.update:
+            change = model._sweep()
+        clock.steps += 1
+        clock.updates += 1
+        model.converged = bool(change <= model.tolerance)
+        clock.tick()
+        model.logger.record("train/change", change)
+        model.logger.record("train/start_value", model.start_value)
+        if self.log_interval is not None and clock.steps % self.log_interval == 0:
+            model._write_logs(iterations=clock.updates)
+        if callback.needs_locals:
+            callback.update_locals(model._callback_locals(callback=callback, change=change))
+        return (callback.is_idle or callback.on_step()) and not model.converged
+
+
 @dataclass(eq=False, repr=False)
 class Planning(TableAlgorithm):
     """Algorithms that plan with a known model. A step of ``learn`` is a sweep over all states; it ends at
@@ -53,6 +84,7 @@ class Planning(TableAlgorithm):
     tolerance: NonNegative = 1e-10
     """Change of values below which planning has converged."""
 
+    loop: ClassVar[Callable[..., Loop]] = Sweeps
     kept: ClassVar[Mapping[str, str]] = {"converged": "converged"}
     converged = False
     """Whether planning has converged."""
@@ -81,21 +113,6 @@ class Planning(TableAlgorithm):
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
         yield
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        with self._split.update:
-            change = self._sweep()
-        self.num_timesteps += 1
-        self._n_updates += 1
-        self.converged = bool(change <= self.tolerance)
-        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
-        self.logger.record("train/change", change)
-        self.logger.record("train/start_value", self.start_value)
-        if log_interval is not None and self.num_timesteps % log_interval == 0:
-            self._write_logs(iterations=self._n_updates)
-        if callback.needs_locals:
-            callback.update_locals(self._callback_locals(callback=callback, change=change))
-        return (callback.is_idle or callback.on_step()) and not self.converged
 
     def _sweep(self) -> float:
         """Improve ``q``; returns the largest change of values."""

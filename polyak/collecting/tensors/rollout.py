@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.tensors.rows import row_of, rows_layout
 from polyak.data.batch import ExtendedRolloutSamples, RolloutBufferSamples, RolloutRows, RolloutSamples
 from polyak.data.step import Step
@@ -148,17 +149,18 @@ class TensorRollout(Randomness):
         self.ring.extend(Experience({name: column for name, column in state.items() if name != "rng"}), copy=True)
 
 
-class TensorRolloutWriter:
+class TensorRolloutWriter(RolloutWriter):
     """Writes steps into a rollout in tensors, and what the learner says of them when all are there.
-
-    It is used as a :class:`~polyak.collecting.rollout.RolloutWriter` is.
 
     Args:
         buffer: where to.
+        steps: how many the rollout has.
     """
 
-    def __init__(self, buffer: TensorRollout) -> None:
-        self.buffer = buffer
+    adopts = False
+
+    def __init__(self, buffer: TensorRollout, steps: int | None = None) -> None:
+        self.buffer, self.steps = buffer, buffer.buffer_size if steps is None else steps
         self._last: Step
 
     @cached_property
@@ -166,11 +168,7 @@ class TensorRolloutWriter:
         """[R, ...] of a whole rollout."""
         return self.buffer.rows()
 
-    def ready(self, step: Step) -> Step:
-        """The step as it is: its values are known when the rollout is complete."""
-        return step
-
-    def write(self, step: Step) -> None:
+    def record(self, step: Step) -> None:
         """The one place where steps enter the buffer."""
         self._last = step
         self.buffer.record(step)
@@ -189,7 +187,7 @@ class TensorRolloutWriter:
         self._evaluation = evaluation
         return self.buffer.in_steps(evaluation.next_values)[-1][:, None]
 
-    def estimate(self, last_values: Tensor, dones: Tensor) -> None:
+    def estimate(self, last_values: Tensor, dones: Any) -> None:
         """Put in advantages and returns."""
         self.buffer.complete(self._rows, self._evaluation)
 

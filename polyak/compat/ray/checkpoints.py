@@ -9,13 +9,13 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import sys
 import warnings
 import zipfile
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from polyak.archive import replacing
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
@@ -25,11 +25,14 @@ from polyak.checkpoint.serialise import decode, encode, is_plain
 from polyak.compat.ray.columns import DEFAULT_MODULE_ID
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.connectors.learning import load_state_of_all, state_of_all
+from polyak.compat.ray.environments import registered
 from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.groups import beside
 from polyak.distributed.statistics import moments_in, take_moments
 from polyak.envs.reading import plain_json
+from polyak.envs.reading.untrusted import Author
 from polyak.hyperparameters.declaration import require
+from polyak.writing import replacing
 
 FILE, MEMBER, VERSION = "model.zip", "algorithm.json", 1
 MODULES = Path("learner_group") / "learner" / "rl_module"
@@ -166,6 +169,12 @@ def built(path: Any, config: AlgorithmConfig | None, cls: Any) -> Any:
             return config.build_algo()
 
 
+class _Author(Author):
+    """Of a config in a file."""
+
+    way_out = "Build the config as it was, and pass it: from_checkpoint(path, config=config)."
+
+
 def _described_config(path: Any, described: dict[str, Any], cls: Any) -> AlgorithmConfig:
     own = cls.config_class
     if not own.name:  # Algorithm.from_checkpoint(path)
@@ -177,7 +186,15 @@ def _described_config(path: Any, described: dict[str, Any], cls: Any) -> Algorit
             f"path={str(path)!r}: no file can hold the settings {left_out}. Build the config as it was and pass it: "
             "from_checkpoint(path, config=config)."
         )
-    config: AlgorithmConfig = own.from_dict({name: decode(value) for name, value in settings.items()})
+    values = {name: decode(value) for name, value in settings.items()}
+    env, author = values.get("env"), _Author()
+    if isinstance(env, str) and env not in registered():
+        module, _, name = env.rpartition(":")
+        author.check_environment(name if module in sys.modules else env, source="the config")
+    author.check_values(values.get("env_config"), source="the config", key="env_config")
+    for name in values.keys() - {"env_config"}:
+        author.check_values(values[name], source="the config", key=name, kind="hyperparameter", sizes=True)
+    config: AlgorithmConfig = own.from_dict(values)
     return config
 
 

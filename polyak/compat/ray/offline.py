@@ -23,6 +23,7 @@ from polyak.data.datasets.parts import DatasetError
 from polyak.envs.spaces import clipped, is_image_space, is_image_space_channels_first, wide_bounds
 from polyak.hyperparameters.declaration import require
 from polyak.kinds.lessons import Lessons
+from polyak.loops.training import engine_checks
 
 
 class OfflineAlgorithm(Algorithm):
@@ -232,8 +233,9 @@ class OfflineRunner:
             with model._split.update:
                 model.train(steps, model.batch_size)
             model.num_timesteps += steps
-            model._update_current_progress_remaining(model.num_timesteps, HORIZON)
-        model._check_iteration()
+            model.clock.tick()
+        for check in engine_checks(model):
+            check()
         return True
 
     def stop(self) -> None:

@@ -22,6 +22,7 @@ from polyak.compat.run import MARK
 from polyak.hyperparameters.declaration import require
 from polyak.logging.logger import CSVOutputFormat, JSONOutputFormat, KVWriter, TensorBoardOutputFormat
 from polyak.warning import advise
+from polyak.writing import replacing
 
 FOLDER = Path("~/ray_results")
 PROGRESS, RESULT, PARAMS = "progress.csv", "result.json", "params.json"
@@ -83,7 +84,8 @@ class ResultFiles:
         folder = self._folder
         folder.mkdir(parents=True, exist_ok=True)
         settings = json.dumps(self._config.to_dict(), indent=2, sort_keys=True, default=str)
-        (folder / PARAMS).write_text(settings + "\n")
+        with replacing(folder / PARAMS) as file:
+            file.write(f"{settings}\n".encode())
         self._writers = [CSVOutputFormat(folder / PROGRESS), JSONOutputFormat(folder / RESULT)]
         if importlib.util.find_spec("tensorboard") is None:
             advise("results without tensorboard", "there are no curves for TensorBoard: pip install 'polyak[extra]'.")

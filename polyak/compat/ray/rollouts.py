@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.collection import Collection
 from polyak.collecting.rollout import RolloutWriter
 from polyak.data import RolloutBuffer
@@ -21,6 +22,7 @@ from polyak.distributed.runners import RunnerGroup, in_succession
 from polyak.experience import Experience
 from polyak.experience.arrays import mapped
 from polyak.kinds.asynchronous import Rollout
+from polyak.loops.off_policy import OffPolicyLoop, acting, storage_of
 
 
 class RowsInOrder(RolloutBuffer):
@@ -159,18 +161,16 @@ class WholeEpisodes:
         made.rounds = self.least_rounds
         return made
 
-    def _begin_collection(self) -> Collection:
+    def _begin_rounds(self) -> None:
         self._collection = None  # no file holds the steps of episodes that are under way
         self._round = Rounds(self.n_envs)
         self._until, self.dropped = self.rounds + self.least_rounds, 0
-        found: Collection = super()._begin_collection()  # type: ignore[misc]
-        return found
 
     def _finished(self, step: Step) -> list[Step]:
         """The steps that a step completes, each of one environment."""
         return [step] if isinstance(self.runner, RoundsOfRunners) else self._round.add(step)
 
-    def _is_collected(self, collection: Collection, *_: Any) -> bool:
+    def is_complete(self, collection: Collection) -> bool:
         """Whether there is experience enough; ends a round."""
         if isinstance(self.runner, RoundsOfRunners):
             if collection.steps == 0 or not self.runner.is_used_up:
@@ -198,7 +198,8 @@ class WholeRollouts(WholeEpisodes):
         return made
 
     def _writer(self, *args: Any) -> Any:
-        return EpisodeWriter(super()._writer(*args), self._finished)  # type: ignore[misc]
+        self._begin_rounds()
+        return EpisodeWriter(super()._writer(*args), self._finished, self.is_complete)  # type: ignore[misc]
 
     @property
     def _minibatches(self) -> Callable[[int | None], Any]:
@@ -211,15 +212,48 @@ class WholeRollouts(WholeEpisodes):
         return made._replace(last_observations=last, episode_starts=np.ones(1, bool))
 
 
+def rounds_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:
+    """The loop of a model that replays whole episodes."""
+    loop = acting(model, callback, log_interval)
+    loop.wanted, loop.store = model.next_rounds, Finished(model)
+    return loop
+
+
+class Finished:
+    """Stores the steps of the episodes that have ended.
+
+    Args:
+        model: knows them.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.plain = model, storage_of(model)
+
+    def record(self, step: Step) -> None:
+        """Take a step of the environments."""
+        for row in self.model._finished(step):
+            self.plain.record(row)
+
+
 class WholeReplay(WholeEpisodes):
     """Of algorithms that replay."""
+
+    loop: ClassVar[Callable[..., Any]] = rounds_loop
 
     def _make_buffer(self, size: int, n_envs: int, **options: Any) -> Any:
         return super()._make_buffer(size, 1, **options)  # type: ignore[misc]
 
-    def _store(self, step: Step, replay_buffer: Any) -> None:
-        for row in self._finished(step):
-            super()._store(row, replay_buffer)  # type: ignore[misc]
+    def _why_numpy(self) -> str | None:
+        return "whole episodes are put together in numpy"
+
+    def next_rounds(self) -> WholeReplay:
+        """Begin to collect; it says itself when that is enough."""
+        self._begin_rounds()
+        return self
+
+    def missing(self, collection: Collection) -> int:
+        """Steps that are sure to follow."""
+        return 1
 
 
 class EpisodeWriter:
@@ -228,19 +262,23 @@ class EpisodeWriter:
     Args:
         writer: by which rows enter it.
         finished: the rows that a step completes.
+        is_complete: whether a collection has enough.
     """
 
     adopts = False
 
-    def __init__(self, writer: RolloutWriter, finished: Callable[[Step], list[Step]]) -> None:
-        self._inner, self._finished, self.buffer = writer, finished, writer.buffer
+    def __init__(
+        self, writer: RolloutWriter, finished: Callable[[Step], list[Step]], is_complete: Callable[[Collection], bool]
+    ) -> None:
+        self._inner, self._finished, self.is_complete, self.buffer = writer, finished, is_complete, writer.buffer
+        self.steps, self.missing = writer.steps, writer.missing
         self._rows: list[Step] = []
         self._last: Step
 
     def ready(self, step: Step) -> Step:
         return self._inner.ready(step)
 
-    def write(self, step: Step) -> None:
+    def record(self, step: Step) -> None:
         self._last = step
         self._rows += self._finished(step)
 
@@ -248,7 +286,7 @@ class EpisodeWriter:
         self.buffer.buffer_size = len(self._rows)
         self.buffer.reset()
         for row in self._rows:
-            self._inner.write(row)
+            self._inner.record(row)
         return self._inner.ends(runner, device)
 
     def rows(self) -> tuple[Any, ...]:

@@ -77,6 +77,7 @@ def save(model: NetworkAlgorithm, path: Any) -> None:
             f"{', '.join(ALGORITHMS)}. Use save()."
         )
     _check_options(model, algorithm)
+    model.normalisation.say_not_in("a file of Stable-Baselines3's")
     data = {key: _entry(key, value) for key, value in _description(model, algorithm).items()}
     with opened(path, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("data", json.dumps(data, indent=4))

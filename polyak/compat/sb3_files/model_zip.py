@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import zipfile
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -106,7 +107,14 @@ def load_tensors(stored: bytes, what: str) -> Any:
             check_members(archive, what)
         return torch.load(io.BytesIO(stored), map_location="cpu", weights_only=True)
     except (*DAMAGED, *_UNREADABLE) as error:
-        raise ValueError(f"{what} cannot be read as tensors ({type(error).__name__}: {error!s:.300}).") from error
+        raise ValueError(f"{what} cannot be read as tensors: {_why_not(error)}.") from error
+
+
+def _why_not(error: BaseException) -> str:
+    """In our words: torch's advise to run what the file holds."""
+    if named := re.search(r"GLOBAL ([\w.]+)", str(error)):
+        return f"it names {named[1]}, which is no tensor, and nothing in it is run"
+    return f"it is damaged, or holds something else ({type(error).__name__})"
 
 
 def _variables(value: Any, what: str) -> Mapping[str, Any]:

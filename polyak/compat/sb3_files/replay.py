@@ -15,6 +15,7 @@ from polyak.data import HerReplayBuffer, ReplayBuffer
 from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.parts import DatasetError, RecordedData
 from polyak.data.datasets.rings import recording_of_ring
+from polyak.data.replay_state import COMPUTED
 from polyak.experience import Ring
 from polyak.experience.arrays import mapped, paths
 
@@ -152,6 +153,7 @@ def _take_over(buffer: ReplayBuffer, rows: _Rows, columns: dict[str, np.ndarray]
     )
     if rows.infos is not None and isinstance(buffer, HerReplayBuffer) and buffer.copy_info_dict:
         state["relabel/infos"] = rows.infos[rows.slots].tolist()
+    state.pop(COMPUTED, None)  # of the rows that it had
     buffer.load_state_dict(state)
 
 
@@ -170,6 +172,7 @@ def _add_one_by_one(buffer: ReplayBuffer, rows: _Rows) -> None:
             columns["dones"][slot],
             [info | {"TimeLimit.truncated": bool(limit)} for info, limit in zip(infos, limits, strict=True)],
         )
+    buffer.reconcile_rewards()
 
 
 def _row(column: Any, slot: int) -> Any:

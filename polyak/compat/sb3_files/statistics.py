@@ -9,13 +9,13 @@ from typing import IO, Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.archive import replacing
 from polyak.checkpoint.serialise import UntrustedError
 from polyak.compat.sb3_files import names, unpickle
 from polyak.compat.sb3_files.translate import SavedObject, number
 from polyak.compat.sb3_files.writer import Object, dumps
 from polyak.envs import VecNormalize
 from polyak.envs.wrappers.running import RunningMeanStd
+from polyak.writing import replacing
 
 _NUMBERS = ("clip_obs", "clip_reward", "gamma", "epsilon")
 _SWITCHES = ("training", "norm_obs", "norm_reward")

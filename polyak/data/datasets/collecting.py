@@ -13,6 +13,7 @@ from polyak.data.datasets.dataset import Dataset
 from polyak.data.datasets.parts import DatasetError, Parts
 from polyak.envs.adapters.vec_env import FromVecEnv
 from polyak.envs.composed import is_composed
+from polyak.envs.normalisation import as_trained
 from polyak.envs.shown import shown_to
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrap import as_vec_env
@@ -57,7 +58,8 @@ def collect(
             envs.seed(seed)
             envs.action_space.seed(seed)
         lanes = [_Lane(n // envs.num_envs + (i < n % envs.num_envs), whole_episodes) for i in range(envs.num_envs)]
-        _record(envs, _acting(envs, policy, deterministic), lanes)
+        with as_trained(policy, envs):
+            _record(envs, _acting(envs, policy, deterministic), lanes)
         parts = _joined([lane for lane in lanes if lane.ends])
         return Dataset.from_parts(parts, envs.observation_space, envs.action_space, _name_of(envs))
     finally:

@@ -28,6 +28,7 @@ from polyak.data.datasets.parts import DatasetError, Episode, Parts, RecordedDat
 from polyak.data.datasets.rings import Buffer, recording_of_ring
 from polyak.data.datasets.seen import channels_first, named_space
 from polyak.envs.make import make_env
+from polyak.envs.reading.untrusted import is_plain_id
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrap import as_vec_env
 from polyak.experience.arrays import mapped
@@ -171,6 +172,11 @@ class Dataset:
         recording = formats.read(path, format, in_memory=in_memory, trust=trust, columns=columns, **known)
         given = {name: value for name, value in (known | {"env_id": env_id}).items() if value is not None}
         with damage_named(called(path)):
+            if not (trust or env_id or is_plain_id(recording.env_id or "")):  # the name of a module would be imported
+                raise DatasetError(
+                    f"its env_id={recording.env_id!r:.100} is not the id of a registered environment. Pass another, "
+                    "env_id=..., or trust=True if you trust the file."
+                )
             return cls.from_recording(recording._replace(**given))
 
     def save(self, path: Any, *, format: str | None = None) -> Path:

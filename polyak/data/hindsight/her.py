@@ -68,10 +68,11 @@ class HerReplayBuffer(DictReplayBuffer):
         )
 
     def set_env(self, env: Any) -> None:
-        """Use this VecEnv's ``compute_reward``.
+        """Use this VecEnv's ``compute_reward``: see :meth:`use_env`.
 
         Raises:
-            ValueError: the buffer has an environment, or this one has no ``compute_reward``.
+            ValueError: the buffer has an environment, this one has no ``compute_reward``, or one that stored rewards
+                cannot follow.
         """
         if self.env is not None:
             raise ValueError("The buffer has an environment already. To use another one, assign it: buffer.env = env.")
@@ -91,12 +92,12 @@ class HerReplayBuffer(DictReplayBuffer):
 
     @property
     def env(self) -> Any:
-        """The VecEnv whose ``compute_reward`` is used; it may be assigned."""
+        """The VecEnv whose ``compute_reward`` is used; it may be assigned: see :meth:`use_env`."""
         return self.relabel.env
 
     @env.setter
     def env(self, env: Any) -> None:
-        self.relabel.set_env(env)
+        self.use_env(env)
 
     @property
     def n_sampled_goal(self) -> int:

@@ -17,8 +17,10 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from polyak.envs.adapters.infos import InfoRows
 from polyak.envs.composed import is_composed
 from polyak.envs.native.envpool import EnvPoolVectorEnv
+from polyak.envs.state import EnvStateError
 from polyak.envs.vec.env_slot import get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from polyak.envs.wrapper_statistics import Found, found_in, put_into
 from polyak.envs.wrappers.monitor import Monitor
 from polyak.warning import warn_user
 
@@ -260,6 +262,22 @@ class GymVectorEnv(VecEnv):
         if isinstance(self.env.unwrapped, gym.vector.AsyncVectorEnv):
             return attr_name == "render_mode" or self._sample.has_wrapper_attr(attr_name)
         return super().has_attr(attr_name)
+
+    def get_statistics(self, indices: VecEnvIndices = None) -> list[Found]:
+        own, inner = found_in(self.env, shared=True), self.env.unwrapped
+        if isinstance(inner, gym.vector.AsyncVectorEnv) and found_in(self._sample):
+            raise EnvStateError(
+                "an AsyncVectorEnv does not show the running statistics in its processes. Use SubprocVecEnv, or "
+                "VecNormalize instead of a wrapper in each environment."
+            )
+        envs = inner.envs if isinstance(inner, gym.vector.SyncVectorEnv) else [None] * self.num_envs
+        return [{**own, **({} if envs[i] is None else found_in(envs[i]))} for i in self._get_indices(indices)]
+
+    def set_statistics(self, found: list[Found], indices: VecEnvIndices = None) -> None:
+        put_into(self.env, found[0] if found else {})
+        if isinstance(inner := self.env.unwrapped, gym.vector.SyncVectorEnv):
+            for index, one in zip(self._get_indices(indices), found, strict=True):
+                put_into(inner.envs[index], one)
 
     @cached_property
     def _sample(self) -> gym.Env:

@@ -21,6 +21,7 @@ from polyak.envs.vec.env_slot import (
     set_env_attr,
 )
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from polyak.envs.wrapper_statistics import Found, found_in, put_into
 from polyak.warning import warn_user
 
 
@@ -98,6 +99,13 @@ class DummyVecEnv(VecEnv):
     def set_state(self, state: dict[str, Any]) -> None:
         for env, one in zip(self.envs, states_of_all(state, self.num_envs), strict=True):
             set_state(env, one)
+
+    def get_statistics(self, indices: VecEnvIndices = None) -> list[Found]:
+        return [found_in(env) for env in self._get_target_envs(indices)]
+
+    def set_statistics(self, found: list[Found], indices: VecEnvIndices = None) -> None:
+        for env, one in zip(self._get_target_envs(indices), found, strict=True):
+            put_into(env, one)
 
     def close(self) -> None:
         for env in self.envs:

@@ -31,6 +31,7 @@ from polyak.envs.state import get_state, set_state
 from polyak.envs.vec.env_slot import EnvSlot, build_env, get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.info_codec import StepInfo, encode_step_infos, pickled
 from polyak.envs.vec.shared_arrays import Channel, Layout, receive_shared_arrays
+from polyak.envs.wrapper_statistics import found_in, put_into
 
 # Commands of the caller.
 BUILD = b"b"  # what a worker process does unasked
@@ -340,6 +341,8 @@ _CALLS: dict[str, Callable[[gym.Env, Any], Any]] = {
     "env_is_wrapped": is_env_wrapped,
     "get_state": lambda env, _: get_state(env),
     "set_state": set_state,
+    "get_statistics": lambda env, _: found_in(env),
+    "set_statistics": put_into,
 }
 
 

@@ -32,6 +32,7 @@ from polyak.envs.vec.info_codec import decode_step_infos, pickled
 from polyak.envs.vec.sending import main_imported_if_possible, packed
 from polyak.envs.vec.shared_arrays import Channel, channel_ends, create_shared_arrays
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from polyak.envs.wrapper_statistics import Found
 from polyak.warning import warn_user
 
 _UNGUARDED_MAIN = 77  # exit code of a process that found itself building a SubprocVecEnv while importing the script
@@ -383,6 +384,13 @@ class SubprocVecEnv(VecEnv):
         with _state_errors():
             for index, one in enumerate(states_of_all(state, self.num_envs)):
                 self._call("set_state", one, index)
+
+    def get_statistics(self, indices: VecEnvIndices = None) -> list[Found]:
+        return self._call("get_statistics", None, indices)
+
+    def set_statistics(self, found: list[Found], indices: VecEnvIndices = None) -> None:
+        for index, one in zip(self._get_indices(indices), found, strict=True):
+            self._call("set_statistics", one, index)
 
     def get_images(self) -> Sequence[np.ndarray | None]:
         if self.render_mode != "rgb_array":

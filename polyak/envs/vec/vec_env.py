@@ -20,6 +20,7 @@ from gymnasium import spaces
 from polyak.envs.composed import is_composed
 from polyak.envs.state import EnvStateError, attributes_of, check_class, load_attributes
 from polyak.envs.vec.seeds import seeds_of
+from polyak.envs.wrapper_statistics import Found, found_in, put_into
 from polyak.warning import warn_user
 
 VecEnvIndices: TypeAlias = int | Iterable[int] | None
@@ -99,6 +100,25 @@ class VecEnv(ABC):
             EnvStateError: the state is of another kind of environment.
         """
         raise EnvStateError(f"{type(self).__name__} cannot be put into a state: it has no set_state() of its own.")
+
+    def get_statistics(self, indices: VecEnvIndices = None) -> list[Found]:
+        """The running statistics that wrappers of the chosen environments hold, such as Gymnasium's
+        ``NormalizeObservation``; those of ``VecNormalize`` are not among them. See
+        :mod:`polyak.envs.wrapper_statistics`.
+
+        Raises:
+            EnvStateError: there are some, and they cannot be read.
+        """
+        return [{} for _ in self._get_indices(indices)]
+
+    def set_statistics(self, found: list[Found], indices: VecEnvIndices = None) -> None:
+        """Give the chosen environments statistics of :meth:`get_statistics`, one item each; those not named stay.
+
+        Raises:
+            EnvStateError: they have no such statistics.
+        """
+        if any(found):
+            raise EnvStateError(f"{type(self).__name__} has no statistics {sorted(found[0])}.")
 
     # --- stepping ---
 
@@ -375,6 +395,20 @@ class VecEnvWrapper(VecEnv):
         check_class(self, state)
         self.venv.set_state(state["wrapped"])
         load_attributes(self, state["attributes"])
+
+    def get_statistics(self, indices: VecEnvIndices = None) -> list[Found]:
+        own = self._own_statistics
+        return [{**own, **each} for each in self.venv.get_statistics(indices)]
+
+    def set_statistics(self, found: list[Found], indices: VecEnvIndices = None) -> None:
+        if found and self._own_statistics:
+            put_into(self, found[0])
+        self.venv.set_statistics(found, indices)
+
+    @property
+    def _own_statistics(self) -> Found:
+        """Those that this wrapper holds itself, for all environments."""
+        return found_in(self, shared=True)
 
     def step_async(self, actions: np.ndarray) -> None:
         self.venv.step_async(actions)

@@ -16,8 +16,8 @@ import gymnasium as gym
 
 from polyak.envs.mistakes import check_info, check_reward, is_over
 from polyak.envs.reading import plain_json, tables
-from polyak.envs.reading.folders import make_folder
 from polyak.envs.reading.limits import check_regular
+from polyak.writing import make_folder
 
 if TYPE_CHECKING:
     import pandas

@@ -5,10 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import os
-import tempfile
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -16,11 +15,12 @@ from gymnasium import spaces
 
 from polyak import formats
 from polyak.envs.finite import all_finite, is_finite
-from polyak.envs.reading.folders import make_folder
 from polyak.envs.spaces import check_shape_equal, is_image_space
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
 from polyak.envs.wrappers.normalizer_state import FORMAT, SETTINGS, check_state, read_state
 from polyak.envs.wrappers.running import RunningMeanStd
+from polyak.warning import warn_user
+from polyak.writing import make_folder, replacing
 
 Observations = TypeVar("Observations", bound=VecEnvObs)
 MAPS = (
@@ -251,6 +251,8 @@ class VecNormalize(VecEnvWrapper):
 
     # --- keeping ---
 
+    _own_statistics: ClassVar[Any] = {}  # a model knows them by state_dict()
+
     def state_dict(self) -> dict[str, Any]:
         """Settings (bool, float, list of keys) and statistics (arrays, counts) under flat names; nothing else."""
         state: dict[str, Any] = {name: getattr(self, name) for name in SETTINGS}
@@ -317,6 +319,32 @@ class VecNormalize(VecEnvWrapper):
         )
         return equal and (self.norm_obs, self.center_reward) == (other.norm_obs, other.center_reward)
 
+    def differences(self, other: VecNormalize) -> dict[str, tuple[Any, Any]]:
+        """The settings by which ``other`` normalises otherwise, whatever the statistics: name -> (own, other's).
+
+        Rewards count where they are normalised here: ``norm_reward=False``, as evaluations have it, is no difference.
+        """
+        names = ["norm_obs"]
+        if both := self.norm_obs and other.norm_obs:
+            names += ["norm_obs_keys", "clip_obs"]
+        if self.norm_reward:
+            names += ["norm_reward", "clip_reward"] if other.norm_reward else ["norm_reward"]
+        if both or (self.norm_reward and other.norm_reward):
+            names.append("epsilon")
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        return {name: pair for name, pair in pairs.items() if _plain(pair[0]) != _plain(pair[1])}
+
+    def take_settings(self, other: VecNormalize) -> None:
+        """Normalise by the settings of ``other`` in which :attr:`differences` are; statistics begin anew if there are.
+
+        Raises:
+            ValueError: they do not suit the observations here.
+        """
+        if differ := self.differences(other):
+            for name, (_, theirs) in differ.items():
+                setattr(self, name, theirs)
+            self._configure(observations=self.norm_obs)
+
     def take_statistics(self, other: VecNormalize) -> str | None:
         """Continue from copies of the statistics of ``other``; settings stay.
 
@@ -328,8 +356,9 @@ class VecNormalize(VecEnvWrapper):
                 return f"it has {name}={own}, they were collected with {name}={theirs}"
         found = dict(other._statistics())
         for prefix, statistics in self._statistics():
-            shape = found[prefix].mean.shape if prefix in found else None
-            if shape != statistics.mean.shape:
+            if prefix not in found:
+                return f"it has norm_obs_keys={self.norm_obs_keys}, they were collected with {other.norm_obs_keys}"
+            if (shape := found[prefix].mean.shape) != statistics.mean.shape:
                 return f"its {prefix} has the shape {statistics.mean.shape}, theirs {shape}"
         for prefix, statistics in self._statistics():
             statistics.load_state_dict(found[prefix].state_dict())
@@ -356,14 +385,8 @@ class VecNormalize(VecEnvWrapper):
         arrays = {f"state/{name}": value for name, value in state.items() if isinstance(value, np.ndarray)}
         rest = {name: value for name, value in state.items() if not isinstance(value, np.ndarray)}
         header = json.dumps({"format": FORMAT, "state": rest}, default=float)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, **{"header": np.array(header), **arrays})  # type: ignore[arg-type]
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with replacing(path) as file:
+            np.savez(file, **{"header": np.array(header), **arrays})  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, load_path: str | os.PathLike[str], venv: VecEnv, *, trust: bool = False) -> VecNormalize:
@@ -481,10 +504,19 @@ def unwrap_vec_normalize(env: gym.Env | VecEnv) -> VecNormalize | None:
 
 
 def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
-    """Copy the statistics of every VecNormalize of ``env`` to the matching one of ``eval_env``, from the outside in.
+    """Let every VecNormalize of ``eval_env`` normalise as the matching one of ``env``, from the outside in.
+
+    Statistics are copied, and so are the settings that decide what a policy sees, with a warning if these differ:
+    ``norm_obs``, ``norm_obs_keys``, ``clip_obs`` and ``epsilon``. An ``eval_env`` that leaves rewards as they are
+    (``norm_reward=False``) goes on doing so.
+
+    Args:
+        env: to copy from.
+        eval_env: to copy to.
 
     Raises:
         AssertionError: when they do not have equally many.
+        ValueError: the settings do not suit the observations of ``eval_env``.
     """
     sources, targets = _normalizers(env), _normalizers(eval_env)
     if not sources:
@@ -496,11 +528,29 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
             "Wrap both alike, the second with VecNormalize(eval_env, training=False, norm_reward=False)."
         )
     for source, target in zip(sources, targets, strict=True):
+        if differ := target.differences(source):
+            warn_user(
+                f"the evaluation environment's VecNormalize has {as_settings(differ)}, the training environment's "
+                f"{as_settings(differ, 1)}: it takes over the latter. Make it with the same settings, but for "
+                "training=False and norm_reward=False.",
+                UserWarning,
+            )
+            target.take_settings(source)
         target.ret_rms, target.center_reward = source.ret_rms.copy(), source.center_reward  # what they are of
         if isinstance(source.obs_rms, dict):
             target.obs_rms = {key: statistics.copy() for key, statistics in source.obs_rms.items()}
         elif source.obs_rms is not None:
             target.obs_rms = source.obs_rms.copy()
+
+
+def as_settings(differ: dict[str, tuple[Any, Any]], side: int = 0) -> str:
+    """One side of :meth:`VecNormalize.differences`, as arguments."""
+    return ", ".join(f"{name}={pair[side]}" for name, pair in differ.items())
+
+
+def _plain(value: Any) -> Any:
+    """A setting, where only the value counts: the order of keys does not."""
+    return set(value) if isinstance(value, list | tuple) else value
 
 
 def normalized_like(env: VecEnv, training_env: VecEnv | None) -> VecEnv:

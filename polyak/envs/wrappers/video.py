@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from polyak.envs.reading.folders import make_folder
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
 from polyak.warning import warn_user
+from polyak.writing import Unfinished, make_folder
 
 
 class VecVideoRecorder(VecEnvWrapper):
@@ -99,9 +99,9 @@ class VecVideoRecorder(VecEnvWrapper):
         name = f"{self.name_prefix}-step-{self.step_id}-to-step-{self.step_id + self.video_length}.mp4"
         self.video_path = os.path.join(self.video_folder, name)
         # macro_block_size=1: frames keep their size (even numbers are all that the encoding asks for).
-        self._writer = _import_imageio().get_writer(
-            self._partial_path(), fps=self.frames_per_sec, codec="libx264", macro_block_size=1
-        )
+        get_writer = _import_imageio().get_writer
+        self._unfinished = Unfinished(Path(self.video_path))
+        self._writer = get_writer(self._unfinished.at, fps=self.frames_per_sec, codec="libx264", macro_block_size=1)
         self.recorded_frames = 0
         self.recording = True
 
@@ -112,13 +112,9 @@ class VecVideoRecorder(VecEnvWrapper):
         self._writer.close()
         self._writer = None
         if self.recorded_frames:
-            os.replace(self._partial_path(), self.video_path)
+            self._unfinished.finish()
         else:
-            self._partial_path().unlink(missing_ok=True)
-
-    def _partial_path(self) -> Path:
-        path = Path(self.video_path)
-        return path.with_name(f".partial-{path.name}")
+            self._unfinished.drop()
 
     def close(self) -> None:
         self._stop_recording()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -11,10 +11,12 @@ from torch import Tensor
 
 from polyak.data import Dataset
 from polyak.data.batch import ArrayObs
-from polyak.evaluation.off_policy.bootstrap import Estimate, bootstrap
+from polyak.evaluation.intervals import mean_interval
+from polyak.evaluation.off_policy.estimate import Estimate, of_episodes
 from polyak.evaluation.off_policy.log_probs import log_prob_of
 from polyak.experience.arrays import mapped
 from polyak.ops import importance_sampling as ops
+from polyak.warning import warn_user
 
 Method = Literal["is", "wis", "pdis", "wpdis", "dr", "wdr"]
 
@@ -40,8 +42,6 @@ def estimate_from_ratios(
     critic: Critic | None = None,
     gamma: float = 0.99,
     confidence: float = 0.95,
-    n_resamples: int = 2000,
-    seed: int = 0,
 ) -> Estimate:
     """The return of a stochastic policy from the initial states of a dataset's episodes, over their lengths.
 
@@ -55,7 +55,11 @@ def estimate_from_ratios(
     ================  =============================================================================================
 
     Rewards end where an episode was truncated; doubly robust methods continue with the critic's value. In all methods
-    ratios multiply over the steps of an episode: :attr:`Estimate.effective_size` shows how much of the data counts.
+    ratios multiply over the steps of an episode: :attr:`Estimate.effective_size` shows how much of the data counts, and
+    a warning is given where it is so little that the interval is unreliable.
+
+    The interval is that of a mean over episodes, :func:`~polyak.evaluation.intervals.mean_interval`, with as many
+    degrees of freedom as the effective size has; weighted methods have pseudo-values of the jackknife (Tukey 1958).
 
     Args:
         policy: a model that has a distribution of actions.
@@ -65,15 +69,12 @@ def estimate_from_ratios(
             [N] has the log-probabilities of its actions, in the units of :func:`~.densities.log_prob_of`.
         critic: of ``policy``, for the doubly robust methods: an FQE trained on other episodes if possible.
         gamma: discount of one step.
-        confidence: level of the interval, over episodes drawn again.
-        n_resamples: number of resamples.
-        seed: of those draws.
+        confidence: level of the interval, in (0, 1).
 
     Raises:
         ValueError: an unknown method, no critic for one that takes it, no probabilities of the behaviour, or such that
             contradict the data.
         NotApplicableError: a policy without a distribution.
-        ImportError: scipy is missing.
     """
     if method not in get_args(Method):
         raise ValueError(f"method={method!r} is unknown: use one of {', '.join(map(repr, get_args(Method)))}.")
@@ -85,7 +86,13 @@ def estimate_from_ratios(
     arguments: dict[str, Any] = {"log_ratios": log_ratios, "rewards": rewards, "gamma": gamma}
     if critic is not None:
         arguments |= dict(zip(("q", "v"), critic_arrays(critic, dataset), strict=True))
-    return _with_interval(method, arguments, confidence, n_resamples, seed)
+    found = estimate(method, arguments, confidence)
+    if why := doubts(found, log_ratios):
+        warn_user(
+            f"the interval of method={method!r} is unreliable: {why}. Record more episodes, or with a behaviour nearer "
+            "to the policy; or use fitted Q evaluation (FQE)."
+        )
+    return found
 
 
 _TERMS: dict[str, Callable[..., Tensor]] = {
@@ -100,21 +107,40 @@ _WEIGHTED: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def _with_interval(method: str, arguments: dict[str, Any], confidence: float, n_resamples: int, seed: int) -> Estimate:
-    n = len(arguments["rewards"])
+ENOUGH_WEIGHT = 12
+"""Effective sizes below it, or below half of fewer than 24 episodes, make intervals unreliable."""
+RATIO_LEVEL = 0.9
+"""Level of the interval of the mean ratio that must hold 1."""
+RATIO_ROUNDING = 0.01
+"""So far from 1 the mean ratio of equal policies may be by rounding."""
+
+
+def estimate(method: Method, arguments: Mapping[str, Any], confidence: float = 0.95) -> Estimate:
+    """Returns the estimate of a method from the arguments of its function in :mod:`polyak.ops.importance_sampling`."""
+    size = float(ops.effective_size(arguments["log_ratios"]))
     if method in _TERMS:
-        terms = _TERMS[method](**arguments)
+        return of_episodes(_TERMS[method](**arguments).numpy(), confidence, size=size)
+    n, weighted = len(arguments["rewards"]), _WEIGHTED[method]
+    value = float(weighted(**arguments))
+    pseudo_values = n * value - (n - 1) * weighted(**arguments, leave_one_out=True).numpy()
+    return of_episodes(pseudo_values, confidence, value, size)
 
-        def statistic(counts: np.ndarray) -> np.ndarray:
-            return (torch.from_numpy(counts) @ terms / n).numpy()
-    else:
 
-        def statistic(counts: np.ndarray) -> np.ndarray:
-            return _WEIGHTED[method](**arguments, counts=torch.from_numpy(counts)).numpy()
-
-    low, high = bootstrap(statistic, n, confidence, n_resamples, seed)
-    value, size = statistic(np.ones((1, n))), ops.effective_size(arguments["log_ratios"])
-    return Estimate(float(value[0]), low, high, confidence, n, float(size))
+def doubts(found: Estimate, log_ratios: Tensor) -> str:
+    """Returns why the interval of an estimate from log-ratios [E, T] is unreliable; or nothing."""
+    reasons = []
+    if found.effective_size < min(ENOUGH_WEIGHT, found.n_episodes / 2):
+        reasons.append(
+            f"its {found.n_episodes} episodes are worth {found.effective_size:.1f} equally weighted ones (effective "
+            "sample size)"
+        )
+    ratios = log_ratios.sum(1).exp().numpy()
+    mean, interval = ratios.mean(), mean_interval(ratios, RATIO_LEVEL)
+    if abs(mean - 1) > RATIO_ROUNDING and interval.is_known and not interval.low <= 1 <= interval.high:
+        reasons.append(
+            f"the mean of their ratios is {mean:.3g}, and should be 1: they do not show all that the policy does"
+        )
+    return "; and ".join(reasons)
 
 
 def log_ratios_of(policy: Any, dataset: Dataset, behaviour: Any = None) -> np.ndarray:

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from polyak.archive import replacing
 from polyak.learning.engine.private_folder import objection, private_folder
 from polyak.warning import advise
+from polyak.writing import replacing
 
 Fact = TypeVar("Fact")
 """What JSON can say."""

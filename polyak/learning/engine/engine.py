@@ -64,9 +64,10 @@ class Engine:
         """Programs that are up to date with the learner since it was last changed."""
         self._waited: dict[str, int] = {}
         """By method: how often it could not be compiled yet."""
-        self.compiles = mode is True
+        self.compiles = False
         """Whether methods run as programs where they can."""
         learner.engine = self
+        self._compile(mode is True)
 
     def expect(self, updates: int, rows: int) -> None:
         """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never
@@ -84,15 +85,27 @@ class Engine:
             if self.report is not None:
                 self.report(self.status)
         else:
-            self.compiles = True
+            self._compile(True)
+
+    def _compile(self, yes: bool) -> None:
+        """Run methods as programs from now on, or no longer."""
+        self.compiles = yes
+        line_by_line = None if self.learner.precision == "float32" else self.plainly  # see LearnerHost.check
+        self.learner.run_by(self.run if yes else line_by_line)
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of a gradient step, roughly."""
         return flops(self.learner, batch_size)
 
-    def run(self, method: Callable[..., Any], batch: Any, static: tuple[Any, ...]) -> Any:
+    def plainly(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+        """Call one of the learner's methods as it stands."""
+        self.learned |= torch.is_grad_enabled()
+        return self.learner.eagerly(method, batch, *static)
+
+    def run(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
         """Call the program of one of the learner's methods for the layout of the batch, or, if there can be none, the
         method itself."""
+        self.learned |= torch.is_grad_enabled()
         given = tensors_of(batch)
         programs = self.programs.setdefault(method.__name__, {})
         key = (self._layouts(given), static)
@@ -159,7 +172,7 @@ class Engine:
         Raises:
             RuntimeError: the user asked for compilation.
         """
-        self.compiles = False
+        self._compile(False)
         self.status = f"uncompiled: {error}"
         if self.mode is True:
             raise RuntimeError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ class Seen:
 
     Attributes:
         tensors: [B, ...], or a dict of such.
+        read: copies finite observations of the same kind as the first ones; raises ValueError where one is too large
+            for float32, or not in its space.
 
     Raises:
         Untranslatable: the policy is not for numpy.
@@ -41,6 +44,7 @@ class Seen:
         self._array: np.ndarray | None = None
         self._limits: tuple[Any, Any] | None = None
         self._wide = False
+        self.read: Callable[[Any], None] = self._read
         space = policy.observation_space
         choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
         if type(observations) is not np.ndarray or observations.shape != getattr(self.tensors, "shape", None):
@@ -52,18 +56,10 @@ class Seen:
             self._limits = int(space.start), int(space.start + space.n)
         elif isinstance(space, spaces.MultiDiscrete):
             self._limits = space.start, space.start + space.nvec
+        if self._array is not None and not self._wide and self._limits is None:
+            self.read = partial(np.copyto, self._array, casting="unsafe")
 
-    @property
-    def unchecked(self) -> np.ndarray | None:
-        """The array into which observations may be copied without a check; ``None``: use :meth:`read`."""
-        return None if self._wide or self._limits is not None else self._array
-
-    def read(self, observations: Any) -> None:
-        """Copy finite observations of the same kind as the first ones.
-
-        Raises:
-            ValueError: one is too large for float32, or not in its space.
-        """
+    def _read(self, observations: Any) -> None:
         if self._array is None or not self._copied(self._array, observations):
             found = self._policy.obs_to_tensor(observations)[0]  # or it raises the error that explains what is wrong
             for kept, given in zip(parts(self.tensors), parts(found), strict=True):

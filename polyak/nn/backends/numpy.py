@@ -8,7 +8,7 @@ in which the policy draws them: a seed gives the same training with either backe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,20 +45,14 @@ class Numpy:
 
     def prepare(self, observations: Any) -> None:
         """Prepare for sampling actions for observations like these [B, ...]."""
-        self.refresh()
+        self.begin()
         if self.reason is None and self.policy.initial_memory(1) is None:
             self._plan_for(observations, False, None, None)
 
     def begin(self) -> None:
         """Start a series of actions: the first one checks in full whether the policy has changed, later ones check its
         parts, hooks and memory only."""
-        self._looked = False
-
-    def refresh(self) -> None:
-        """Check in full whether the policy has changed."""
-        if not self._watch.unchanged():
-            self._forget()
-        self._looked = True
+        self._is_current = self._watch.unchanged
 
     def __call__(
         self,
@@ -68,42 +62,44 @@ class Numpy:
         state: Mapping[str, Tensor] | None = None,
     ) -> Decided:
         """See :meth:`polyak.nn.backends.eager.Eager.__call__`."""
-        if not self._looked:
-            self.refresh()
-        elif self.reason is None and not self._watch.current():
-            self._forget()
-        plan = None if self.reason is not None else self._plan_for(observations, deterministic, masks, state)
-        if plan is None:
-            return self._eager(observations, deterministic, masks, state)
-        return plan(observations, masks, state)
+        return self._plan_for(observations, deterministic, masks, state)(observations, masks, state)
 
     def _plan_for(
         self, observations: Any, deterministic: bool, masks: np.ndarray | None, state: Mapping[str, Tensor] | None
-    ) -> _Plan | None:
-        """The plan for inputs like these; ``None``: torch has to act."""
+    ) -> Callable[..., Decided]:
+        """What acts on inputs like these: a plan, or torch."""
+        if not self._is_current():
+            self._forget()
+        self._is_current = self._watch.current
         kind = kind_of(observations), deterministic, masks is None
         if kind not in self._plans:
-            self._make_plan(kind, observations, deterministic, masks, state)
-        return self._plans.get(kind)
+            self._plans[kind] = self._made(observations, deterministic, masks, state)
+        return self._plans[kind]
 
-    def _make_plan(self, kind: Any, *inputs: Any) -> None:
+    def _made(self, observations: Any, deterministic: bool, *others: Any) -> Callable[..., Decided]:
+        """A plan; torch where there can be none, which also raises the error that explains what is wrong."""
         try:
-            plan = _Plan(self.policy, *inputs)
-        except Exception as error:  # torch acts, or raises the error that explains it
-            self.reason, self._watch = str(error), Watch(self.policy.modules())
-            return
-        self._plans[kind] = plan
-        self._modules += plan.program.modules
-        self._tensors += plan.program.reads
-        self._watch = Watch(self._modules, self._tensors)
+            if self.reason is None:
+                plan = _Plan(self.policy, observations, deterministic, *others)
+                self._modules += plan.program.modules
+                self._tensors += plan.program.reads
+                self._take_watch(Watch(self._modules, self._tensors))
+                return plan
+        except Exception as error:
+            self.reason = str(error)
+            self._plans.clear()
+            self._take_watch(Watch(self.policy.modules()))
+        return lambda observations, masks, state: self._eager(observations, deterministic, masks, state)
 
     def _forget(self) -> None:
         self.reason = None
-        self._plans: dict[Any, _Plan] = {}
+        self._plans: dict[Any, Callable[..., Decided]] = {}
         self._modules: list[nn.Module] = [self.policy]
         self._tensors: list[Tensor] = []
-        self._watch = Watch(self._modules)
-        self._looked = True
+        self._take_watch(Watch(self._modules))
+
+    def _take_watch(self, watch: Watch) -> None:
+        self._watch, self._is_current = watch, watch.current
 
 
 def kind_of(observations: Any) -> Any:
@@ -137,17 +133,18 @@ class _Plan:
         masks: np.ndarray | None,
         state: Mapping[str, Tensor] | None,
     ) -> None:
-        self._seen = Seen(policy, observations)
-        self._into = self._seen.unchecked
-        self._masks = None if masks is None else torch.as_tensor(masks).clone()
-        self._state = None if state is None else {name: value.clone() for name, value in state.items()}
-        rows = n_rows(self._seen.tensors)
+        seen = Seen(policy, observations)
+        allowed = None if masks is None else torch.as_tensor(masks).clone()
+        before = None if state is None else {name: value.clone() for name, value in state.items()}
+        rows = n_rows(seen.tensors)
 
         def decide() -> Decision:
             noise = None if deterministic else policy.draw_noise(rows)
-            return policy.decide(self._seen.tensors, noise, self._state, self._masks)
+            return policy.decide(seen.tensors, noise, before, allowed)
 
-        inputs = [*parts(self._seen.tensors), *parts(self._state), *parts(self._masks)]
+        self._read, self._state = seen.read, before or {}
+        self._masks = [mask.numpy() for mask in parts(allowed)]
+        inputs = [*parts(seen.tensors), *parts(before), *parts(allowed)]
         self.program = TracedProgram(decide, inputs)
         outcome: Decision = self.program.result
         self._actions, self._after = outcome.actions.numpy(), outcome.state
@@ -156,17 +153,14 @@ class _Plan:
 
     def __call__(self, observations: Any, masks: np.ndarray | None, state: Mapping[str, Tensor] | None) -> Decided:
         """See :meth:`polyak.nn.backends.eager.Eager.__call__`."""
-        if self._into is None:
-            self._seen.read(observations)
-        else:
-            self._into[...] = observations
-        if self._masks is not None:
-            self._masks.numpy()[...] = masks
-        if self._state is not None and state is not None:
-            for name, kept in self._state.items():
-                kept.copy_(state[name])
+        self._read(observations)
+        for kept in self._masks:
+            kept[...] = masks
+        given = state or {}
+        for name, memory in self._state.items():
+            memory.copy_(given[name])
         for call in self._calls:
             call()
-        extras = {name: value.copy() for name, value in self._extras.items()} if self._extras else {}
+        extras = {name: value.copy() for name, value in self._extras.items()}
         after = None if self._after is None else {name: value.clone() for name, value in self._after.items()}
         return self._actions.copy(), extras, after

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polyak.archive import replacing
+from polyak.writing import replacing
 from polyak.zoo.agent import SavedAgent
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
@@ -103,8 +103,8 @@ def benchmark_agents(options: BenchmarkAgentsOptions) -> Path:
 
 
 def find_agents(logs: Path) -> Iterator[Agent]:
-    """Yield the agents that have a run under `logs`."""
-    for parent in sorted(logs.iterdir()) if logs.is_dir() else []:
+    """Yield the agents that have a run under `logs`; a folder called ``module:NAME`` is none of polyak's."""
+    for parent in sorted(path for path in logs.iterdir() if ":" not in path.name) if logs.is_dir() else []:
         names = {run_name(path) for path in parent.iterdir() if path.is_dir()} if parent.is_dir() else set()
         for name in sorted(name for name in names if name):
             run = RunFolder.find(logs, parent.name, name)
@@ -172,8 +172,9 @@ def _measured(agent: Agent, options: BenchmarkAgentsOptions, folder: Path) -> di
 
 
 def steps(run: RunFolder) -> str:
-    """Return how long a run trained, as the Zoo writes it: ``500k``, ``2M``; ``?`` if its settings do not say."""
-    number = float(in_force(run.read_yaml("config.yml"), run.read_yaml("args.yml")).get("n_timesteps") or -1)
+    """Return how long a run trained, as the Zoo writes it: ``500k``, ``2M``; ``?`` if its files do not say."""
+    asked_for = in_force(run.read_yaml("config.yml"), run.read_yaml("args.yml")).get("n_timesteps")
+    number = float(run.interruption[0] or asked_for or -1)
     if number < 0:
         return "?"
     scale, unit = (1e6, "M") if number >= 1e6 else (1e3, "k") if number >= 1e3 else (1.0, "")

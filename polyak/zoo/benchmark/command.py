@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyak.archive import replacing
+from polyak.writing import replacing
 from polyak.zoo.benchmark.jobs import alone_in, run_jobs
 from polyak.zoo.benchmark.page import table, write_page
 from polyak.zoo.benchmark.results import Result, find_results

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from polyak.zoo.benchmark.results import Result
-from polyak.zoo.benchmark.table import ENOUGH_TO_BOOTSTRAP, Line, lines
+from polyak.zoo.benchmark.table import Line, lines
 
 HEADER = (
     "| algorithm | environment | steps | seeds | mean return | 95 % interval | published | its steps | | seconds "
@@ -20,6 +20,8 @@ def write_page(results: Sequence[Result]) -> str:
     """Return the page of these results as Markdown, which begins with its title."""
     from jinja2 import Environment, StrictUndefined
 
+    from polyak.evaluation.intervals import ENOUGH_FOR_SKEWNESS
+
     tables = lines(results)
     template = files("polyak.zoo.benchmark").joinpath("page.md.j2").read_text(encoding="utf-8")
     environment = Environment(
@@ -30,7 +32,7 @@ def write_page(results: Sequence[Result]) -> str:
         remarks={suite: _remarks(found) for suite, found in tables.items()},
         verdicts=Counter(line.verdict for found in tables.values() for line in found),
         episodes=_range(len(result.returns) for result in results),
-        enough=ENOUGH_TO_BOOTSTRAP,
+        enough=ENOUGH_FOR_SKEWNESS,
         machines=sorted({f"{result.machine}; {_versions(result)}" for result in results}),
         threads=_range(result.threads for result in results),
         hours=sum(result.train_seconds for result in results) / 3600,
@@ -45,7 +47,6 @@ def table(found: Sequence[Line]) -> str:
 
 
 def _cells(line: Line) -> str:
-    low_high = line.interval
     there = line.published
     cells = [
         line.row.algo,
@@ -53,7 +54,7 @@ def _cells(line: Line) -> str:
         f"{line.row.n_timesteps:,}",
         str(len(line.means)),
         f"{line.mean:.1f}",
-        f"{low_high[0]:.1f} to {low_high[1]:.1f}" if low_high else "-",
+        f"{line.interval:.1f}",
         f"{there.mean:.1f} ± {there.std:.1f}{_version(line)}" if there else "-",
         f"{there.n_timesteps:,}" if there else "-",
         _verdict(line),

@@ -10,8 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from polyak.archive import replacing
 from polyak.envs.reading import plain_json
+from polyak.writing import replacing
 from polyak.zoo.benchmark.suites import Row
 from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_file

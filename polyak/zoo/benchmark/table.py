@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,8 +12,8 @@ from polyak.zoo.benchmark.published import PublishedAgent, published
 from polyak.zoo.benchmark.results import Result
 from polyak.zoo.benchmark.suites import SUITES, Row, as_stored, settings_of, suite_of
 
-#: From so many seeds on, intervals are bootstrapped.
-ENOUGH_TO_BOOTSTRAP = 10
+if TYPE_CHECKING:
+    from polyak.evaluation.intervals import Interval
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,11 @@ class Line:
         return float(np.mean(self.means))
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """Interval of the mean over seeds, see `interval`."""
-        return interval(self.means)
+    def interval(self) -> Interval:
+        """Interval of the mean over seeds."""
+        from polyak.evaluation.intervals import mean_interval
+
+        return mean_interval(self.means)
 
     @property
     def share_of_steps(self) -> float:
@@ -53,26 +56,6 @@ class Line:
         if self.mean > self.published.mean:
             return "above"
         return "within" if self.mean >= self.published.mean - self.published.std else "below"
-
-
-def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Return an interval of the mean of `values`, one for each seed; None for less than two.
-
-    For few seeds it is Student's t-interval, where a bootstrap would be too narrow; from `ENOUGH_TO_BOOTSTRAP` on, a
-    percentile bootstrap, which does not take the means to be normally distributed.
-    """
-    if len(values) < 2:
-        return None
-    if len(values) >= ENOUGH_TO_BOOTSTRAP:
-        from polyak.evaluation.in_environments import bootstrap_interval
-
-        return bootstrap_interval(np.asarray(values), np.mean, confidence)
-    from scipy.stats import t
-
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
-    half = float(t.ppf((1 + confidence) / 2, len(values) - 1) * error)
-    mean = float(np.mean(values))
-    return mean - half, mean + half
 
 
 def current(results: Iterable[Result]) -> list[Result]:

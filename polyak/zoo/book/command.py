@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyak.suggestions import did_you_mean
+from polyak.writing import unfinished
 from polyak.zoo.book import drawing, experiments
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.options import option
@@ -100,8 +101,8 @@ def book(options: BookOptions) -> Path:
     with usage_errors(f"Cannot draw {options.figure}"):
         figure = FIGURES[name](options)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+        with unfinished(path) as at:
+            figure.savefig(at, dpi=150)
     except (ValueError, OSError) as error:
         raise ZooError(f"--output {str(path)!r}: {error}") from error
     print(f"Wrote {path}")

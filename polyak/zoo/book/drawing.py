@@ -45,9 +45,7 @@ def curves(
         how: dict[str, Any] = {"color": styles[kind]} if kind else {}
         how |= {"linestyle": "--" if what == "interim" else "-"} if kind else {}
         (line,) = axes.plot(curve.x, curve.y, label=curve.label, **how)
-        if curve.error is not None:
-            band: dict[str, Any] = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0}
-            axes.fill_between(curve.x, curve.y - curve.error, curve.y + curve.error, **band)
+        axes.fill_between(curve.x, *curve.band, color=line.get_color(), alpha=0.2, linewidth=0)
     if level is not None:
         axes.axhline(level[1], linestyle=":", color="grey", label=level[0])
     axes.set(xlabel=x_label, ylabel=y_label, ylim=(lowest, highest))

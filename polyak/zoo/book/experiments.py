@@ -12,8 +12,6 @@ import numpy as np
 if TYPE_CHECKING:
     from polyak.envs.tabular.table_env import TableEnv
 
-_NORMAL_95 = 1.96
-
 
 class DrawnLine(NamedTuple):
     """One line of a figure."""
@@ -21,15 +19,15 @@ class DrawnLine(NamedTuple):
     x: np.ndarray  # [X]
     y: np.ndarray  # [X] mean over runs
     label: str
-    error: np.ndarray | None  # [X] half the width of its band; None of a single run
+    band: tuple[np.ndarray, np.ndarray]  # [X] ends of its intervals; NaN where they are unknown, as of a single run
     n_runs: int
 
 
 def mean_curve(x: Any, values: np.ndarray, label: str) -> DrawnLine:
     """The mean of R runs with its interval. values [R, X]"""
-    runs = len(values)
-    error = _NORMAL_95 * values.std(0, ddof=1) / np.sqrt(runs) if runs > 1 else None
-    return DrawnLine(np.asarray(x), values.mean(0), label, error, runs)
+    from polyak.evaluation.intervals import mean_ends
+
+    return DrawnLine(np.asarray(x), values.mean(0), label, mean_ends(values.T), len(values))
 
 
 # -- chapter 5 ---------------------------------------------------------------------------------------------------------

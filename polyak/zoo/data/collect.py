@@ -12,7 +12,7 @@ from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
 from polyak.zoo.output import outlasting_the_reader, writable_file
-from polyak.zoo.registry import find_algorithm, find_env
+from polyak.zoo.registry import check_algorithm, find_algorithm, find_env
 from polyak.zoo.sizes import MOST_ENVS
 
 
@@ -39,12 +39,6 @@ class CollectOptions:
 @outlasting_the_reader("the recording")
 def collect(options: CollectOptions) -> Path:
     """Record as `options` say, write the dataset and return where it is; ZooError if that cannot be done."""
-    from polyak.data import collect as record
-    from polyak.data.datasets.formats import target_of
-    from polyak.envs import make_vec_env
-    from polyak.learning.engine.threads import chosen_threads
-    from polyak.seeding import set_random_seed
-
     if not options.env:
         raise ZooError("Which environment? Give --env.")
     if not options.out:
@@ -52,11 +46,19 @@ def collect(options: CollectOptions) -> Path:
     for flag, value in (("--n", options.n), ("--n-envs", options.n_envs)):
         if value < 1:
             raise ZooError(f"{flag} must be at least 1, got {value}.")
+    if options.algo:
+        check_algorithm(options.algo)
+    environment = find_env(options.env, options.gym_packages)
+    from polyak.data import collect as record
+    from polyak.data.datasets.formats import target_of
+    from polyak.envs import make_vec_env
+    from polyak.learning.engine.threads import chosen_threads
+    from polyak.seeding import set_random_seed
+
     with usage_errors("--out"):
         target, kind = target_of(options.out, options.format or None)
     if kind != "minari":
         writable_file("--out", str(target))
-    environment = find_env(options.env, options.gym_packages)
     kwargs = parse_pairs(options.env_kwargs, "--env-kwargs")
     set_random_seed(options.seed)
     with chosen_threads(-1):

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError, usage_errors
-from polyak.zoo.registry import find_algorithm, find_env
+from polyak.zoo.registry import STANDARD_ENV, Environment, find_algorithm, find_env, nameless
+from polyak.zoo.untrusted import Author
 
 if TYPE_CHECKING:
     from polyak.data import Dataset
@@ -28,7 +29,7 @@ def load(
         return dataset if spec is None else fitted(dataset, spec)
 
 
-def dataset_for(path: str, algorithm: type[Any], name: str) -> Dataset:
+def dataset_for(path: str, algorithm: type[Any], name: str, trust: bool = False) -> Dataset:
     """Read what --dataset names, for an algorithm called `name`; ZooError if that cannot learn from it."""
     from polyak.algorithms import REGISTRY
     from polyak.kinds.dataset import LearnsFromData
@@ -36,7 +37,20 @@ def dataset_for(path: str, algorithm: type[Any], name: str) -> Dataset:
     if not issubclass(algorithm, LearnsFromData):
         able = [known for known in REGISTRY if issubclass(find_algorithm(known), LearnsFromData)]
         raise ZooError(f"--dataset: {name} learns by acting only. From a dataset learn {', '.join(able)}.")
-    return load(path)
+    return load(path, trust=trust)
+
+
+def environment_of(options: Any, dataset: Dataset | None) -> Environment:
+    """The environment that the user names, or that a dataset names, which may be any that is registered.
+
+    `options` are those of `train` or `tune`. Raises ZooError if there is no such environment, or it may not be named.
+    """
+    if options.env or dataset is None:
+        return find_env(options.env or STANDARD_ENV, options.gym_packages)
+    if not dataset.env_id:
+        return nameless(Path(options.dataset).stem)
+    author = Author.of_file(options.trust, options.gym_packages)
+    return find_env(dataset.env_id, options.gym_packages, author, f"--dataset {options.dataset}")
 
 
 def check_without_envs(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""``polyak data show``: the contents of a dataset, as a table and as an image."""
+"""``polyak data show``: the contents of a dataset, as a table and, if wanted, as an image."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.warning import printable
+from polyak.writing import unfinished
 from polyak.zoo.data.files import load
 from polyak.zoo.options import option
 from polyak.zoo.output import writable_file
@@ -27,11 +29,10 @@ MOST = 12
 
 @dataclass
 class ShowOptions:
-    """Show the contents of a dataset: returns, lengths, ends, actions; a table, and an image."""
+    """Show the contents of a dataset: returns, lengths, ends, actions; as a table, and as an image with --output."""
 
     path: str = option("", help="File or folder, or the id of a Minari dataset.")
-    output: str = option("dataset.png", "--output", "-o", help="Image to write: .png, .svg or .pdf.")
-    image: bool = option(True, "--image/--no-image", "--picture/--no-picture", help="Write the image.")
+    output: str = option("", "--output", "-o", help="Image to write: .png, .svg or .pdf; none by default.")
     format: str = option("", "--format", help="Format of the file; by default found by what it holds.")
     env: str = option("", "--env", "-e", help="Environment whose spaces the data are compared with.")
     gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
@@ -39,9 +40,12 @@ class ShowOptions:
 
 
 def show(options: ShowOptions) -> Dataset:
-    """Print the table, draw the image and return the dataset; ZooError if it cannot be read, naming the row."""
+    """Print the table, draw the image if one is wanted, and return the dataset.
+
+    Raises ZooError, naming the row, if it cannot be read.
+    """
     how = {"env": options.env, "gym_packages": options.gym_packages, "trust": options.trust}
-    output = writable_file("--output", options.output) if options.image else None
+    output = writable_file("--output", options.output) if options.output else None
     dataset = load(options.path, format=options.format, **how)  # type: ignore[arg-type]
     for label, text in rows(dataset):
         print(f"{label:<20} {text}".rstrip())
@@ -73,7 +77,7 @@ def rows(dataset: Dataset) -> Iterator[tuple[str, str]]:
     for label, text in _coverage(dataset):
         yield f"  {label}", text
     if dataset.columns:
-        yield "columns", ", ".join(dataset.columns)
+        yield "columns", printable(", ".join(dataset.columns))
 
 
 def quartiles(values: np.ndarray) -> str:
@@ -85,7 +89,7 @@ def quartiles(values: np.ndarray) -> str:
 def _observations(dataset: Dataset) -> Iterator[tuple[str, np.ndarray, Any]]:
     if isinstance(dataset.observations, dict):
         for key, array in dataset.observations.items():
-            yield f"observations[{key}]", array, dataset.observation_space[key]  # type: ignore[index]
+            yield f"observations[{printable(key)}]", array, dataset.observation_space[key]  # type: ignore[index]
     else:
         yield "observations", dataset.observations, dataset.observation_space
 
@@ -146,7 +150,8 @@ def draw(dataset: Dataset, path: Path) -> Path:
         else:
             _choices(place, actions[:, dim], f"Actions [{dim}]" if panels > 1 else "Actions")
     figure.suptitle(f"{dataset.env_id or path.stem}: {len(dataset):,} transitions")
-    figure.savefig(path, dpi=120)
+    with unfinished(path) as at:
+        figure.savefig(at, dpi=120)
     return path
 
 

@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from polyak.archive import DAMAGED, check_members
-from polyak.zoo.authors import Author
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.repository import METRICS, NORMALIZER, SETTINGS, connect, hub_errors, repository_id, repository_name
 from polyak.zoo.options import option
 from polyak.zoo.output import writable_folder
 from polyak.zoo.plain_yaml import read_yaml_file
-from polyak.zoo.registry import algorithm_name, env_name, find_algorithm
-from polyak.zoo.run_environment import given_kwargs, named_env, named_packages
+from polyak.zoo.registry import algorithm_name, check_algorithm, env_name, find_algorithm
 from polyak.zoo.run_folder import RunFolder, file_name, run_numbers
 from polyak.zoo.settings import RUN_KEYS, interpret
+from polyak.zoo.untrusted import Author, given_kwargs, named_env, named_packages
 
 _MEASUREMENT = re.compile(r"evaluations\.npz|(\d+\.)?monitor\.csv")
 
@@ -53,7 +52,7 @@ def load_from_hub(options: LoadOptions) -> RunFolder:
     The folder appears under its name only when it is complete. Raises ZooError when there is no such repository, no
     model in it, no network, or a run of that number already.
     """
-    find_algorithm(options.algo)
+    check_algorithm(options.algo)
     env_id = env_name(options.env)
     repo_id = repository_id(options.organization, options.algo, env_id, options.repo_name)
     run = _target(options, env_id)
@@ -128,8 +127,9 @@ def _check_settings(contents: dict[str, dict[str, Any]], repo_id: str, options: 
     run = {key: value for key, value in contents[config].items() if key in RUN_KEYS}
     settings = interpret(find_algorithm(options.algo), options.algo, run, f"{repo_id}/{config}", author)
     settings.check_classes()
-    if contents[arguments].get("env") != options.env:  # what the user names may be anything
-        named_env(contents[arguments], author, f"{repo_id}/{arguments}")
+    env = named_env(contents[arguments], f"{repo_id}/{arguments}")
+    if env not in ("", options.env):  # what the user names may be anything
+        author.check_environment(env, source=f"{repo_id}/{arguments}", here=False)
     named_packages(contents[arguments], author, f"{repo_id}/{arguments}")
     given_kwargs(contents[arguments], author, f"{repo_id}/{arguments}")
     given_kwargs({"env_kwargs": contents[env_kwargs]}, author, f"{repo_id}/{env_kwargs}")

@@ -9,14 +9,13 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.agent import SavedAgent
-from polyak.zoo.authors import Author
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hub.card import Measured, write_card
@@ -36,10 +35,11 @@ from polyak.zoo.hub.sb3_format import is_sb3_file, write_sb3
 from polyak.zoo.links import check_file
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import option
-from polyak.zoo.registry import env_name, find_algorithm
-from polyak.zoo.run_environment import given_kwargs
+from polyak.zoo.output import note
+from polyak.zoo.registry import check_algorithm, env_name, find_algorithm
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
+from polyak.zoo.untrusted import Author, given_kwargs
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -59,7 +59,7 @@ class PushOptions:
     commit_message: str = option("Initial commit", "--commit-message", "-m", help="What the commit says.")
     private: bool = option(False, "--private", help="Make the repository, if it is new, a private one.")
     format: str = option("as-is", "--format", help="Model file: as-is, or sb3, for Stable-Baselines3.")
-    exp_id: int = option(0, "--exp-id", help="Number of the run; 0 is the latest, -1 no run sub-folder.")
+    exp_id: int = option(0, "--exp-id", help="Number of the run; 0: the latest that finished; -1: no sub-folder.")
     load_best: bool = option(False, "--load-best", help="Push the model of the best evaluation.")
     load_checkpoint: int = option(-1, "--load-checkpoint", help="Push the checkpoint of this many steps.")
     load_last_checkpoint: bool = option(False, "--load-last-checkpoint", help="Push the latest checkpoint.")
@@ -88,11 +88,16 @@ def push_to_hub(options: PushOptions) -> str:
     Everything is made in a temporary folder and pushed in one commit. Raises ZooError when the run does not exist,
     a file of it is a link to somewhere else, there is no token, or the Hub refuses.
     """
+    check_algorithm(options.algo)
     api = connect()
     _check(options)
-    algorithm = find_algorithm(options.algo)
     env_id = env_name(options.env)
-    run = RunFolder.find(Path(options.folder), options.algo, env_id, options.exp_id)
+    finished = options.load_checkpoint < 0 and not options.load_last_checkpoint
+    run = RunFolder.find(Path(options.folder), options.algo, env_id, options.exp_id, finished=finished)
+    if run.choice:
+        note(run.choice)
+    options = replace(options, exp_id=options.exp_id or run.number)
+    algorithm = find_algorithm(options.algo)
     path = run.model(
         best=options.load_best,
         checkpoint=options.load_checkpoint if options.load_checkpoint >= 0 else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from polyak.zoo.plots.results import TABLE, MethodEvaluations, Results, results_
 from polyak.zoo.plots.selection import Place, Selection, runs_at, say_left_out
 from polyak.zoo.plots.tables import markdown
 from polyak.zoo.registry import env_name
+from polyak.zoo.run_folder import RunFolder, State
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,11 +113,13 @@ def read_selected(options: AllPlotsOptions, selection: Selection) -> Results:
         env = selection.environment(text)
         methods = results[env_name(text)] = {}
         for place in selection.places():
-            whole = _tables_at(place, env, options)
+            runs = {f"run {name}": run for name, run in runs_at(place, env).items()}
+            whole = _tables(runs, options)
             tables = {name: cut for name, table in whole.items() if len(cut := until(table, options.max_timesteps))}
             was_cut |= any(name not in tables or len(tables[name]) < len(table) for name, table in whole.items())
             if tables:
-                methods[_method(place)] = _joined(tables, f"{place.algo} on {env} under {place.folder}")
+                states = {name: RunFolder.at(run).state for name, run in runs.items()}
+                methods[_method(place)] = _joined(tables, states, f"{place.algo} on {env} under {place.folder}")
             else:
                 say_left_out(place, env, f"evaluations ({options.key})")
     if was_cut:
@@ -130,9 +133,9 @@ def _method(place: Place) -> str:
     return f"{place.algo.upper()}-{place.label}"
 
 
-def _tables_at(place: Place, env: str, options: AllPlotsOptions) -> dict[str, pd.DataFrame]:
-    """Read the runs of one environment at one place that went far enough."""
-    tables = {f"run {name}": read_evaluations(run, options.key) for name, run in runs_at(place, env).items()}
+def _tables(runs: Mapping[str, Path], options: AllPlotsOptions) -> dict[str, pd.DataFrame]:
+    """Read those of `runs` that went far enough."""
+    tables = {name: read_evaluations(run, options.key) for name, run in runs.items()}
     return {name: table for name, table in tables.items() if table is not None and _end(table) >= options.min_timesteps}
 
 
@@ -140,9 +143,9 @@ def _end(table: pd.DataFrame) -> int:
     return int(table.index[-1])
 
 
-def _joined(tables: dict[str, pd.DataFrame], where: str) -> MethodEvaluations:
+def _joined(tables: Mapping[str, pd.DataFrame], states: Mapping[str, State], where: str) -> MethodEvaluations:
     """Join runs, and say on stderr what was done to them."""
-    joined, remark = join_whole_runs(tables)
+    joined, remark = join_whole_runs(tables, states)
     if remark:
         note(f"{where}: {remark}")
     return MethodEvaluations(joined.index.to_numpy(), joined.to_numpy())

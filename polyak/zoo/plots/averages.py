@@ -9,22 +9,24 @@ import numpy as np
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plots.curves import Curve
 from polyak.zoo.plots.evaluations import standard_error
+from polyak.zoo.whole_runs import whole_runs, without
 
 #: Points of a mean curve at most: more than a printed line shows.
 _MOST_POINTS = 1000
-#: A run that came so far, of the longest one's steps, is taken to have ended with the others.
-_WHOLE = 0.9
+#: A mean that ends so far, of the longest run, is not worth a word.
+_NEARLY = 0.9
 
 
 def mean_of_runs(runs: Mapping[str, Curve], label: str) -> Curve:
     """Return the mean over `runs`, by name, with its standard error over them; a single run has none.
 
-    Runs that ended before the others, by their steps, are left out. The curve covers the stretch that all the others
-    have in common; between two episodes of a run its value is interpolated. ``remark`` says what was left out.
+    The mean is over the runs that :func:`~polyak.zoo.whole_runs.whole_runs` keeps. The curve covers the stretch that
+    these have in common; between two episodes of a run its value is interpolated. ``remark`` says what was left out.
 
     Raises ZooError when there is no such stretch.
     """
-    whole, short = _without_short_runs(runs)
+    kept, left_out = whole_runs({name: curve.reach for name, curve in runs.items()})
+    whole = {name: runs[name] for name in kept}
     start, end = max(curve.x[0] for curve in whole.values()), min(curve.x[-1] for curve in whole.values())
     if start > end:
         raise ZooError(
@@ -33,23 +35,11 @@ def mean_of_runs(runs: Mapping[str, Curve], label: str) -> Curve:
         )
     x = _grid([curve.x for curve in whole.values()], start, end)
     values = np.stack([np.interp(x, curve.x, curve.y) for curve in whole.values()], axis=1)
-    remarks = [f"left out run {', '.join(short)}, which ended before the others."] if short else []
-    if end < _WHOLE * (longest := max(curve.x[-1] for curve in whole.values())):
+    remarks = [without({f"run {name}": reason for name, reason in left_out.items()})] if left_out else []
+    if end < _NEARLY * (longest := max(curve.x[-1] for curve in whole.values())):
         remarks.append(f"the mean ends where the first run does, at {end:,.0f} of {longest:,.0f}.")
     error = standard_error(values) if len(whole) > 1 else None
     return Curve(x, values.mean(axis=1), label, error, len(whole), " ".join(remarks), runs=tuple(runs.values()))
-
-
-def _without_short_runs(runs: Mapping[str, Curve]) -> tuple[dict[str, Curve], list[str]]:
-    """Split runs into whole ones and the names of the others. What has not ended yet is in no file: it may be as long
-    as the longest episode in each environment."""
-    end = max(curve.last_step for curve in runs.values())
-    whole = {
-        name: curve
-        for name, curve in runs.items()
-        if curve.last_step >= _WHOLE * end or curve.last_step + curve.open_steps >= end
-    }
-    return whole, [name for name in runs if name not in whole]
 
 
 def _grid(xs: list[np.ndarray], start: float, end: float) -> np.ndarray:

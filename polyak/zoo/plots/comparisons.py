@@ -11,7 +11,7 @@ import numpy as np
 from polyak.zoo.plots.drawing import add_legend, new_figure, new_panels, text_width
 from polyak.zoo.plots.look import COLOURS, Look, style_of
 from polyak.zoo.plots.results import MethodEvaluations, Results, methods_of
-from polyak.zoo.plots.statistics import Estimates, mean_interval
+from polyak.zoo.plots.statistics import Estimates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ _ROW = 0.42
 
 
 def draw_final_scores(results: Results, value_name: str, confidence: float, look: Look) -> Figure:
-    """Draw for each environment the last evaluation of every run, their mean and its bootstrap interval."""
+    """Draw for each environment the last evaluation of every run, their mean and its interval."""
     name = f"{value_name}\n(mean, {_percent(confidence)} interval)"
     return _draw_by_method(results, name, look, partial(_dots, confidence=confidence))
 
@@ -59,12 +59,14 @@ def _name_places(axes: Axes, n_runs: Mapping[str, int], look: Look) -> None:
 
 
 def _dots(axes: Axes, place: int, found: MethodEvaluations, colour: str, confidence: float) -> None:
-    mean = mean_interval(found.last_evals, confidence)
+    from polyak.evaluation.intervals import mean_interval
+
+    mean, interval = found.mean[-1], mean_interval(found.last_evals, confidence)
     beside = place - 0.2 if found.n_runs > 1 else place
     axes.plot(beside + _spread(found.n_runs), found.last_evals, "o", color=colour, alpha=0.45, markersize=5)
     if found.n_runs > 1:
-        error = [[mean.value - mean.low], [mean.high - mean.value]]
-        axes.errorbar([place], [mean.value], error, fmt="D", color=colour, capsize=6, markersize=6, linewidth=2)
+        error = [[mean - interval.low], [interval.high - mean]] if interval.is_known else None
+        axes.errorbar([place], [mean], error, fmt="D", color=colour, capsize=6, markersize=6, linewidth=2)
 
 
 def _box(axes: Axes, place: int, found: MethodEvaluations, colour: str) -> None:

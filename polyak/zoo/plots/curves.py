@@ -13,6 +13,8 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_file
 from polyak.zoo.output import note
 from polyak.zoo.plots.evaluations import join_whole_runs, read_evaluations, standard_error, until
+from polyak.zoo.run_folder import FINISHED, RunFolder
+from polyak.zoo.whole_runs import Reach
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,14 +25,16 @@ EVALUATION_KEYS = {"reward": "results", "success": "successes", "length": "ep_le
 _TIME_UNITS = (("Hours", 3600.0, 2 * 3600.0), ("Minutes", 60.0, 2 * 60.0), ("Seconds", 1.0, 0.0))
 
 
+_NOWHERE = Reach(FINISHED, 0, 0)
+
+
 @dataclass
 class Curve:
     """One line of a figure.
 
     Fields: ``x`` (steps, episodes or seconds) and ``y``, [n] each; ``label`` its name; ``error`` the half-width of its
     band, None without one; ``n_runs`` the runs behind it; ``remark`` what a reader must know of how they were joined;
-    ``runs`` the curve of each run, those left out of the mean too. Of a single run, ``last_step`` is where its last
-    episode ended, and ``open_steps`` how many steps the episodes after it may hold.
+    ``runs`` the curve of each run, those left out of the mean too; ``reach`` how far a single run went.
     """
 
     x: np.ndarray
@@ -40,8 +44,7 @@ class Curve:
     n_runs: int = 1
     remark: str = ""
     runs: tuple[Curve, ...] = ()
-    last_step: int = 0
-    open_steps: int = 0
+    reach: Reach = _NOWHERE
 
 
 def training_curve(
@@ -64,10 +67,9 @@ def training_curve(
     if not keep.any():
         return None
     values = table[name].to_numpy(dtype=float)[keep]
-    open_steps = int(table["l"].max()) * len(get_monitor_files(run))
-    return Curve(
-        xs[x_axis][keep], moving_mean(values, window), label, last_step=int(steps[keep][-1]), open_steps=open_steps
-    )
+    last, open_steps = int(steps[keep][-1]), int(table["l"].max()) * len(get_monitor_files(run))
+    reach = Reach(RunFolder.at(run).state, last, last + open_steps)
+    return Curve(xs[x_axis][keep], moving_mean(values, window), label, reach=reach)
 
 
 def _episodes(run: Path) -> pd.DataFrame | None:
@@ -110,7 +112,8 @@ def evaluation_curve(runs: list[Path], y_axis: str, max_timesteps: int = -1, lab
     tables = {name: table for name, table in tables.items() if len(table)}
     if not tables:
         return None
-    joined, remark = join_whole_runs(tables)
+    states = {name: RunFolder.at(run).state for name, run in zip(names, runs, strict=True)}
+    joined, remark = join_whole_runs(tables, states)
     values = joined.to_numpy()
     n_runs = values.shape[1]
     return Curve(

@@ -12,6 +12,8 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.evaluation_file import EVALUATIONS_NPZ, read_evaluation_file
 from polyak.zoo.links import check_inside
 from polyak.zoo.output import note
+from polyak.zoo.run_folder import State
+from polyak.zoo.whole_runs import Reach, whole_runs, without
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,12 +79,14 @@ def join_runs(tables: Mapping[str, pd.DataFrame]) -> Joined:
     )
 
 
-def join_whole_runs(tables: Mapping[str, pd.DataFrame]) -> Joined:
-    """Join runs as `join_runs` does, without those that ended before the others; the remark names them."""
-    kept, short = without_short_runs(tables)
-    joined, remark = join_runs(kept)
-    left_out = f"left out {', '.join(short)}, which ended before the others." if short else ""
-    return Joined(joined, f"{left_out} {remark}".strip())
+def join_whole_runs(tables: Mapping[str, pd.DataFrame], states: Mapping[str, State]) -> Joined:
+    """Join, as `join_runs` does, the runs that `whole_runs` keeps; the remark names the others.
+
+    A run may have gone on until it would have been evaluated once more, at its own interval.
+    """
+    kept, left_out = whole_runs({name: _reach(table, states[name]) for name, table in tables.items()})
+    joined, remark = join_runs({name: tables[name] for name in kept})
+    return Joined(joined, f"{without(left_out)} {remark}".strip())
 
 
 def until(table: pd.DataFrame, last: int) -> pd.DataFrame:
@@ -98,19 +102,9 @@ def standard_error(values: np.ndarray) -> np.ndarray:
     return values.std(axis=1) / np.sqrt(values.shape[1])
 
 
-def without_short_runs(tables: Mapping[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """Split runs into those that went as far as the longest, and the names of those that ended before.
-
-    A run went as far if it could not have been evaluated once more, at its own interval, by the longest one's end.
-    """
-    end = max((int(table.index[-1]) for table in tables.values()), default=0)
-    kept = {name: table for name, table in tables.items() if int(table.index[-1]) + _interval(table) > end}
-    return kept, [name for name in tables if name not in kept]
-
-
-def _interval(table: pd.DataFrame) -> int:
-    steps = table.index
-    return int(steps[-1] - steps[-2]) if len(steps) > 1 else int(steps[-1])
+def _reach(table: pd.DataFrame, state: State) -> Reach:
+    *before, last = [0, *map(int, table.index)]
+    return Reach(state, last, 2 * last - before[-1] - 1)
 
 
 def _ranges(tables: Mapping[str, pd.DataFrame]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polyak.archive import replacing
 from polyak.suggestions import did_you_mean
+from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import writable_file
 from polyak.zoo.plots.look import require_matplotlib

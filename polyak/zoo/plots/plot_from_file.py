@@ -80,7 +80,7 @@ class PlotFromFileOptions:
     )
     versus: bool = option(False, "--versus", "-vs", help="Draw the probability of improvement of each pair of methods.")
     iqm: bool = option(False, "--iqm", "-iqm", help="Draw the sample efficiency (IQM over steps); -r does so too.")
-    ci_size: float = option(0.95, "--ci-size", "-ci", help="Level of the bootstrap intervals.")
+    ci_size: float = option(0.95, "--ci-size", "-ci", help="Level of the intervals.")
     latex: bool = option(
         False, "--latex", "-latex", help="Print the table as LaTeX too; serif type that goes with it in the images."
     )

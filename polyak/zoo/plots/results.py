@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from polyak.archive import replacing
 from polyak.suggestions import did_you_mean
+from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note
 from polyak.zoo.plots.curves import Curve

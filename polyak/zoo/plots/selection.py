@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note
 from polyak.zoo.registry import algorithm_name, env_name
-from polyak.zoo.run_folder import RunFolder, file_name, run_name, run_numbers
+from polyak.zoo.run_folder import RunFolder, file_name, listing, run_numbers, runs_found
 
 HER = "her"
 """Stands for the runs of any algorithm that replayed with hindsight; once, HER was an algorithm of its own."""
@@ -49,7 +49,7 @@ class Selection:
 
     def places(self) -> list[Place]:
         """Return where to look: for each algorithm every folder."""
-        found = {algo: None for folder in self.folders for algo in _algos_with_runs(Path(folder))}
+        found = {algo: None for folder in self.folders for algo in runs_found(Path(folder))}
         algos = dict.fromkeys(algorithm_name(algo).lower() for algo in self.algos) or found
         labels = self.labels or self.folders
         return [
@@ -93,28 +93,22 @@ class Selection:
 
     def listing(self) -> str:
         """Say what there is, a line for each algorithm."""
-        found = self._found()
-        if not found:
-            places = ", ".join(self.folders)
-            return f" But there are no runs under {places}: train first, or point -f at your logs."
-        runs = {place: ", ".join(f"{env} ({n})" for env, n in counts.items()) for place, counts in found.items()}
-        return "".join(["\nRuns found:", *(f"\n  {place}: {envs}" for place, envs in runs.items())])
+        return listing([Path(folder) for folder in self.folders], [place.algo for place in self.places()])
 
     def environments_with_runs(self, wanted: Sequence[str]) -> str:
-        """Name the environments that do have runs, when those `wanted` have none."""
+        """Say what there is when the environments `wanted` have no runs, naming the closest."""
         found = {env for counts in self._found().values() for env in counts}
         names = [file_name(env_name(env)) for env in wanted]
-        close = did_you_mean(names[0], found - set(names))
-        return f"{close} Environments with runs: {', '.join(sorted(found)) or 'none'}."
+        return did_you_mean(names[0], found - set(names)) + self.listing()
 
-    def _found(self) -> dict[str, dict[str, int]]:
+    def _found(self) -> dict[Path, dict[str, int]]:
         """Count the runs under each folder of an algorithm, by environment."""
-        found: dict[str, dict[str, int]] = {}
-        for place in self.places():
-            for algo in _algos_with_runs(place.folder) if place.algo == HER else [place.algo]:
-                if counts := _count_runs(place.folder / algo):
-                    found[str(place.folder / algo)] = counts
-        return found
+        return {
+            place.folder / algo: counts
+            for place in self.places()
+            for algo, counts in runs_found(place.folder).items()
+            if algo == place.algo or place.algo == HER
+        }
 
 
 def runs_at(place: Place, env: str) -> dict[str, Path]:
@@ -122,7 +116,7 @@ def runs_at(place: Place, env: str) -> dict[str, Path]:
     runs = {str(number): run for number, run in sorted(run_numbers(place.folder / place.algo, env).items())}
     if place.algo != HER:
         return runs
-    others = [algo for algo in _algos_with_runs(place.folder) if algo != HER]
+    others = [algo for algo in runs_found(place.folder) if algo != HER]
     return runs | {
         f"{algo.upper()} {number}": run
         for algo in others
@@ -133,7 +127,7 @@ def runs_at(place: Place, env: str) -> dict[str, Path]:
 
 def say_left_out(place: Place, env: str, what: str) -> None:
     """Print on stderr that a place has no data of the kind `what`."""
-    others = set(_algos_with_runs(place.folder)) - {place.algo}
+    others = runs_found(place.folder).keys() - {place.algo}
     close = did_you_mean(place.algo, others)
     if place.algo == HER:
         close = " (her stands for runs of any algorithm with a HerReplayBuffer in their config.yml.)"
@@ -154,13 +148,3 @@ def _learned_from_data(run: RunFolder) -> bool:
         return bool(run.read_yaml("args.yml").get("dataset"))
     except ZooError:
         return False  # code that reads more of the run reports what is wrong with it
-
-
-def _algos_with_runs(folder: Path) -> Iterator[str]:
-    folders = sorted(folder.iterdir()) if folder.is_dir() else []
-    return (path.name for path in folders if path.is_dir() and _count_runs(path))
-
-
-def _count_runs(folder: Path) -> dict[str, int]:
-    names = [run_name(run) for run in sorted(folder.glob("*_*")) if run.is_dir()]
-    return dict(Counter(name for name in names if name is not None))

@@ -1,7 +1,8 @@
-"""Comparisons of methods over several environments, with bootstrap intervals (Agarwal et al., 2021, arXiv:2108.13264).
+"""Comparisons of methods over several environments, with intervals (Agarwal et al., 2021, arXiv:2108.13264).
 
-The statistics are rliable's; here its inputs are made from `Results` and its outputs named. Runs are resampled within
-each environment. Everything is seeded: equal results give equal intervals.
+The statistics are rliable's; here its inputs are made from `Results` and its outputs named. Its intervals, percentiles
+of a bootstrap, are too narrow for few runs: these are of `polyak.evaluation.intervals`. Runs are resampled within each
+environment. Everything is seeded: equal results give equal intervals.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ from polyak.zoo.output import note
 from polyak.zoo.plots.results import Results, methods_of
 
 N_RESAMPLES = 2000
-_SEED = 0
 _GRID = 40
 """Points of a sample-efficiency curve."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """A statistic and its interval; numbers, or arrays of one shape when there are several of them."""
+    """A statistic and its interval, NaN where it is unknown; numbers, or arrays of one shape when there are several."""
 
     value: np.ndarray
     low: np.ndarray
@@ -86,13 +86,16 @@ def last_scores(results: Results) -> Scores:
         scores[method] = np.stack(columns, axis=1)
     single = [method for method, values in scores.items() if len(values) == 1]
     if single:
-        note(f"only one run of {', '.join(single)}: its intervals have no width. Train more seeds.")
+        note(f"only one run of {', '.join(single)}: its intervals are unknown. Train more seeds.")
     return scores
 
 
 def aggregates(scores: Scores, confidence: float = 0.95) -> dict[str, dict[str, Estimates]]:
     """Return median, interquartile mean, mean and optimality gap of scaled scores: statistic -> method -> estimates."""
-    metrics = _rliable()[1]
+    try:
+        from rliable import metrics
+    except ImportError as error:
+        raise ImportError(f"rliable cannot be imported ({error}): pip install 'polyak[zoo]'.") from error
     statistics = {
         "Median": metrics.aggregate_median,
         "IQM": metrics.aggregate_iqm,
@@ -110,23 +113,24 @@ def aggregates(scores: Scores, confidence: float = 0.95) -> dict[str, dict[str, 
 
 def performance_profiles(scores: Scores, thresholds: np.ndarray, confidence: float = 0.95) -> dict[str, Estimates]:
     """Return the share of runs, over all environments, that score above each of `thresholds` [t]."""
-
-    def shares(values: np.ndarray) -> np.ndarray:
-        return (values[..., None] > thresholds).mean(axis=(0, 1))
-
-    return _estimate(scores, shares, confidence)
+    above = {method: (values[..., None] > thresholds).mean(axis=(0, 1)) for method, values in scores.items()}
+    return {method: _rate(share, confidence, scores[method]) for method, share in above.items()}
 
 
 def improvement(scores: Scores, confidence: float = 0.95) -> dict[tuple[str, str], Estimates]:
-    """Return for each pair (x, y) the probability that a run of x scores higher than one of y, ties counted half."""
+    """Return for each pair (x, y) the probability that a run of x scores higher than one of y, ties counted half.
+
+    The mean over all pairs of runs varies no more than that over pairs that share no run (Hoeffding 1948), of which
+    there are as many as the method with fewer runs has: its interval is that of so many trials.
+    """
     pairs = {(x, y): (scores[x], scores[y]) for x, y in combinations(scores, 2)}
-    return _estimate(pairs, probability_of_improvement, confidence)
+    return {pair: _rate(probability_of_improvement(*both), confidence, *both) for pair, both in pairs.items()}
 
 
 def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the mean over environments of P(x > y) + P(x = y) / 2, for scores [runs of x or y, environments].
 
-    rliable's function of that name, which takes seconds for the resamples of a pair, without its p-values.
+    rliable's function of that name, without its p-values.
     """
     return np.mean((np.sign(x[:, None] - y[None]) + 1) / 2)
 
@@ -158,7 +162,7 @@ def sample_efficiency(results: Results, confidence: float = 0.95) -> tuple[np.nd
             columns.append((values - low) / (high - low))
         scores[method] = np.stack(columns, axis=1)  # [runs, environments, steps]
 
-    from polyak.evaluation.in_environments import interquartile_mean
+    from polyak.evaluation.intervals import interquartile_mean
 
     def at_each_step(values: np.ndarray) -> np.ndarray:
         return interquartile_mean(values.reshape(-1, len(grid)), axis=0)
@@ -166,32 +170,18 @@ def sample_efficiency(results: Results, confidence: float = 0.95) -> tuple[np.nd
     return grid, _estimate(scores, at_each_step, confidence)
 
 
-def mean_interval(values: np.ndarray, confidence: float = 0.95) -> Estimates:
-    """Return mean and percentile-bootstrap interval of a few runs [n]."""
-    from polyak.evaluation.in_environments import bootstrap_interval
+def _rate(share: np.ndarray, confidence: float, *scores: np.ndarray) -> Estimates:
+    """A share of runs, or of pairs of them, with its interval; a single run has none."""
+    from polyak.evaluation.intervals import success_ends
 
-    low, high = bootstrap_interval(values, np.mean, confidence, N_RESAMPLES, _SEED)
-    return Estimates(np.mean(values), np.array(low), np.array(high))
+    trials = min(values.size if len(values) > 1 else 1 for values in scores)
+    return Estimates(share, *success_ends(share * trials, trials, confidence))
 
 
-def _estimate(scores: Mapping[Any, Any], function: Callable[..., Any], confidence: float) -> dict[Any, Estimates]:
-    from polyak.seeding import random_states_kept
+def _estimate(scores: Scores, function: Callable[[np.ndarray], np.ndarray], confidence: float) -> dict[str, Estimates]:
+    from polyak.evaluation.intervals import bootstrap_ends
 
-    library = _rliable()[0]
-    with random_states_kept():  # rliable has an argument for a generator, but draws from numpy's global one
-        np.random.seed(_SEED)
-        values, intervals = library.get_interval_estimates(
-            scores, function, reps=N_RESAMPLES, confidence_interval_size=confidence
-        )
     return {
-        name: Estimates(np.asarray(value), *np.reshape(intervals[name], (2, *np.shape(value))))
-        for name, value in values.items()
+        method: Estimates(function(values), *bootstrap_ends(values, function, confidence, N_RESAMPLES))
+        for method, values in scores.items()
     }
-
-
-def _rliable() -> tuple[Any, Any]:
-    try:
-        from rliable import library, metrics
-    except (ImportError, TypeError) as error:  # arch, which rliable needs, fails so under pandas 3
-        raise ImportError(f"rliable cannot be imported ({error}): pip install 'polyak[zoo]' 'pandas<3'.") from error
-    return library, metrics

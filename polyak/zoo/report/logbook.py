@@ -11,6 +11,8 @@ from pathlib import Path
 from polyak.zoo.errors import ZooError
 from polyak.zoo.report.groups import labels
 from polyak.zoo.report.run_files import Json, Run
+from polyak.zoo.run_folder import State
+from polyak.zoo.whole_runs import Reach, whole_runs
 
 #: Points of one run's curves: as many as a screen shows for a few runs, fewer for very many.
 MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 400, 50, 40_000
@@ -109,7 +111,7 @@ def _identifier(path: Path, version: int = 0) -> str:
 
 
 def _group(pages: list[Json], experiments: list[str]) -> None:
-    """Give every run the key and the label of those it belongs with, in place."""
+    """Give every run the label of those it belongs with, and why their mean is without it, if it is; in place."""
     families: dict[tuple[str, str, str], dict[str, dict[str, str]]] = defaultdict(dict)
     places = []
     for page, experiment in zip(pages, experiments, strict=True):
@@ -121,3 +123,11 @@ def _group(pages: list[Json], experiments: list[str]) -> None:
     for page, (place, key) in zip(pages, places, strict=True):
         named = labels(families[place], place[2])
         page["group"] = f"{place[1]} {named[key]}".strip()
+    members: dict[tuple[str, str], dict[str, Json]] = defaultdict(dict)
+    for page in pages:
+        members[page["env"], page["group"]][page["id"]] = page
+    for group in members.values():
+        reaches = {name: Reach(State(page["state"], page["told"]), *page.pop("reach")) for name, page in group.items()}
+        left_out = whole_runs(reaches)[1]
+        for name, page in group.items():
+            page["left_out"] = left_out.get(name, "")

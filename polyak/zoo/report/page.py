@@ -13,6 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
 from polyak.zoo.output import writable_file
@@ -25,6 +27,8 @@ _PROGRAM = ("maths.js", "elements.js", "charts.js", "tables.js", "page.js")
 #: Most names of each kind in the title; more are counted instead.
 _IN_TITLE = {"algo": "algorithm", "env": "environment"}
 _NAMED, _LONGEST_NAME = 3, 40
+#: Groups of more runs have the quantile of so many, which is hardly larger.
+_MOST_QUANTILES = 200
 
 
 @dataclass
@@ -43,7 +47,7 @@ def report(options: ReportOptions) -> Path:
     """
     from datetime import datetime
 
-    from polyak.archive import replacing
+    from polyak.writing import replacing
 
     if options.video_limit < 0:
         raise ZooError(f"--video-limit must be at least 0 megabytes, got {options.video_limit}.")
@@ -149,9 +153,17 @@ def _parts() -> tuple[Any, str, str]:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    parts = "\n".join(_asset(name) for name in _PROGRAM)
+    parts = "\n".join([_constants(), *map(_asset, _PROGRAM)])
     program = f'(() => {{\n"use strict";\n{parts}\n}})();\n'
     return environment, program, get_plotlyjs().replace("\r\n", "\n")
+
+
+def _constants() -> str:
+    """Return what the program takes from `polyak.evaluation.intervals`, by number of runs where it depends on it."""
+    from polyak.evaluation.intervals import ENOUGH_FOR_SKEWNESS, student_quantile
+
+    quantiles = student_quantile(0.975, np.arange(-1, _MOST_QUANTILES)).tolist()
+    return f"const ENOUGH_FOR_SKEWNESS = {ENOUGH_FOR_SKEWNESS}, STUDENT = {json.dumps(quantiles)};"
 
 
 def _asset(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +19,11 @@ from polyak.zoo.report.films import FILMS
 from polyak.zoo.report.groups import flatten, in_force, what_counts
 from polyak.zoo.report.tail import Tail
 from polyak.zoo.report.thinning import Thinned, rounded, thin
-from polyak.zoo.run_folder import ERROR, RunFolder, run_name
+from polyak.zoo.run_folder import RunFolder
 
 T = TypeVar("T")
 Json = dict[str, Any]
 
-#: A run without a final model that wrote something so many seconds ago is taken to be continuing.
-STILL_RUNNING = 300.0
 #: What the time of training is split into, and the parts that the logger writes; see `polyak.collecting.time_split`.
 TIME_SPLIT = {"collecting": ("env", "inference", "copy"), "learning": ("sample", "update"), "other": ("other",)}
 _MONITOR = {"return": "r", "length": "l", "success": "is_success"}
@@ -81,21 +78,13 @@ class Run:
             self.problems = []
             self._page = self._read(n_points)
             self._stamp = stamp
-        finished = self.folder.final_model.is_file()
-        newest = max((when for _, when, _ in stamp[1]), default=0) / 1e9
-        running = not finished and time.time() - newest < STILL_RUNNING
-        failed = (self.folder.settings_folder / ERROR).is_file()
-        state = "failed" if failed else "finished" if finished else "running" if running else "unfinished"
-        return {**self._page, "state": state}
+        state = self.folder.state
+        return {**self._page, "state": state.name, "told": state.told}
 
     @property
     def folder(self) -> RunFolder:
-        """The layout of the folder; without a number at the end of its name, it has one sub-folder of settings."""
-        name = run_name(self.path)
-        if name is None:
-            places = sorted(place.parent.name for place in self.path.glob("*/*.yml"))
-            name = places[0] if places else self.path.name
-        return RunFolder(self.path, name)
+        """The layout of the folder."""
+        return RunFolder.at(self.path)
 
     def films(self) -> list[Path]:
         """The videos in the folder and in the folders directly in it, the newest first."""
@@ -117,6 +106,8 @@ class Run:
         seed = args.get("seed")
         clock = _clock(episodes, progress)
         settings = {**flatten(in_force(config, args)), **flatten(args, "--")}
+        evaluations = self._evaluations(clock)
+        summary = _summary(episodes, progress)
         return {
             "name": self.name,
             "algo": algorithm_name(str(args.get("algo") or self.path.parent.name)).upper(),
@@ -125,13 +116,24 @@ class Run:
             "settings": settings,
             "counts": what_counts(config, args),
             "training": _training_curve(episodes, n_points),
-            "evaluation": self._evaluations(clock),
+            "evaluation": evaluations,
+            "reach": self._reach(episodes, evaluations, summary["steps"]),
             "logged": _logged_curves(progress, n_points),
             "time": time_split(progress),
             "system": flatten(system),
             "warnings": self._warnings(),
-            **_summary(episodes, progress),
+            **summary,
         }
+
+    def _reach(self, episodes: TrainingEpisodes | None, evaluations: Json, steps: float) -> tuple[float, float]:
+        """The last step that is recorded, and the one up to which the run may have gone on: see `Reach`."""
+        if episodes is not None and len(episodes.steps):
+            open_steps = np.clip(episodes.values["length"], 0, _LONGEST).max() * len(get_monitor_files(self.path))
+            return float(episodes.steps[-1]), float(episodes.steps[-1] + open_steps)
+        if evaluations:
+            *before, last = [0, *evaluations["steps"]]
+            return last, 2 * last - before[-1] - 1
+        return steps, steps
 
     def _try(self, path: Path, reader: Callable[[], T]) -> T | None:
         """Return what `reader` makes of the file `path`, or None and a line among the problems."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.suggestions import did_you_mean
+from polyak.zoo.data.files import environment_of, load
 from polyak.zoo.environments import check_own_env
 from polyak.zoo.errors import ZooError
 from polyak.zoo.interruption import answered_signals, status_of
 from polyak.zoo.output import note, outlasting_the_reader, writable_file, writable_folder
-from polyak.zoo.registry import STANDARD_ENV, algorithm_name, env_name, find_algorithm
+from polyak.zoo.registry import algorithm_name, check_names, env_name, find_algorithm
 from polyak.zoo.run_folder import file_name
 from polyak.zoo.tuning import metrics, report, studies, workers
 from polyak.zoo.tuning.options import OBJECTIVES, PRUNERS, SAMPLERS, OptimizeOptions, StudyOptions, TuneOptions
@@ -35,13 +36,13 @@ def tune(options: TuneOptions) -> Path:
             was begun with another question; no trial that succeeded.
         ImportError: the extra ``tune`` is missing.
     """
-    from polyak.learning.engine.threads import chosen_threads
-
+    check_names(options.algo, options.env, options.gym_packages)
     studies.need_optuna()
-    options = with_environment(options)
     if options.trial_id >= 0:
         return show_trial(options)
     _check(options)
+    from polyak.learning.engine.threads import chosen_threads
+
     problem = Problem.build(options)
     total = options.max_total_trials if options.max_total_trials > 0 else options.n_trials
     with outlasting_the_reader("tuning"), chosen_threads(options.num_threads):
@@ -66,15 +67,6 @@ def tune(options: TuneOptions) -> Path:
     if status:
         raise SystemExit(status)
     return best
-
-
-def with_environment(options: Any) -> Any:
-    """Options of `tune` or of `train` with the environment that they leave open; empty where a dataset does not say."""
-    from polyak.zoo.data.files import load
-
-    if options.env:
-        return options
-    return replace(options, env=load(options.dataset).env_id or "" if options.dataset else STANDARD_ENV)
 
 
 def _run(problem: Problem, study: Study, total: int) -> None:
@@ -217,8 +209,8 @@ def settings_of_trial(options: Any) -> Path:
     """
     studies.need_optuna()
     find_algorithm(options.algo)
-    options = with_environment(options)
-    env = env_name(options.env) or Path(options.dataset).stem
+    dataset = load(options.dataset, trust=options.trust) if options.dataset and not options.env else None
+    env = env_name(options.env) or environment_of(options, dataset).name
     name = options.study_name or default_study_name(options.algo, env)
     storage = options.storage or default_storage(options, name)
     if "://" not in storage and not Path(storage).is_file():

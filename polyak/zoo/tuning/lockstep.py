@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from polyak.seeding import rng_state, set_rng_state
+from polyak.seeding import alternating, rng_state, set_rng_state
 
 Value = TypeVar("Value")
 
@@ -65,7 +65,8 @@ class Paused(Generic[Value]):
     def _run(self) -> None:
         torch.set_num_threads(self._n_threads)
         try:
-            self._work(self)
+            with alternating():
+                self._work(self)
         except BaseException as error:
             self._events.put(("error", error))
         else:

@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-import numpy as np
-
 from polyak.cards import Card, Search, Task
 from polyak.suggestions import did_you_mean
-from polyak.zoo.data.files import check_without_envs, dataset_for
+from polyak.zoo.data.files import check_without_envs, dataset_for, environment_of
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs, split_pairs
 from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.own_code import errors_of_own_code, load_file
 from polyak.zoo.plain_yaml import plain
-from polyak.zoo.registry import STANDARD_ENV, Environment, algorithm_name, find_algorithm, find_env, nameless
+from polyak.zoo.registry import Environment, algorithm_name, find_algorithm
 from polyak.zoo.run_folder import file_name
 from polyak.zoo.settings import Settings, interpret, load_settings
 from polyak.zoo.tuning.metrics import FQE, default_metric, score_of
@@ -64,7 +62,7 @@ class Problem:
             ZooError: one of them does not exist, or the environment cannot be made.
         """
         algorithm = find_algorithm(options.algo)
-        dataset = dataset_for(options.dataset, algorithm, options.algo) if options.dataset else None
+        dataset = dataset_for(options.dataset, algorithm, options.algo, options.trust) if options.dataset else None
         environment = environment_of(options, dataset)
         how: dict[str, Any] = {"trust": options.trust, "packages": options.gym_packages}
         typed = fixed(options)
@@ -126,6 +124,8 @@ class Problem:
     @property
     def _asked_of_data(self) -> dict[str, Any]:
         """The same of a dataset, whose content counts and not its place."""
+        import numpy as np
+
         assert self.dataset is not None
         rewards = crc32(np.ascontiguousarray(self.dataset.rewards, np.float64).tobytes())
         return {"dataset": rewards, "folds": self.options.folds, "metric": self.metric}
@@ -205,12 +205,6 @@ class Problem:
     def env_kwargs(self) -> dict[str, Any]:
         """Arguments of the environment's constructor that the command line gives."""
         return parse_pairs(self.options.env_kwargs, "--env-kwargs")
-
-
-def environment_of(options: TuneOptions, dataset: Dataset | None) -> Environment:
-    """The environment that the options name, or that a dataset was recorded in, or the usual one."""
-    env = options.env or (STANDARD_ENV if dataset is None else dataset.env_id or "")
-    return find_env(env, options.gym_packages) if env else nameless(Path(options.dataset).stem)
 
 
 def default_study_name(algo: str, env: str) -> str:

@@ -53,7 +53,7 @@ def write_settings(path: Path, study: Study, trial: FrozenTrial, env: str) -> No
     """Write the settings of a trial as a file for ``polyak train --conf-file``."""
     import yaml
 
-    from polyak.archive import replacing
+    from polyak.writing import replacing
 
     value = "no score" if trial.value is None else f"score {trial.value:.6g}"
     remark = f"# Trial {trial.number} of the study {study.study_name}: {value}.\n"
@@ -69,7 +69,7 @@ def write_table(path: Path, study: Study) -> None:
     """
     import pandas as pd
 
-    from polyak.archive import replacing
+    from polyak.writing import replacing
 
     table = study.trials_dataframe(
         attrs=("number", "value", "datetime_start", "datetime_complete", "duration", "params", "user_attrs", "state")
@@ -89,7 +89,7 @@ def write_plots(path: Path, study: Study) -> list[str]:
 
     History of the scores, importance of the parameters (PED-ANOVA), a slice for each parameter, parallel coordinates.
     """
-    from polyak.archive import replacing
+    from polyak.writing import replacing
 
     drawn, missing = [], []
     for name, draw in _plots(study):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from polyak.evaluation.in_environments import interquartile_mean
+from polyak.evaluation.intervals import interquartile_mean, student_quantile
 
 _COMES_TO: Mapping[str, Callable[[np.ndarray], Any]] = {
     "median": np.median,
@@ -43,8 +43,6 @@ def hopeful_score(returns: Sequence[np.ndarray], objective: str, confidence: flo
         objective: as in :func:`score`.
         confidence: how sure one is that the true score lies below; 0.5 gives the score itself.
     """
-    from scipy.stats import t
-
     values = np.array([np.mean(episodes) for episodes in returns]) if len(returns) > 1 else np.asarray(returns[0])
     n = len(values)
     if n < 2:
@@ -52,4 +50,4 @@ def hopeful_score(returns: Sequence[np.ndarray], objective: str, confidence: flo
     error = float(np.std(values, ddof=1)) / math.sqrt(n)
     if objective == "median" and len(returns) > 2:
         error *= math.sqrt(math.pi / 2)
-    return score(returns, objective) + float(t.ppf(confidence, n - 1)) * error
+    return score(returns, objective) + float(student_quantile(confidence, n - 1)) * error

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyak.archive import replacing
 from polyak.callbacks.callback import BaseCallback
 from polyak.envs import sync_envs_normalization
+from polyak.envs.wrappers.normalize import normalized_like
 from polyak.evaluation.in_environments import EvaluationResult, evaluate
 from polyak.evaluation.undisturbed import undisturbed
-from polyak.zoo.environments import make_envs, normalized
+from polyak.writing import replacing
+from polyak.zoo.environments import make_envs
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.models import new_model
 from polyak.zoo.plain_yaml import plain
@@ -73,7 +74,7 @@ def run(study: Study, trial: Trial, problem: Problem) -> float:
     return value
 
 
-def _agents(problem: Problem, settings: Settings, trial: Trial) -> list[Training]:
+def _agents(problem: Problem, settings: Settings, trial: Trial) -> list[TrialRun]:
     """An agent for each seed, or for each fold of a dataset."""
     options = problem.options
     place = Path(options.optimization_log_path) / f"trial_{trial.number}" if options.optimization_log_path else None
@@ -81,10 +82,10 @@ def _agents(problem: Problem, settings: Settings, trial: Trial) -> list[Training
         return _folds(problem, problem.dataset, settings, place)
     several = place is not None and options.seeds > 1
     folders = [place / f"seed_{number}" if place and several else place for number in range(options.seeds)]
-    return [Training(problem, settings, problem.seed + number, folder) for number, folder in enumerate(folders)]
+    return [TrialRun(problem, settings, problem.seed + number, folder) for number, folder in enumerate(folders)]
 
 
-def _folds(problem: Problem, dataset: Dataset, settings: Settings, place: Path | None) -> list[Training]:
+def _folds(problem: Problem, dataset: Dataset, settings: Settings, place: Path | None) -> list[TrialRun]:
     """An agent for each fold: all learn with the study's seed, and the same episodes are held out in every trial."""
     return [
         Fold(problem, settings, problem.seed, place and place / f"fold_{number}", learned, held_out)
@@ -93,7 +94,7 @@ def _folds(problem: Problem, dataset: Dataset, settings: Settings, place: Path |
 
 
 @dataclass
-class Training:
+class TrialRun:
     """One agent of a trial: exactly the budget of steps, with evaluations spread over it evenly, the last at its end.
 
     A rollout that the budget does not hold is left unlearned, so that settings are not rewarded for taking more steps.
@@ -113,9 +114,7 @@ class Training:
             env = self._make_envs(stack, self.settings.n_envs, self.seed, kwargs)
             eval_env = self._make_envs(stack, options.n_eval_envs, self.seed + EVAL_SEED_OFFSET, eval_kwargs)
             model = self.model_in(env)
-            if model.get_vec_normalize_env() is not None:
-                eval_env = normalized(eval_env, self.settings, evaluation=True)
-            self.learn(model, eval_env, turn)
+            self.learn(model, normalized_like(eval_env, model.get_env()), turn)
 
     def model_in(self, env: VecEnv | Dataset) -> Any:
         """The untrained agent."""
@@ -152,7 +151,7 @@ class Training:
 
 
 @dataclass
-class Fold(Training):
+class Fold(TrialRun):
     """One agent of a trial on a dataset, which learns from all episodes but those that it is scored on."""
 
     learned: Dataset
@@ -176,7 +175,7 @@ class TrialEvaluations(BaseCallback):
 
     def __init__(
         self,
-        training: Training,
+        training: TrialRun,
         model: Any,
         env: Any,
         turn: Paused[EvaluationResult],

@@ -302,8 +302,9 @@ class NumberedFrom(gym.Env[Any, Any]):
         return self.at, float(action == self.action_space.start + 1), self.at == 4, False, {}
 
 
-@pytest.mark.parametrize("selection", ["uct", "puct", "gumbel"])
-@pytest.mark.parametrize(("first", "dtype"), [(1, np.int64), (7, np.int32), (-2, np.int8)])
+@pytest.mark.parametrize(
+    ("selection", "first", "dtype"), [("uct", 1, np.int64), ("puct", 7, np.int32), ("gumbel", -2, np.int8)]
+)
 def test_actions_are_the_environments_own_wherever_they_begin(selection: Any, first: int, dtype: Any) -> None:
     env = NumberedFrom(first, dtype)
     env.reset()

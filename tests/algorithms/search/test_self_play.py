@@ -108,8 +108,7 @@ def test_the_number_of_moves_is_drawn_for_each_game() -> None:
     assert counts.min() > 60
 
 
-@pytest.mark.parametrize("keeps_trees", [True, False])
-@pytest.mark.parametrize("selection", ["uct", "puct", "gumbel"])
+@pytest.mark.parametrize(("selection", "keeps_trees"), [("uct", True), ("puct", False), ("gumbel", True)])
 def test_games_after_openings_are_learned_from_as_they_ended(selection: Any, keeps_trees: bool) -> None:
     game = TicTacToe()
     search = MCTS(game, Rollouts(game), 8, selection=selection, seed=0)

@@ -124,9 +124,9 @@ def test_blackjack(sab: bool, published: float) -> None:
 
 
 def test_blackjack_deals_as_gymnasium_does() -> None:
-    """First states, and where hitting leads: 20,000 hands of Gymnasium's, within five standard errors."""
+    """First states, and where hitting leads: 5,000 hands of Gymnasium's, within five standard errors."""
     process = blackjack().process
-    env, hands = gym.make("Blackjack-v1", sab=False), 20_000
+    env, hands = gym.make("Blackjack-v1", sab=False), 5_000
     env.reset(seed=0)
     seen = np.zeros(process.n_states)
     hits: dict[int, list[int]] = {}

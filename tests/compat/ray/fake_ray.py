@@ -44,7 +44,8 @@ class Actor:
     def __getattr__(self, method: str) -> Any:
         def remote(*arguments: Any) -> Reference:
             reference = Reference()
-            self.asked.append((reference, method, arguments))
+            given = tuple(each if isinstance(each, Reference) else _stored(each) for each in arguments)
+            self.asked.append((reference, method, given))
             return reference
 
         return SimpleNamespace(remote=remote)
@@ -56,7 +57,7 @@ class Actor:
             try:
                 with self._in_its_process():
                     self.made = self.make() if self.made is None else self.made
-                    values = [each.value if isinstance(each, Reference) else _stored(each) for each in arguments]
+                    values = [each.value if isinstance(each, Reference) else each for each in arguments]
                     reference.settle(getattr(self.made, method)(*values))
             except Death as death:
                 self.asked.appendleft((reference, method, arguments))
@@ -100,7 +101,7 @@ class FakeRay:
         self.options: dict[str, Any] = {}
 
     def is_initialized(self) -> bool:
-        return self.running
+        return self.running or bool(self.actors)
 
     def init(self, *_: Any, **__: Any) -> None:
         self.running = True

@@ -60,10 +60,10 @@ def test_nothing_is_read_in_a_rollout_and_an_update(name: str, monkeypatch: pyte
     model.learn(128, log_interval=None)
     assert model.in_tensors
     before = {key: tensor.clone() for key, tensor in model.learner.networks().items()}
-    callback = model._setup_learn(64, reset_num_timesteps=False)[1]
+    loop = type(model).loop(model, model._setup_learn(64, reset_num_timesteps=False)[1], None)
     while model.num_timesteps < model._total_timesteps:
         with NoRead(), NoCopyToHost():
-            assert model._iterate(callback, None)
+            assert loop.iterate()
     assert any(not torch.equal(before[key], tensor) for key, tensor in model.learner.networks().items())
 
 

@@ -17,6 +17,8 @@ from polyak.checkpoint.saved import Saved
 from polyak.hyperparameters.declaration import Count
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Update
+from polyak.loops.training import engine_checks
+from polyak.loops.updates import record_means
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 
@@ -67,6 +69,28 @@ class CloningLearner(Learner):
         return Objective(-self.policy.get_distribution(batch.observations).log_prob(batch.actions).mean())
 
 
+class CloningLoop:
+    """Makes one gradient step after another."""
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.callback, self.follow = model, callback, type(model).following(model)
+        self.between = engine_checks(model)
+
+    def iterate(self) -> bool:
+        model, clock = self.model, self.model.clock
+        self.follow()
+        rows = torch.randint(len(model.dataset.actions), (model.batch_size,)).numpy()
+        observations, actions = (torch.from_numpy(column[rows]) for column in model.dataset[:2])
+        with model._split.update:
+            update = model.learner.update(Rows(observations.to(model.device), actions.to(model.device)))
+        clock.steps += 1
+        clock.updates += 1
+        record_means({name: [value] for name, value in update.metrics.items()}, model.logger, model.host)
+        for check in self.between:
+            check()
+        return self.callback.on_step()
+
+
 @dataclass(eq=False, repr=False)
 class Cloning(NetworkAlgorithm):
     """Does what a dataset shows."""
@@ -79,6 +103,7 @@ class Cloning(NetworkAlgorithm):
     dataset: Demonstrations | None = None
     """What to learn from; a model that only predicts needs none."""
 
+    loop: ClassVar = CloningLoop
     learner_class: ClassVar[type[Learner]] = CloningLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy)
 
@@ -106,18 +131,6 @@ class Cloning(NetworkAlgorithm):
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         return timesteps, self.batch_size
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        assert self.dataset is not None
-        self._sync_hyperparameters()
-        rows = torch.randint(len(self.dataset.actions), (self.batch_size,)).numpy()
-        observations, actions = (torch.from_numpy(column[rows]) for column in self.dataset[:2])
-        with self._split.update:
-            update = self.learner.update(Rows(observations.to(self.device), actions.to(self.device)))
-        self.num_timesteps += 1
-        self._n_updates += 1
-        self._record_means({name: [value] for name, value in update.metrics.items()})
-        return callback.on_step()
 
     def hyperparameters(self) -> dict[str, Any]:
         return {name: value for name, value in super().hyperparameters().items() if name != "dataset"}

@@ -19,6 +19,27 @@ from polyak.hyperparameters.declaration import Count, Fraction
 CHOICES = 3
 
 
+class Games:
+    """Plays a game, then learns."""
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.callback = model, callback
+
+    def iterate(self) -> bool:
+        model = self.model
+        left = model.sticks
+        while left > 0:
+            visits = model.search(left)
+            action = int(np.random.choice(CHOICES, p=visits / visits.sum()))
+            model.store(left, action, visits)
+            left -= action + 1
+            model.clock.steps += 1
+            if not self.callback.on_step():
+                return False
+        model.learn_positions()
+        return True
+
+
 @dataclass(eq=False, repr=False)
 class NimSearch(Algorithm):
     """Takes one to three sticks; who takes the last one wins."""
@@ -33,6 +54,7 @@ class NimSearch(Algorithm):
     batch_size: Count = 8
     """Positions of a minibatch."""
 
+    loop: ClassVar = Games
     steps_environments: ClassVar[bool] = False
 
     def __post_init__(self, _init_setup_model: bool) -> None:
@@ -48,25 +70,12 @@ class NimSearch(Algorithm):
         columns = [Column("visits", np.int64, (CHOICES,))]
         self.positions = ReplayBuffer(200, self.observation_space, self.action_space, "cpu", columns=columns)
 
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        left = self.sticks
-        while left > 0:
-            visits = self.search(left)
-            action = int(np.random.choice(CHOICES, p=visits / visits.sum()))
-            self._store(left, action, visits)
-            left -= action + 1
-            self.num_timesteps += 1
-            if not callback.on_step():
-                return False
-        self._learn()
-        return True
-
-    def _store(self, left: int, action: int, visits: np.ndarray) -> None:
+    def store(self, left: int, action: int, visits: np.ndarray) -> None:
         after = max(left - action - 1, 0)
         rows = np.array([left]), np.array([after]), np.array([[action]]), np.zeros(1), np.array([after == 0])
         self.positions.add(*rows, [{}], extras={"visits": visits[None]})
 
-    def _learn(self) -> None:
+    def learn_positions(self) -> None:
         batch = self.positions.sample(self.batch_size)
         assert batch.extras is not None
         visits = batch.extras["visits"].double().numpy()

@@ -15,6 +15,7 @@ from polyak.checkpoint.saved import Saved
 from polyak.collecting.runner import Acted
 from polyak.envs import VecEnv
 from polyak.hyperparameters.declaration import Becomes, Fraction, later
+from polyak.loops.training import restart_if_interrupted
 
 
 class Greedy:
@@ -43,6 +44,28 @@ class Greedy:
         """It has nothing to take back."""
 
 
+class StepByStep:
+    """Steps the environments, and learns from the step."""
+
+    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
+        self.model, self.callback = model, callback
+
+    def iterate(self) -> bool:
+        model = self.model
+        step = model.runner.step()
+        model.clock.steps += model.n_envs
+        if not self.callback.on_step():
+            return False
+        if step.episodes:
+            model.statistics.note(step.episodes)
+        target = step.rewards + model.gamma * ~step.terminated * model.table[step.next_observations].max(1)
+        cells = step.observations, step.actions
+        model.table[cells] += model.learning_rate * (target - model.table[cells])
+        model.clock.updates += 1
+        restart_if_interrupted(model)
+        return True
+
+
 @dataclass(eq=False, repr=False)
 class QTable(Algorithm):
     """One-step Q-learning over discrete states and actions."""
@@ -57,6 +80,7 @@ class QTable(Algorithm):
     epsilon: Fraction = 0.3
     """Probability of a random action."""
 
+    loop: ClassVar = StepByStep
     action_spaces: ClassVar = (spaces.Discrete,)
 
     @classmethod
@@ -71,19 +95,6 @@ class QTable(Algorithm):
 
     def make_actor(self) -> Greedy:
         return Greedy(self)
-
-    def _iterate(self, callback: BaseCallback, log_interval: int | None) -> bool:
-        assert self.runner is not None
-        step = self.runner.step()
-        self.num_timesteps += self.n_envs
-        if not callback.on_step():
-            return False
-        self._note_episodes(step)
-        target = step.rewards + self.gamma * ~step.terminated * self.table[step.next_observations].max(1)
-        cells = step.observations, step.actions
-        self.table[cells] += self.learning_rate * (target - self.table[cells])
-        self._n_updates += 1
-        return True
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False

@@ -272,7 +272,7 @@ def assert_best(policy: ValuePolicy, obs: np.ndarray, actions: np.ndarray, deter
 # --- agreement ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batch", [1, pytest.param(7, marks=pytest.mark.slow), 16])
+@pytest.mark.parametrize("batch", one_of_each([1, 7, 16], 16))
 @pytest.mark.parametrize("head", HEADS)
 def test_actions_and_draws_are_those_of_torch(head: str, batch: int) -> None:
     acting = acting_on(build(head))
@@ -490,7 +490,7 @@ def test_changed_weights_are_seen_at_once(change: Any, refresh: bool, batch: int
     before = acting(observations(batch), deterministic=True)
     change(policy)
     if refresh:
-        acting.refresh()
+        acting.begin()
     assert_same(acting, observations(batch))
     after = acting(observations(batch), deterministic=True)
     assert change is _scale or not np.allclose(before, after)
@@ -582,7 +582,7 @@ def test_settings_of_a_layer_are_looked_at_before_each_rollout() -> None:
     policy = build("gaussian", activation_fn=nn.LeakyReLU)
     acting = acting_on(policy)
     policy.mlp_extractor.policy_net[1].negative_slope = 0.7
-    acting.refresh()
+    acting.begin()
     assert_same(acting, observations(2))
 
 
@@ -594,11 +594,11 @@ def test_another_family_is_found_before_each_rollout() -> None:
     policy = build("gaussian")
     acting = acting_on(policy)
     policy.action_family = Shifted(3)
-    acting.refresh()
+    acting.begin()
     assert_same(acting, observations(2))
     assert acting.reason is not None
     policy.action_family = GaussianFamily(3, squash=True)
-    acting.refresh()
+    acting.begin()
     assert_same(acting, observations(2))
     assert acting.reason is None
 
@@ -623,7 +623,7 @@ def test_another_distribution_of_sb3_is_found_before_each_rollout(head: str, dis
     getattr(policy, "actor", policy).action_dist = dist
     if hasattr(dist, "sample_weights"):
         policy.reset_noise(2)
-    acting.refresh()
+    acting.begin()
     assert_same(acting, observations(2))
     assert (acting.reason is None) == (type(dist) is StateDependentNoiseDistribution)
 
@@ -635,7 +635,7 @@ def test_copies_look_at_their_own_weights(head: str) -> None:
     for other in (copy.deepcopy(acting), pickle.loads(pickle.dumps(acting))):
         assert other.policy is not acting.policy
         _data(other.policy)
-        other.refresh()
+        other.begin()
         assert_same(other, observations(3))
         assert_same(acting, observations(3))
 
@@ -884,7 +884,7 @@ def test_hooks_on_all_modules() -> None:
         assert acting.reason is not None
     finally:
         handle.remove()
-    acting.refresh()
+    acting.begin()
     assert_same(acting, observations(2))
     assert acting.reason is None
 
@@ -893,7 +893,7 @@ def test_a_gpu_or_another_type_is_noticed() -> None:
     policy = build("gaussian")
     acting = acting_on(policy)
     policy.to("meta")
-    acting.refresh()
+    acting.begin()
     acting.prepare(observations(1))
     assert acting.reason is not None
 

@@ -90,8 +90,7 @@ class PPOConfig(ActorCriticConfig):
         if not unlimited:
             algorithm = with_learner(algorithm, UnclippedValueLoss)
         if not self.use_critic:
-            algorithm = type(algorithm.__name__, (WithoutCritic, algorithm), {"__module__": __name__})
-            algorithm = with_learner(algorithm, NoValueLoss)
+            algorithm = with_learner(with_learner(algorithm, NoValueLoss), WithoutCritic)
         if self.use_kl_loss and policy is WholeModulePolicy:
             policy_kwargs["measures_divergence"] = True
             algorithm = with_learner(algorithm, DivergenceOfModule)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -273,10 +274,15 @@ class TorchLearner(Learner):
             return f"a learner behind {type(self.pipeline.own[0]).__name__}"
         return None
 
-    def run(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+    def run_by(self, run: Callable[..., Any] | None) -> None:
+        super().run_by(run)
+        self.run = partial(self._run_noting_rows, self.run)
+
+    def _run_noting_rows(self, run: Callable[..., Any], method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+        """Call a method by ``run``, or line by line where a program's parts ask for it."""
         self._row_numbers = batch.rows if isinstance(batch, RolloutRows) else None
         plainly = method.__name__ == "gradient_step" and self.plainly
-        return self.eagerly(method, batch, *static) if plainly else super().run(method, batch, *static)
+        return self.eagerly(method, batch, *static) if plainly else run(method, batch, *static)
 
     @property
     def plainly(self) -> bool:

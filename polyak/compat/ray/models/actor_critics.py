@@ -409,9 +409,9 @@ class NoValueLoss:
 
 
 class WithoutCritic:
-    """Before PPO: all values count 0, so that advantages are discounted returns."""
+    """Before a learner of PPO: all values count 0, so that advantages are discounted returns."""
 
-    def _evaluate(self, writer: Any) -> Tensor:
-        last = super()._evaluate(writer)  # type: ignore[misc]
-        writer.buffer.values[:] = writer.buffer.final_values[:] = 0
-        return torch.zeros_like(last)
+    def prepare(self, rows: tuple[Any, ...], successors: Any, acting: Any) -> Any:
+        found = super().prepare(rows, successors, acting)  # type: ignore[misc]
+        values = None if found.values is None else torch.zeros_like(found.values)
+        return found._replace(values=values, next_values=torch.zeros_like(found.next_values))

@@ -22,8 +22,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from polyak.archive import replacing
-from polyak.checkpoint.arrays import read_arrays
+from polyak.checkpoint.arrays import read_arrays, warn_not_finite
 from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
 from polyak.checkpoint.serialise import decode, encode, find_class
@@ -33,6 +32,7 @@ from polyak.compat.ray.models.torch_distributions import Distribution
 from polyak.envs.reading import plain_json
 from polyak.hyperparameters.declaration import require
 from polyak.nn.compiled import keep_plain_names, plain_name
+from polyak.writing import replacing
 
 Batch = dict[str, Any]
 """Tensors by column."""
@@ -442,6 +442,7 @@ def read_state(path: Any) -> dict[str, Tensor]:
     file = Path(path) / STATE_FILE
     require(file.is_file(), "load_state_path", str(path), f"there is no {STATE_FILE} in it.")
     arrays = read_arrays(file.read_bytes(), str(file))
+    warn_not_finite(arrays, str(file))
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 

@@ -13,6 +13,7 @@ from polyak.compat.ray.evaluation import EvaluationOrder, Played
 from polyak.compat.ray.filters import filter_around
 from polyak.compat.ray.processes.acting import processes_of, tolerance_of
 from polyak.compat.ray.processes.evaluator_worker import EvaluatorWorker
+from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.ray_workers import Failure
 from polyak.distributed.statistics import Moments, moments_in
 
@@ -67,15 +68,24 @@ class RemoteEvaluators:
         self._policy: Any = None
         self._rate: float | None = None
         self._moments: Moments | None = None
+        self.integrity = Integrity()
 
     @property
     def num_restarts(self) -> int:
         """How many had to be replaced so far."""
         return self._workers.restarts
 
+    def recover(self) -> None:
+        """Drop what they were asked for if an exception has come between a request and its answer."""
+        if self.integrity.broken:
+            self._workers.disown()
+            self._orders, self._played = {}, {}
+            self.integrity.broken = False
+
+    @whole
     def begin(self, model: Any, order: EvaluationOrder) -> None:
         """Let all of them play with the policy that a model has now."""
-        self.result()  # of an evaluation that training has broken off
+        self._finish()  # an evaluation that training has broken off
         self._policy = self._workers.put(cloudpickle.dumps(copy_of(model.policy).to("cpu")))
         self._rate = getattr(model, "exploration_rate", None)
         known = filter_around(model.get_env())
@@ -91,6 +101,7 @@ class RemoteEvaluators:
         self._orders[worker] = order
         self._workers.ask(worker, "play", self._policy, self._rate, self._moments, order, within=within)
 
+    @whole
     def iterate(self) -> None:
         """See which are ready, while training runs; where the duration is ``"auto"`` they play again."""
         for worker in self._take(wait=False) if self._orders else []:
@@ -99,12 +110,17 @@ class RemoteEvaluators:
                 again = sum(len(played.returns) for played in self._played[worker])
                 self._ask(worker, first._replace(seed=first.seed + again))
 
+    @whole
     def result(self) -> Played:
         """All that was played, once all of it was."""
-        while self._orders:
-            self._take()
+        self._finish()
         found = [played for worker in sorted(self._played) for played in self._played[worker]]
         return Played([r for one in found for r in one.returns], [n for one in found for n in one.lengths])
+
+    def _finish(self) -> None:
+        """Wait until all that was ordered is played."""
+        while self._orders:
+            self._take()
 
     def _take(self, wait: bool = True) -> list[int]:
         """Note what was played, and which have ended."""
@@ -129,12 +145,15 @@ class RemoteEvaluators:
 
     def foreach(self, func: Callable[[Any], Any]) -> list[Any]:
         """What a function returns of each evaluator, once all of them have played what was ordered."""
-        self.result()
-        answers = self._workers.ask_all("apply", [func] * len(self._workers))
-        for answer in answers:
+        for answer in (answers := self._apply(func)):
             if isinstance(answer, Failure):
                 raise answer.error
         return answers
+
+    @whole
+    def _apply(self, func: Callable[[Any], Any]) -> list[Any]:
+        self._finish()
+        return self._workers.ask_all("apply", [func] * len(self._workers))
 
     def stop(self) -> None:
         """End all of them."""

@@ -79,7 +79,7 @@ class RemoteLearners(LocalLearner):
         self.follow()
 
     def follow(self) -> None:
-        self.model.learner.fellows = None
+        self.model.learner.lead(None)
         self._group.forget()
 
     def settle(self) -> None:
@@ -87,7 +87,7 @@ class RemoteLearners(LocalLearner):
 
     def foreach_learner(self, func: Callable[[Any], Any]) -> list[Any]:
         self._begin()
-        return self._group.fellows.ask_all("apply", func)
+        return self._group.apply(func)
 
     def stop(self) -> None:
         """End all of them."""

@@ -9,8 +9,8 @@ import numpy as np
 from polyak.data.datasets.formats.frames import frame_of, recording_of_columns
 from polyak.data.datasets.formats.source import Source, pandas
 from polyak.data.datasets.parts import DatasetError, RecordedData
-from polyak.data.datasets.writing import replacing
 from polyak.envs.reading import tables
+from polyak.writing import unfinished
 
 _SEPARATORS = ",;\t"
 
@@ -52,5 +52,5 @@ def write(recording: RecordedData, path: Path) -> None:
     """A table without what a table cannot say: spaces are derived again when it is read."""
     frame = frame_of(recording)
     exact = {name: np.float64 for name, dtype in frame.dtypes.items() if dtype.kind == "f"}
-    with replacing(path) as unfinished:
-        frame.astype(exact).to_csv(unfinished, index=False, encoding="utf-8")
+    with unfinished(path) as at:
+        frame.astype(exact).to_csv(at, index=False, encoding="utf-8")

@@ -26,9 +26,9 @@ from polyak.data.datasets.formats.source import Source
 from polyak.data.datasets.named import numeric
 from polyak.data.datasets.parts import DatasetError, Episode, Parts, RecordedData
 from polyak.data.datasets.seen import named_space
-from polyak.data.datasets.writing import replacing
 from polyak.envs.composed import SEPARATOR, by_name
 from polyak.experience.arrays import mapped
+from polyak.writing import unfinished
 
 _DATA = "data"
 _ABOUT = "metadata.json"
@@ -148,10 +148,10 @@ def write(recording: RecordedData, path: Path) -> None:
     if not re.fullmatch(_ID, name):
         raise DatasetError(f"path={str(path)!r}: Minari's names end in a version, such as {path.name}-v0.")
     pixels = {"jpeg_encoding": False}  # which would lose some
-    with replacing(path) as unfinished:
-        (unfinished / _DATA).mkdir(parents=True)
+    with unfinished(path) as at:
+        (at / _DATA).mkdir(parents=True)
         storage = MinariStorage.new(
-            unfinished / _DATA,
+            at / _DATA,
             _nested_space(recording.observation_space),
             recording.action_space,
             _spec(recording.env_id),

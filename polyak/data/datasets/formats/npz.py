@@ -22,10 +22,10 @@ from polyak.data.datasets.checks import chunks
 from polyak.data.datasets.formats.source import Source, decoded_space
 from polyak.data.datasets.named import grouped, recording_of
 from polyak.data.datasets.parts import DatasetError, Parts, RecordedData, arrays_of
-from polyak.data.datasets.writing import replacing
 from polyak.envs.reading import npz, plain_json
 from polyak.envs.space_json import encode_space
 from polyak.experience.memory import available_memory
+from polyak.writing import replacing
 
 VERSION = 1
 ALIGNMENT = 64
@@ -130,7 +130,7 @@ def write(recording: RecordedData, path: Path) -> None:
     about: dict[str, Any] = {"format": "polyak-dataset", "version": VERSION, "env_id": recording.env_id}
     for name in _SPACES:
         about[name] = encode_space(getattr(recording, name))
-    with replacing(path) as unfinished, zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED) as archive:
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_DESCRIPTION, json.dumps(about, indent=1))
         for name, array in _members(recording.parts):
             _write_array(archive, f"{name}.npy", array)

@@ -13,10 +13,10 @@ from polyak.data.datasets.formats.frames import frame_of, recording_of_columns
 from polyak.data.datasets.formats.source import Source, decoded_space, pandas
 from polyak.data.datasets.named import NAMES
 from polyak.data.datasets.parts import DatasetError, RecordedData
-from polyak.data.datasets.writing import replacing
 from polyak.envs.reading import plain_json, tables
 from polyak.envs.reading.limits import check_unpacked
 from polyak.envs.space_json import encode_space
+from polyak.writing import unfinished
 
 _KEY = b"polyak"
 _INDEX = re.compile(r"__index_level_[0-9]+__")
@@ -96,8 +96,8 @@ def write(recording: RecordedData, path: Path) -> None:
     }
     table = pa.Table.from_pandas(frame_of(recording), preserve_index=False)
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), _KEY: json.dumps(about).encode()})
-    with replacing(path) as unfinished:
-        pq.write_table(table, unfinished)
+    with unfinished(path) as at:
+        pq.write_table(table, at)
 
 
 def libraries() -> Any:

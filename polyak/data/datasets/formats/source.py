@@ -18,6 +18,7 @@ from polyak.data.datasets.formats import hdf5
 from polyak.data.datasets.formats.own_names import Columns
 from polyak.data.datasets.parts import DatasetError
 from polyak.envs.space_json import decode_space
+from polyak.warning import printable
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
@@ -110,14 +111,16 @@ def damage_named(what: str) -> Iterator[None]:
     try:
         yield
     except DatasetError as error:
-        raise error if what in str(error) else DatasetError(f"{what}: {error}") from error
+        text = str(error)
+        error.args = (printable(text if what in text else f"{what}: {text}"),)
+        raise
     except MISUNDERSTOOD as error:
-        reason = f"{type(error).__name__}: {error!s:.200}"
+        reason = printable(f"{type(error).__name__}: {error}", most=200)
         raise DatasetError(f"{what} is damaged: it cannot be understood ({reason}).") from error
     except ValueError as error:
         if what in str(error) or type(error).__module__.partition(".")[0] == "polyak":  # which say enough
             raise
-        raise DatasetError(f"{what} cannot be read: {error}") from error
+        raise DatasetError(printable(f"{what} cannot be read: {error}")) from error
 
 
 def decoded_space(about: dict[str, Any], name: str, what: str) -> spaces.Space:

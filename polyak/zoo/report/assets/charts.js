@@ -39,8 +39,12 @@ function linesOf(runs, choice, groupStyles) {
     return {lines, remarks};
   }
   for (const [group, members] of grouped(runs, run => run.group)) {
-    const curves = members.map(run => runCurve(run, choice)).filter(curve => curve !== null);
-    if (!curves.length) continue;
+    const drawn = members.filter(run => runCurve(run, choice) !== null);
+    if (!drawn.length) continue;
+    const whole = drawn.filter(run => !run.left_out);
+    const without = whole.length ? drawn.filter(run => run.left_out) : [];
+    if (without.length) remarks.push(`${group}: the mean is without ${without.map(run => `${run.name} (${run.left_out})`).join(", ")}.`);
+    const curves = (whole.length ? whole : drawn).map(run => runCurve(run, choice));
     const line = meanOverRuns(curves, choice.band);
     if (!line.x.length) {
       remarks.push(`${group}: its runs have no stretch in common; draw every run instead.`);

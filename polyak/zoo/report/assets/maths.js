@@ -1,6 +1,5 @@
 // Numbers: smoothing, means over runs with their intervals, and how numbers are written.
 
-const RESAMPLES = 400;
 const GRID = 150;
 
 /** Mean of each value with those before it within `share` of the x axis, weighted by the rows behind each. */
@@ -47,25 +46,25 @@ function commonGrid(curves) {
   return Array.from({length: GRID}, (_, i) => low + (high - low) * i / (GRID - 1));
 }
 
-/** Which runs each resample draws: the same draws for every page and every place of a curve. */
-const drawsOf = new Map();
-function draws(n) {
-  if (!drawsOf.has(n)) {
-    let state = 12345 + n;
-    const random = () => { state = (Math.imul(state, 1664525) + 1013904223) >>> 0; return state / 4294967296; };
-    drawsOf.set(n, Array.from({length: RESAMPLES}, () => Array.from({length: n}, () => Math.floor(random() * n))));
-  }
-  return drawsOf.get(n);
-}
-
 const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** Ends of the interval of the mean, as polyak/evaluation/intervals.py has it: Student's t, corrected for skewness. */
+function meanEnds(values) {
+  const n = values.length, middle = mean(values);
+  const moment = k => mean(values.map(v => (v - middle) ** k));
+  const error = Math.sqrt(moment(2) / (n - 1));
+  const skewness = n >= ENOUGH_FOR_SKEWNESS && error ? moment(3) / moment(2) ** 1.5 / Math.sqrt(n) : 0;
+  const end = t => {
+    const y = t - skewness / 6, root = Math.cbrt(1 + skewness * y);
+    return middle - error * 3 * y / (1 + root + root * root);
+  };
+  const t = STUDENT[Math.min(n, STUDENT.length - 1)];
+  return [Math.min(end(t), middle), Math.max(end(-t), middle)];
+}
 
 /** Lower and upper end of a band around the mean of `values`, one for each run. */
 const BANDS = {
-  bootstrap: {title: "95 % interval (bootstrap)", ends: values => {
-    const means = draws(values.length).map(draw => mean(draw.map(i => values[i]))).sort((a, b) => a - b);
-    return [means[Math.round(0.025 * (RESAMPLES - 1))], means[Math.round(0.975 * (RESAMPLES - 1))]];
-  }},
+  interval: {title: "95 % interval", ends: meanEnds},
   error: {title: "standard error", ends: values => {
     const middle = mean(values);
     const error = Math.sqrt(values.reduce((sum, v) => sum + (v - middle) ** 2, 0) / (values.length - 1) / values.length);

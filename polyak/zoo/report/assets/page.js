@@ -4,7 +4,7 @@ const REFRESH = 5000;
 let data = JSON.parse(find("#data").textContent);
 let groupStyles = new Map();
 const hidden = new Set();
-const choice = {source: "", measure: "", x: "steps", view: "mean", band: "bootstrap", smooth: 5, algo: "", env: "", text: "", onlyDiffering: true};
+const choice = {source: "", measure: "", x: "steps", view: "mean", band: "interval", smooth: 5, algo: "", env: "", text: "", onlyDiffering: true};
 
 function takeIn(fresh) {
   data = fresh;

@@ -1,0 +1,1 @@
+"""Trainings: what happens when."""

@@ -1,0 +1,118 @@
+"""What time it is in a training, and how the episodes went that ended lately."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polyak.checkpoint.collection import Collection
+from polyak.envs.adapters.infos import as_monitored
+from polyak.logging.logger import Logger
+
+LONG = 100_000
+"""Steps of the vectorised environment in which no episode has ended, after which a training that has made all its steps
+waits for an end no longer."""
+
+
+@dataclass
+class Clock:
+    """The counters of a model's training. They outlive one ``learn``, and files hold them."""
+
+    steps: int = 0
+    """Environment steps so far, over all environments; from a dataset alone, gradient steps."""
+    total: int = 0
+    """Steps at which training ends."""
+    started_at: int = 0
+    """Steps at which the present ``learn`` began."""
+    updates: int = 0
+    """Gradient steps so far."""
+    episodes: int = 0
+    """Episodes that have ended."""
+    iterations: int = 0
+    """Rollouts in the present ``learn``."""
+    remaining: float = 1.0
+    """Share of the training that is left, from 1 to 0: what schedules are functions of."""
+    began: float = 0.0
+    """Wall time, in nanoseconds, at which the present ``learn`` began."""
+    series: Collection | None = None
+    """The series of steps that is under way, or that a file has brought."""
+
+    def tick(self) -> None:
+        """Schedules move on to the present number of steps."""
+        self.remaining = 1.0 - float(self.steps) / float(self.total)
+
+    def tick_within(self) -> None:
+        """The same where the last steps may be more than there are left."""
+        self.tick()
+        self.remaining = max(self.remaining, 0.0)
+
+
+class EpisodeWithoutEnd(Exception):
+    """Ends a training that waits for the end of an episode in vain."""
+
+
+class Patience:
+    """Waits for episodes to end, but not for ever once a training has made all its steps.
+
+    Args:
+        clock: of the training.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._ended = self._waited = 0
+
+    def wait(self, ended: int) -> None:
+        """Before each step.
+
+        Args:
+            ended: episodes that have ended in this series of steps.
+
+        Raises:
+            EpisodeWithoutEnd: none has for long, and the training has made its steps.
+        """
+        self._waited = self._waited + 1 if ended == self._ended else 0
+        self._ended = ended
+        if self._waited > LONG and self.clock.steps >= self.clock.total:
+            raise EpisodeWithoutEnd(
+                f"total_timesteps={self.clock.total - self.clock.started_at} are made, and no episode has ended in the "
+                f"last {LONG:,} steps: training ends here, and does not learn from the episode under way. Give the "
+                "environment a time limit, such as gymnasium.wrappers.TimeLimit(env, 1000)."
+            )
+
+
+class EpisodeStatistics:
+    """Keeps returns, lengths and successes of the last episodes.
+
+    Args:
+        window: how many episodes.
+    """
+
+    def __init__(self, window: int) -> None:
+        self.episodes: deque[dict[str, Any]] = deque(maxlen=window)
+        self.successes: deque[float] = deque(maxlen=window)
+
+    def resize(self, window: int) -> None:
+        """Keep another number of episodes from now on."""
+        self.episodes, self.successes = deque(self.episodes, maxlen=window), deque(self.successes, maxlen=window)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.episodes.clear()
+        self.successes.clear()
+
+    def note(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Keep the episodes that ended in a step: see :class:`~polyak.envs.protocol.Outcome`."""
+        self.episodes.extend(as_monitored(columns))
+        if (success := columns.get("success")) is not None:
+            self.successes.extend(success[~np.isnan(success)].tolist())
+
+    def record(self, logger: Logger) -> None:
+        """Log the means."""
+        if self.episodes:
+            logger.record("rollout/ep_rew_mean", float(np.mean([episode["r"] for episode in self.episodes])))
+            logger.record("rollout/ep_len_mean", float(np.mean([episode["l"] for episode in self.episodes])))
+        if self.successes:
+            logger.record("rollout/success_rate", float(np.mean(self.successes)))

@@ -1,0 +1,191 @@
+"""Off-policy learning: act and store, then draw minibatches and learn from them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.collection import Collection
+from polyak.collecting.tensors.rows import on_host
+from polyak.data.step import Step
+from polyak.envs.wrappers.layers import frozen
+from polyak.loops.collector import Collector, Into, Wanted
+from polyak.loops.offline import offline_loop
+from polyak.loops.training import Loop, engine_checks, tasks
+from polyak.loops.updates import ModelUpdates, Updates, asked_updates
+
+STEPS_BETWEEN_READS = 200
+"""Steps of environments in tensors after which their episodes are counted."""
+
+
+@dataclass
+class OffPolicyLoop:
+    """Collects a series of steps, then makes the gradient steps that are due; again and again."""
+
+    settings: Any
+    """The hyper-parameters, which a program may change meanwhile."""
+    collector: Collector
+    """Where experience comes from."""
+    store: Into
+    """Where it goes to."""
+    updates: Updates | ModelUpdates
+    """How it is learned from."""
+    normalisation: Any
+    """Of what is replayed."""
+    after_step: tuple[Callable[[], None], ...]
+    """Called after each step of the environments that is stored."""
+    between: tuple[Callable[[], None], ...]
+    """Called after each series and its updates."""
+    dump_logs: Callable[[], None]
+    """Writes a table."""
+    log_interval: int | None
+    """Episodes between two tables."""
+    wanted: Callable[[], Wanted]
+    """How long the next series is."""
+    tick: Callable[[], None]
+    """Moves schedules on."""
+
+    def iterate(self) -> bool:
+        """A series of steps, and the gradient steps that are due. False: a callback asked to stop."""
+        settings, updates, clock = self.settings, self.updates, self.updates.clock
+        memory = updates.memory
+        if clock.series is None:  # else a file has brought one that goes on
+            memory.mend()
+        memory.torn = True
+        series = self.collector.collect(self.wanted(), self.store, self.count)
+        if series is None:
+            return False
+        memory.torn = False
+        if (steps := self.due(series)) > 0:
+            with self.ahead() if settings.overlap and clock.steps < clock.total else updates.split.update:
+                replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
+                updates.make(steps, *replay)
+        for check in self.between:
+            check()
+        return True
+
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Around gradient steps: the environments make the first step of the next series meanwhile. Minibatches are
+        normalised with the statistics from before it."""
+        known = self.normalisation.replay
+        self.normalisation.replay = frozen(known)
+        try:
+            with self.collector.ahead(self.wanted()), self.updates.split.update:
+                yield
+        finally:
+            self.normalisation.replay = known
+
+    def due(self, series: Collection) -> int:
+        """Gradient steps to make after a series: none before there is enough to learn from."""
+        settings = self.settings
+        if not self.updates.memory.begun(self.updates.clock.steps, settings.learning_starts):
+            return 0
+        return settings.gradient_steps if settings.gradient_steps >= 0 else series.steps * self.collector.n_envs
+
+    def count(self, ended: int) -> None:
+        """A step is stored, in which so many episodes ended."""
+        clock = self.updates.clock
+        self.tick()
+        for task in self.after_step:
+            task()
+        for _ in range(ended):
+            clock.episodes += 1
+            if self.log_interval is not None and clock.episodes % self.log_interval == 0:
+                self.dump_logs()
+
+
+def shown(names: dict[str, Any], step: Step, series: Collection) -> dict[str, Any]:
+    """What callbacks find in ``self.locals`` about a step under SB3's names, before it is stored."""
+    return {
+        **names,
+        "actions": step.env_actions,
+        "buffer_actions": step.actions,
+        "rewards": step.rewards,
+        "dones": step.dones,
+        "infos": list(step.infos),
+        "new_obs": step.new_obs,
+        "num_collected_steps": series.steps,
+        "num_collected_episodes": series.episodes,
+    }
+
+
+def off_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
+    """The loop of a model that replays: what its class and its settings ask for is found out here."""
+    make = offline_loop if model.learns_offline else acting
+    return make(model, callback, log_interval)
+
+
+def acting(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:
+    """The same of one that has environments."""
+    names = model._callback_locals(
+        callback=callback,
+        train_freq=model.train_freq,
+        replay_buffer=model.memory.own,
+        log_interval=log_interval,
+        learning_starts=model.learning_starts,
+        action_noise=model.action_noise,
+    )
+    collector = Collector(
+        model.runner,
+        model._progress,
+        model.clock,
+        model.statistics,
+        callback,
+        partial(shown, names),
+        partial(getattr, model, "policy"),
+        model._start_episodes,
+    )
+    after_step = tasks(model, model.after_step)
+    if model.in_tensors:
+        collector.shown = lambda step, series: shown(names, on_host(step), series)
+        after_step += (partial(read_now_and_then, model, log_interval),)
+    return OffPolicyLoop(
+        model,
+        collector,
+        storage_of(model),
+        asked_updates(model),
+        model.normalisation,
+        after_step,
+        engine_checks(model),
+        model.dump_logs,
+        log_interval,
+        partial(getattr, model, "train_freq"),
+        model.clock.tick,
+    )
+
+
+def read_now_and_then(model: Any, log_interval: int | None) -> None:
+    """Count the episodes that have ended in tensors since the last time: the host waits for the device to know them."""
+    if model.runner.steps % STEPS_BETWEEN_READS:
+        return
+    clock = model.clock
+    before = clock.episodes
+    model._read_episodes()
+    if log_interval is not None and clock.episodes // log_interval > before // log_interval:
+        model.dump_logs()
+
+
+class Prepared:
+    """Stores steps as a model's class wants them.
+
+    Args:
+        memory: where to.
+        functions: each makes a step of a step.
+    """
+
+    def __init__(self, memory: Into, functions: tuple[Callable[[Step], Step], ...]) -> None:
+        self.memory, self.functions = memory, functions
+
+    def record(self, step: Step) -> None:
+        """Take a step of the environments."""
+        for function in self.functions:
+            step = function(step)
+        self.memory.record(step)
+
+
+def storage_of(model: Any) -> Into:
+    """Where a model's steps go to."""
+    return Prepared(model.memory, tasks(model, model.storing)) if model.storing else model.memory

@@ -1,0 +1,60 @@
+"""Offline learning: minibatches of a dataset, and nothing else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from polyak.callbacks.callback import BaseCallback
+from polyak.loops.training import engine_checks
+from polyak.loops.updates import ModelUpdates, Schedules, Updates, asked_updates
+
+CHUNK = 500
+"""Gradient steps that are made and logged together."""
+
+
+@dataclass
+class OfflineLoop:
+    """Makes gradient steps on a dataset; time is counted in them."""
+
+    settings: Any
+    """The hyper-parameters, which a program may change meanwhile."""
+    updates: Updates | ModelUpdates
+    """How it is learned."""
+    schedules: Schedules
+    """What moves from one gradient step to the next."""
+    normalisation: Any
+    """Of what is replayed."""
+    between: tuple[Callable[[], None], ...]
+    """Called after some gradient steps."""
+    callback: BaseCallback
+    """Asked after every gradient step whether to continue."""
+    dump_logs: Callable[[], None]
+    """Writes a table."""
+    log_interval: int | None
+    """Chunks between two tables."""
+
+    def iterate(self) -> bool:
+        """Some gradient steps. False: a callback asked to stop."""
+        settings, updates, clock = self.settings, self.updates, self.updates.clock
+        alone = self.callback.is_idle and self.schedules.stand_still
+        steps = min(CHUNK - clock.steps % CHUNK, clock.total - clock.steps) if alone else 1
+        replay = settings.batch_size, settings.gamma, settings.dataset_share, self.normalisation.replay
+        with updates.split.update:
+            updates.make(steps, *replay)
+        clock.steps += steps
+        clock.tick()
+        if not (self.callback.is_idle or self.callback.on_step()):
+            return False
+        chunks, rest = divmod(clock.steps, CHUNK)
+        if self.log_interval is not None and rest == 0 and chunks % self.log_interval == 0:
+            self.dump_logs()
+        for check in self.between:
+            check()
+        return True
+
+
+def offline_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OfflineLoop:
+    """The loop of a model that has a dataset alone."""
+    between = engine_checks(model)
+    known = model.schedules, model.normalisation, between, callback, model.dump_logs, log_interval
+    return OfflineLoop(model, asked_updates(model), *known)

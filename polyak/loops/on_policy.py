@@ -1,0 +1,193 @@
+"""On-policy learning: roll out, let the learner evaluate it, learn from it, forget it."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from polyak.callbacks.callback import BaseCallback, LoopLocals
+from polyak.checkpoint.collection import Collection
+from polyak.collecting import stepwise
+from polyak.collecting.rollout import RolloutWriter, Successors
+from polyak.collecting.tensors.rollout import TensorRollout, TensorRolloutWriter
+from polyak.collecting.tensors.rows import on_host
+from polyak.collecting.time_split import TimeSplit
+from polyak.data.step import Step
+from polyak.distributed.runners import RunnerGroup
+from polyak.loops.collector import Collector
+from polyak.loops.group_collector import GroupCollector
+from polyak.loops.training import Task, engine_checks, is_own, tasks
+from polyak.loops.updates import RolloutUpdates
+
+
+class ModelLessons:
+    """What a model learns from its rollout by a ``train`` of a program's own.
+
+    Args:
+        model: has ``train``.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def make(self, buffer: Any) -> None:
+        """Learn from a rollout, which the model holds."""
+        self.model.train()
+
+
+@dataclass
+class OnPolicyLoop:
+    """Collects a rollout, then learns from it; again and again."""
+
+    settings: Any
+    """The hyper-parameters, which a program may change meanwhile, and the buffer of now."""
+    collector: Collector
+    """Where experience comes from."""
+    updates: RolloutUpdates | ModelLessons
+    """How it is learned from."""
+    split: TimeSplit
+    """Adds up the time."""
+    names: dict[str, Any]
+    """What callbacks find in ``locals`` besides what changes."""
+    beginning: tuple[Task, ...]
+    """Called before a rollout begins."""
+    completing: tuple[Task, ...]
+    """Called when a rollout is whole, before it is evaluated."""
+    between: tuple[Task, ...]
+    """Called after each rollout and what was learned from it."""
+    tick: Task
+    """Moves schedules on."""
+    log_interval: int | None
+    """Rollouts between two tables."""
+    estimates: bool = True
+    """Whether advantages are estimated before learning begins."""
+
+    def iterate(self) -> bool:
+        """A rollout, and what is learned from it. False: a callback asked to stop."""
+        rollout = self.begin()
+        if self.collector.collect(rollout, rollout, complete=self.complete) is None:
+            return False
+        self.note()
+        with self.split.update:
+            self.updates.make(rollout.buffer)
+        for check in self.between:
+            check()
+        return True
+
+    def collect(self, steps: int | None = None) -> bool:
+        """A rollout alone, of so many steps. False: a callback asked to stop."""
+        rollout = self.begin(steps)
+        return self.collector.collect(rollout, rollout, complete=self.complete) is not None
+
+    def begin(self, steps: int | None = None) -> RolloutWriter:
+        """A rollout to fill, or the one of which a file has brought a part."""
+        for task in self.beginning:
+            task()
+        settings = self.settings
+        if self.collector.clock.series is None:
+            settings.renew_rollout_buffer()
+            settings.rollout_buffer.reset()
+            settings._successors = Successors()
+        self.rollout: RolloutWriter = settings._writer(settings.rollout_buffer, settings._successors, steps)
+        return self.rollout
+
+    def complete(self) -> None:
+        """A rollout is whole: values and log-probabilities, which are the learner's, then advantages and returns."""
+        for task in self.completing:
+            task()
+        rollout, collector, settings = self.rollout, self.collector, self.settings
+        with self.split.inference:
+            ends = rollout.ends(collector.runner, settings.device)
+            last_values = rollout.fill(settings.learner.prepare(rollout.rows(), ends, collector.policy()))
+        if self.estimates:
+            with self.split.update:
+                rollout.estimate(last_values, collector.runner.episode_starts)
+        if collector.callback.needs_locals:
+            collector.callback.update_locals(self.published(rollout.last(), {"values": last_values}))
+
+    def note(self) -> None:
+        """Count a rollout, and write a table if it is time."""
+        clock = self.collector.clock
+        clock.iterations += 1
+        self.tick()
+        if self.log_interval is not None and clock.iterations % self.log_interval == 0:
+            self.settings.dump_logs(clock.iterations)
+
+    def shown(self, step: Step, series: Collection) -> LoopLocals:
+        """What callbacks find in ``self.locals`` about a step, before it is stored."""
+        step = series.pending = self.rollout.ready(step)
+        buffer, number = self.rollout.buffer, series.steps - 1
+        names = {"rollout_buffer": buffer, "n_rollout_steps": self.rollout.steps, "n_steps": number}
+        return self.published(step, {**self.names, "iteration": self.collector.clock.iterations, **names})
+
+    def published(self, step: Step, names: dict[str, Any]) -> LoopLocals:
+        """The same besides other names; what is expensive is computed when it is read."""
+        if not isinstance(step.rewards, np.ndarray):
+            step = on_host(step)
+        later = partial(stepwise.locals_of, step, self.settings.learner, self.collector.policy(), self.split.inference)
+        return LoopLocals({**names, **on_policy_locals(step)}, later)
+
+
+def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OnPolicyLoop:
+    """The loop of a model that learns from rollouts. What its class and its settings ask for is found out here."""
+    runner, clock, split, late = model.runner, model.clock, model._split, model.rewards_follow
+    kind = GroupCollector if isinstance(runner, RunnerGroup) else Collector
+    policy = partial(getattr, model, "policy")
+    collector = kind(runner, model._progress, clock, model.statistics, callback, unseen, policy, model._start_episodes)
+    if isinstance(collector, GroupCollector):
+        collector.whole = late is None
+    completing = () if late is None else (lambda: late(model.rollout_buffer),)
+    loop = OnPolicyLoop(
+        model,
+        collector,
+        ModelLessons(model) if is_own(model, "train") else rollout_updates(model),
+        split,
+        model._callback_locals(callback=callback),
+        beginning=tasks(model, model.beginning),
+        completing=(*completing, *tasks(model, model.completing)),
+        between=engine_checks(model),
+        tick=clock.tick,
+        log_interval=log_interval,
+    )
+    collector.shown = loop.shown
+    return loop
+
+
+def unseen(step: Step, series: Collection) -> dict[str, Any]:
+    """What callbacks are shown until a loop says otherwise."""
+    return {}
+
+
+def rollout_updates(model: Any) -> RolloutUpdates:
+    """How a model learns from rollouts."""
+    minibatches = partial(getattr, model, "_minibatches")
+    known = model.host, type(model).following(model), model.clock, model.logger, model._split
+    return RolloutUpdates(model.learner, model.lesson, minibatches, *known, tasks(model, model.watching))
+
+
+def train_on_rollout(model: Any) -> None:
+    """Learn from the rollout buffer."""
+    rollout_updates(model).make(model.rollout_buffer)
+
+
+def on_policy_locals(step: Step) -> dict[str, Any]:
+    """A step under the names that callbacks written for Stable-Baselines3 read."""
+    return {
+        "actions": step.actions,
+        "clipped_actions": step.env_actions,
+        "rewards": step.rewards,
+        "dones": step.dones,
+        "infos": list(step.infos),
+        "new_obs": step.new_obs,
+    }
+
+
+def writer_of(buffer: Any, successors: Successors, model: Any, steps: int | None = None) -> Any:
+    """What steps enter a buffer by."""
+    if isinstance(buffer, TensorRollout):
+        return TensorRolloutWriter(buffer, steps)
+    actor = model.runner.actor
+    if buffer.values_may_follow and not getattr(model._acting_policy, "acts_by_forward", False):
+        return RolloutWriter(buffer, actor, successors, steps)
+    return stepwise.StepwiseWriter(buffer, actor, model.learner, steps)

@@ -1,0 +1,249 @@
+"""Gradient steps: on minibatches of a memory, and on rollouts; and the schedules that a learner follows."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from polyak.collecting.time_split import TimeSplit
+from polyak.data.base import Normalizer
+from polyak.data.replay_memory import ReplayMemory
+from polyak.learning.host import LearnerHost
+from polyak.learning.learner import Learner
+from polyak.learning.part_rates import set_part_rates
+from polyak.learning.replayed_sequences import sequence_errors
+from polyak.logging.logger import Logger
+from polyak.loops.clock import Clock
+from polyak.loops.training import is_own, tasks
+from polyak.schedules import Schedule, is_constant
+
+
+class Schedules:
+    """Brings to a learner what changes from update to update. What stays the same is brought when it is set.
+
+    Args:
+        rate: the learning rate by the remaining progress.
+    """
+
+    def __init__(self, rate: Schedule) -> None:
+        self.rate = rate
+        self.moving: dict[str, Schedule] = {}
+        """Hyper-parameters that follow a schedule, besides the learning rate."""
+        self.part_rates: Mapping[str, float | Schedule] = {}
+        """Learning rates of parts that have their own."""
+
+    @property
+    def stand_still(self) -> bool:
+        """Whether nothing moves, so that many updates may be made at once."""
+        return all(map(is_constant, (self.rate, *self.moving.values())))
+
+    def follow(self, learner: Learner, clock: Clock, logger: Logger) -> None:
+        """Set the values of this moment."""
+        remaining = clock.remaining
+        learner.adopt_optimizers()
+        rate = self.rate(remaining)
+        learner.set(learning_rate=rate, **{name: schedule(remaining) for name, schedule in self.moving.items()})
+        set_part_rates(learner, self.part_rates, remaining)
+        logger.record("train/learning_rate", rate)
+
+
+def following(model: Any) -> Callable[[], None]:
+    """What brings the values of each moment to a model's learner, before it learns."""
+    model.renew_schedules()
+    return partial(model.schedules.follow, model.learner, model.clock, model.logger)
+
+
+Metrics = dict[str, list[Tensor]]
+"""What a learner measured, by name, of each gradient step."""
+
+
+class Updates:
+    """Draws minibatches and lets a learner learn from them.
+
+    Args:
+        learner: learns.
+        memory: what minibatches are drawn from.
+        host: what the learner learns by.
+        follow: brings hyper-parameters that move to the learner.
+        clock: counts gradient steps.
+        logger: takes the means of what the learner measures.
+        split: adds up the time.
+        after_each: called after each gradient step.
+        watching: called with what some of them measured.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        memory: ReplayMemory,
+        host: LearnerHost,
+        follow: Callable[[], None],
+        clock: Clock,
+        logger: Logger,
+        split: TimeSplit,
+        after_each: tuple[Callable[[], None], ...] = (),
+        watching: tuple[Callable[[Metrics], None], ...] = (),
+    ) -> None:
+        self.learner, self.memory, self.host, self.follow = learner, memory, host, follow
+        self.clock, self.logger, self.split = clock, logger, split
+        self.after_each, self.watching = after_each, watching
+        self.learn = learner.update if learner.fellows is None else learner.learn
+        recurrence = learner.policy.recurrence
+        self._together = 1 if recurrence is None else recurrence.length
+
+    times = 1
+    """Minibatches are so many times as large, where a gradient step is made of several."""
+
+    def make(self, steps: int, rows: int, gamma: float, share: float | None, normalizer: Normalizer | None) -> None:
+        """Some gradient steps.
+
+        Args:
+            steps: how many.
+            rows: of each minibatch.
+            gamma: discount of one step of the environments.
+            share: of rows that come from a dataset: see :meth:`~polyak.data.replay_memory.ReplayMemory.batches`.
+            normalizer: of observations and rewards.
+        """
+        learner, memory = self.learner, self.memory
+        metrics: Metrics = {}
+        learner.policy.set_training_mode(True)
+        self.follow()
+        memory.prioritized.anneal(1 - self.clock.remaining)
+        rows = max(1, self.times * rows // self._together)  # or sequences
+        batches = memory.batches(rows, gamma, steps, share, normalizer, learner.gathers_late)
+        for batch, indices in self.split.sample.timing(batches):
+            update = self.learn(batch)
+            for task in self.after_each:
+                task()
+            if indices is not None and update.td_error is not None:
+                memory.prioritized.update_priorities(indices, sequence_errors(update.td_error, len(indices)))
+            for name, value in update.metrics.items():
+                metrics.setdefault(name, []).append(value)
+        self.clock.updates += steps
+        self._record(metrics)
+
+    def _record(self, metrics: Metrics) -> None:
+        self.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
+        record_means(metrics, self.logger, self.host)
+        for watch in self.watching:
+            watch(metrics)
+
+
+class ModelUpdates:
+    """Gradient steps that a model makes by a ``train`` of a program's own.
+
+    Args:
+        model: has ``train``.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.memory, self.clock, self.split = model, model.memory, model.clock, model._split
+
+    def make(self, steps: int, rows: int, *_: Any) -> None:
+        """Some gradient steps on minibatches of so many rows."""
+        self.model.train(gradient_steps=steps, batch_size=rows)
+
+
+def updates_of(model: Any) -> Updates:
+    """How a model learns from its memory."""
+    after = tasks(model, model.after_step) if model.learns_offline else ()
+    known = (
+        model.learner,
+        model.memory,
+        model.host,
+        type(model).following(model),
+        model.clock,
+        model.logger,
+        model._split,
+    )
+    return Updates(*known, after, tasks(model, model.watching))
+
+
+def asked_updates(model: Any) -> Any:
+    """The same, or its own ``train`` where a program has written one."""
+    return ModelUpdates(model) if is_own(model, "train") else type(model).updates(model)
+
+
+def record_means(metrics: Mapping[str, list[Tensor]], logger: Logger, host: LearnerHost) -> None:
+    """Log the mean of each; a loss that is not finite ends training."""
+    means = {name: values[0] if len(values) == 1 else torch.stack(values).mean() for name, values in metrics.items()}
+    for name, mean in means.items():
+        logger.record(f"train/{name}", mean)
+    host.watch(means)
+
+
+Minibatches = Callable[[int | None], Any]
+"""Called with their size, None for all rows in one: the minibatches of a pass over a rollout, for the learner's
+``update``."""
+
+
+class Gained(NamedTuple):
+    """What the gradient steps on a rollout came to."""
+
+    metrics: dict[str, list[Tensor]]
+    """Of each that is to be logged."""
+    updates: int
+    """By how much the counter of updates rises."""
+
+
+@dataclass
+class RolloutUpdates:
+    """Lets a learner learn from one rollout after another."""
+
+    learner: Learner
+    """Learns."""
+    lesson: Callable[[Minibatches], Gained]
+    """What it makes of the minibatches of a rollout."""
+    minibatches: Callable[[], Minibatches]
+    """Of the present rollout."""
+    host: LearnerHost
+    """What the learner learns by."""
+    follow: Callable[[], None]
+    """Brings hyper-parameters that move to the learner."""
+    clock: Clock
+    """Counts updates."""
+    logger: Logger
+    """Takes the means of what the learner measures."""
+    split: TimeSplit
+    """Adds up the time."""
+    watching: tuple[Callable[[Gained], None], ...] = ()
+    """Called with what was measured, when it is logged."""
+
+    def make(self, buffer: Any) -> None:
+        """Learn from a rollout whose advantages are known."""
+        self.learner.policy.set_training_mode(True)
+        self.follow()
+        outcome = self.lesson(partial(_timed, self.split, self.minibatches()))
+        self.clock.updates += outcome.updates
+        record_means(outcome.metrics, self.logger, self.host)
+        values, returns = buffer.values.reshape(-1), buffer.returns.reshape(-1)
+        self.logger.record("train/explained_variance", explained_variance(values, returns))
+        self.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
+        if (log_std := getattr(self.learner.policy, "log_std", None)) is not None:
+            self.logger.record("train/std", torch.exp(log_std.detach()).mean())
+        for watch in self.watching:
+            watch(outcome)
+
+
+def _timed(split: TimeSplit, minibatches: Minibatches, size: int | None) -> Any:
+    return split.sample.timing(minibatches(size))
+
+
+def explained_variance(y_pred: Any, y_true: Any) -> Any:
+    """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean; NaN where y_true is constant.
+
+    Of arrays [B] a number; of tensors [B] a tensor [].
+    """
+    variance = _variance(y_true)
+    if isinstance(variance, Tensor):
+        return torch.where(variance == 0, torch.nan, 1 - _variance(y_true - y_pred) / variance)
+    return float("nan") if variance == 0 else float(1 - _variance(y_true - y_pred) / variance)
+
+
+def _variance(x: Any) -> Any:
+    """As ``np.var`` of a vector, at a third of its cost, which counts where rollouts are short."""
+    apart = x - x.sum() / len(x)
+    return apart.dot(apart) / len(x)

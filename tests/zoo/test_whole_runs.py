@@ -1,0 +1,91 @@
+"""Which runs a mean is over: the same in every command."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from polyak.zoo.plots.all_plots import AllPlotsOptions, all_plots
+from polyak.zoo.plots.plot import PlotOptions, read_panels
+from polyak.zoo.report import page
+from polyak.zoo.report.logbook import Logbook
+from polyak.zoo.run_folder import FINISHED, RunFolder, State
+from polyak.zoo.whole_runs import Reach, whole_runs, without
+from tests.zoo.written_runs import write_run
+
+STOPPED = State("interrupted", "was interrupted after 5 of 10 steps")
+
+
+def test_the_rule() -> None:
+    ended = {"a": Reach(FINISHED, 100, 100), "b": Reach(FINISHED, 90, 90), "c": Reach(FINISHED, 60, 100)}
+    short = {"d": Reach(FINISHED, 89, 99)}
+    stopped = {"e": Reach(STOPPED, 200, 200), "f": Reach(STOPPED, 50, 60)}
+    assert whole_runs(ended) == (["a", "b", "c"], {})
+    kept, left_out = whole_runs({**ended, **short, **stopped})
+    assert kept == ["a", "b", "c"]
+    assert left_out == {"d": "ended before the others", "e": STOPPED.told, "f": STOPPED.told}
+    assert without(left_out).startswith("left out d (ended before the others), e (was interrupted after 5 of")
+    assert whole_runs(stopped) == (["e"], {"f": "ended before the others"})
+    assert whole_runs({}) == ([], {})
+    assert without({}) == ""
+
+
+@pytest.mark.parametrize("kind", ["interrupted", "failed"])
+def test_plots_tables_and_reports_leave_out_the_same_runs(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = tmp_path / "logs"
+    for number, value in ((1, 1.0), (2, 3.0), (3, 50.0)):
+        write_run(logs / "ppo" / f"X-v0_{number}", [value] * 40, [[value]] * 4)
+        run = RunFolder(logs / "ppo" / f"X-v0_{number}", "X-v0")
+        run.write_yaml("config.yml", {"gamma": 0.9})
+        run.final_model.touch()
+    if kind == "failed":
+        (run.settings_folder / "error.txt").touch()
+    else:
+        run.write_interruption(400, 500)
+    for source in ("train", "eval"):
+        (curve,) = read_panels(PlotOptions(envs=["X-v0"], folders=[str(logs)], source=source))["X-v0"]
+        assert (curve.n_runs, curve.y[-1]) == (2, 2.0)
+        assert len(curve.runs) == 3
+        assert f"({run.state.told})" in capsys.readouterr().err
+    output = str(tmp_path / "x")
+    table = all_plots(AllPlotsOptions(envs=["X-v0"], folders=[str(logs)], no_display=True, output=output))
+    (found,) = table["X-v0"].values()
+    assert (found.n_runs, found.mean[-1]) == (2, 2.0)
+    assert f"left out run 3 ({run.state.told})" in capsys.readouterr().err
+    pages = Logbook(logs).read()["runs"]
+    assert [one["state"] for one in pages] == ["finished", "finished", kind]
+    assert [one["left_out"] for one in pages] == ["", "", run.state.told]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_the_page_leaves_them_out_of_its_means() -> None:
+    runs = [
+        {
+            "name": f"ppo/X-v0_{number}",
+            "group": "PPO",
+            "left_out": "is running" if value > 9 else "",
+            "training": {"steps": [0, 10], "measures": {"return": {"mean": [value, value]}}},
+        }
+        for number, value in enumerate((1, 3, 50), start=1)
+    ]
+    assets = Path(page.__file__).parent / "assets"
+    choice = {"view": "mean", "source": "training", "measure": "return", "x": "steps", "band": "none", "smooth": 0}
+    program = f"""
+        globalThis.matchMedia = () => ({{matches: false}});
+        globalThis.ResizeObserver = class {{ observe() {{}} }};
+        {(assets / "maths.js").read_text()}
+        {(assets / "charts.js").read_text()}
+        const runs = {json.dumps(runs)}, choice = {json.dumps(choice)}, styles = new Map();
+        console.log(JSON.stringify([runs, runs.slice(2)].map(shown => linesOf(shown, choice, styles))));
+    """
+    done = subprocess.run(["node", "-"], input=program, capture_output=True, text=True)
+    assert not done.stderr
+    of_all, of_the_last = json.loads(done.stdout)
+    assert [(line["name"], line["y"]) for line in of_all["lines"]] == [("PPO (2)", [2, 2])]
+    assert of_all["remarks"] == ["PPO: the mean is without ppo/X-v0_3 (is running)."]
+    assert [(line["name"], line["y"]) for line in of_the_last["lines"]] == [("PPO (1)", [50, 50])]
+    assert of_the_last["remarks"] == []
