@@ -169,7 +169,10 @@ def _check_shape(name: str, array: np.ndarray, space: spaces.Space) -> None:
 
 def _check_finite(name: str, array: np.ndarray, recording: RecordedData, of_observations: bool = False) -> None:
     if array.dtype.kind not in "biuf":
-        raise DatasetError(f"{name} has the type {array.dtype}, but must hold numbers.")
+        raise DatasetError(
+            f"{name} has the type {array.dtype}, but must hold numbers. Give words numbers: "
+            "numpy.unique(words, return_inverse=True)[1]."
+        )
     if array.dtype.kind != "f":
         return
     for start, rows in chunks(array):
