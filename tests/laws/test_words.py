@@ -35,7 +35,6 @@ ALLOWED = {
     ("polyak/envs/reading/npz.py", "tell"): "a method of Python's files",
     ("polyak/envs/wrappers/monitor.py", "tell"): "a method of Python's files",
     ("polyak/nn/networks/attention.py", "tell"): "a name of parameters in saved files",
-    ("polyak/zoo/data/show.py", "picture"): "the option's former name, which still works",
     ("polyak/zoo/tuning/studies.py", "tell"): "a method of Optuna's studies",
     ("polyak/zoo/tuning/workers.py", "tell"): "a method of Optuna's studies",
 }
