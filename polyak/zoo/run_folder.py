@@ -95,10 +95,13 @@ def listing(logs: Sequence[Path], algos: Sequence[str] = ()) -> str:
 
 
 class State(NamedTuple):
-    """How a run stands: its ``name``, running, finished, failed or interrupted, and the same as ``told`` of it."""
+    """How a run stands.
+
+    Fields: ``name``: running, finished, failed or interrupted; ``description``: the same as what the run did.
+    """
 
     name: str
-    told: str
+    description: str
 
 
 FINISHED = State("finished", "finished")
@@ -167,7 +170,9 @@ class RunFolder:
         if number in runs:
             run = cls(runs[number], env_id)
             is_whole = run.state == FINISHED
-            return run if is_whole else replace(run, choice=f"run {number} of {algo} on {env_id} {run.state.told}.")
+            return (
+                run if is_whole else replace(run, choice=f"run {number} of {algo} on {env_id} {run.state.description}.")
+            )
         if number == 0 and runs:
             return cls._latest(runs, f"{algo} on {env_id}", env_id, finished)
         there = _what_there_is(logs, parent, runs, env_id)
@@ -188,8 +193,8 @@ class RunFolder:
         else:
             why += " with a model" if later else ""
             why = f"none has finished, and it is {why}" if finished and len(runs) > 1 else why
-            why += f", which {run.state.told}"
-        passed = "".join(f"; run {other} {latest_first[other].state.told}" for other in later[:_NAMED])
+            why += f", which {run.state.description}"
+        passed = "".join(f"; run {other} {latest_first[other].state.description}" for other in later[:_NAMED])
         passed += f"; {len(later) - _NAMED} more did not finish" if len(later) > _NAMED else ""
         others = f"{passed} (--exp-id takes another)" if later else ""
         return replace(run, choice=f"run {number} of {whose} is taken: {why}{others}.")

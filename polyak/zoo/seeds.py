@@ -74,8 +74,8 @@ def train_seeds(arguments: Sequence[str], seeds: Sequence[int], processes: int) 
 def where_runs_are(runs: Iterable[RunFolder], seeds: Sequence[int]) -> str:
     """Return a line for each of `seeds` that has one of `runs`, which other commands may have begun as well."""
     found = {run.read_yaml("args.yml").get("seed"): run for run in runs}
-    told = {seed: "" if run.state == FINISHED else f" ({run.state.told})" for seed, run in found.items()}
-    lines = [f"  seed {seed}: {found[seed].path}{told[seed]}" for seed in seeds if seed in found]
+    states = {seed: "" if run.state == FINISHED else f" ({run.state.description})" for seed, run in found.items()}
+    lines = [f"  seed {seed}: {found[seed].path}{states[seed]}" for seed in seeds if seed in found]
     return "\n".join(["Runs:", *lines]) if lines else "No run was begun."
 
 

@@ -18,7 +18,7 @@ _AS_FAR = 0.9
 class Reach(NamedTuple):
     """How far a run went.
 
-    Fields: ``state`` of the run; ``last`` step that is recorded; ``until``, the step up to which it may have gone on
+    Fields: ``state`` of the run; ``last`` step that is recorded; ``until``, the step up to which it may have continued
     without a further record: an episode that has not ended is in no file.
     """
 
@@ -33,7 +33,7 @@ def whole_runs(runs: Mapping[str, Reach]) -> tuple[list[str], dict[str, str]]:
     able = finished or list(runs)
     end = max((runs[name].last for name in able), default=0)
     kept = [name for name in able if runs[name].last >= _AS_FAR * end or runs[name].until >= end]
-    why = {name: "ended before the others" if name in able else reach.state.told for name, reach in runs.items()}
+    why = {name: "ended before the others" if name in able else reach.state.description for name, reach in runs.items()}
     return kept, {name: reason for name, reason in why.items() if name not in kept}
 
 

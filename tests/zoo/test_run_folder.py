@@ -39,7 +39,7 @@ def made(logs: Path, state: str) -> RunFolder:
 
 
 @pytest.mark.parametrize(
-    ("made_so", "state", "told"),
+    ("made_so", "state", "description"),
     [
         ("finished", "finished", "finished"),
         ("running", "running", "is running"),
@@ -48,10 +48,10 @@ def made(logs: Path, state: str) -> RunFolder:
         ("killed", "interrupted", "ended without a final model"),
     ],
 )
-def test_states(tmp_path: Path, made_so: str, state: str, told: str) -> None:
+def test_states(tmp_path: Path, made_so: str, state: str, description: str) -> None:
     run = made(tmp_path, made_so)
-    assert run.state == (state, told)
-    assert RunFolder.at(run.path).state == (state, told)
+    assert run.state == (state, description)
+    assert RunFolder.at(run.path).state == (state, description)
 
 
 def test_what_a_run_says_of_its_interruption_is_not_believed_blindly(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_the_latest_that_finished_is_taken(tmp_path: Path, states: list[str], nu
     assert latest.path == runs[-1].path
     named = RunFolder.find(tmp_path, "ppo", "Hopper-v5", len(runs))
     assert named.path == runs[-1].path
-    told = "" if states[-1] == "finished" else f"run {len(runs)} of ppo on Hopper-v5 {runs[-1].state.told}."
-    assert named.choice == told
+    said = "" if states[-1] == "finished" else f"run {len(runs)} of ppo on Hopper-v5 {runs[-1].state.description}."
+    assert named.choice == said
 
 
 def test_slashes_do_not_reach_the_file_system(tmp_path: Path) -> None:

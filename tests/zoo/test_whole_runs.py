@@ -25,7 +25,7 @@ def test_the_rule() -> None:
     assert whole_runs(ended) == (["a", "b", "c"], {})
     kept, left_out = whole_runs({**ended, **short, **stopped})
     assert kept == ["a", "b", "c"]
-    assert left_out == {"d": "ended before the others", "e": STOPPED.told, "f": STOPPED.told}
+    assert left_out == {"d": "ended before the others", "e": STOPPED.description, "f": STOPPED.description}
     assert without(left_out).startswith("left out d (ended before the others), e (was interrupted after 5 of")
     assert whole_runs(stopped) == (["e"], {"f": "ended before the others"})
     assert whole_runs({}) == ([], {})
@@ -50,15 +50,15 @@ def test_plots_tables_and_reports_leave_out_the_same_runs(
         (curve,) = read_panels(PlotOptions(envs=["X-v0"], folders=[str(logs)], source=source))["X-v0"]
         assert (curve.n_runs, curve.y[-1]) == (2, 2.0)
         assert len(curve.runs) == 3
-        assert f"({run.state.told})" in capsys.readouterr().err
+        assert f"({run.state.description})" in capsys.readouterr().err
     output = str(tmp_path / "x")
     table = all_plots(AllPlotsOptions(envs=["X-v0"], folders=[str(logs)], no_display=True, output=output))
     (found,) = table["X-v0"].values()
     assert (found.n_runs, found.mean[-1]) == (2, 2.0)
-    assert f"left out run 3 ({run.state.told})" in capsys.readouterr().err
+    assert f"left out run 3 ({run.state.description})" in capsys.readouterr().err
     pages = Logbook(logs).read()["runs"]
     assert [one["state"] for one in pages] == ["finished", "finished", kind]
-    assert [one["left_out"] for one in pages] == ["", "", run.state.told]
+    assert [one["left_out"] for one in pages] == ["", "", run.state.description]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")

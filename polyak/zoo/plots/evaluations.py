@@ -82,7 +82,7 @@ def join_runs(tables: Mapping[str, pd.DataFrame]) -> Joined:
 def join_whole_runs(tables: Mapping[str, pd.DataFrame], states: Mapping[str, State]) -> Joined:
     """Join, as `join_runs` does, the runs that `whole_runs` keeps; the remark names the others.
 
-    A run may have gone on until it would have been evaluated once more, at its own interval.
+    A run may have continued until it would have been evaluated once more, at its own interval.
     """
     kept, left_out = whole_runs({name: _reach(table, states[name]) for name, table in tables.items()})
     joined, remark = join_runs({name: tables[name] for name in kept})

@@ -127,7 +127,7 @@ def _group(pages: list[Json], experiments: list[str]) -> None:
     for page in pages:
         members[page["env"], page["group"]][page["id"]] = page
     for group in members.values():
-        reaches = {name: Reach(State(page["state"], page["told"]), *page.pop("reach")) for name, page in group.items()}
-        left_out = whole_runs(reaches)[1]
+        states = {name: State(page["state"], page["description"]) for name, page in group.items()}
+        left_out = whole_runs({name: Reach(states[name], *page.pop("reach")) for name, page in group.items()})[1]
         for name, page in group.items():
             page["left_out"] = left_out.get(name, "")

@@ -79,7 +79,7 @@ class Run:
             self._page = self._read(n_points)
             self._stamp = stamp
         state = self.folder.state
-        return {**self._page, "state": state.name, "told": state.told}
+        return {**self._page, "state": state.name, "description": state.description}
 
     @property
     def folder(self) -> RunFolder:
@@ -126,7 +126,7 @@ class Run:
         }
 
     def _reach(self, episodes: TrainingEpisodes | None, evaluations: Json, steps: float) -> tuple[float, float]:
-        """The last step that is recorded, and the one up to which the run may have gone on: see `Reach`."""
+        """The last step that is recorded, and the one up to which the run may have continued: see `Reach`."""
         if episodes is not None and len(episodes.steps):
             open_steps = np.clip(episodes.values["length"], 0, _LONGEST).max() * len(get_monitor_files(self.path))
             return float(episodes.steps[-1]), float(episodes.steps[-1] + open_steps)

@@ -36,7 +36,7 @@ function drawRuns(runs, isShown, styleOfRun, toggle) {
       make("input", {type: "checkbox", checked: isShown(run), onchange: () => toggle(run)}), lineKey(styleOfRun(run)),
       make("span", {class: "words"}, run.name, run.group === run.algo ? null : make("small", {class: "quiet wide"}, run.group)))},
     number("Seed", run => run.seed, v => v === null ? "–" : String(v), "number wide"),
-    {title: "State", of: run => run.state, kind: "wide", show: run => make("span", {class: `state ${run.state}`, title: run.told}, run.state)},
+    {title: "State", of: run => run.state, kind: "wide", show: run => make("span", {class: `state ${run.state}`, title: run.description}, run.state)},
     number("Steps", run => run.steps),
     number("Episodes", run => run.episodes, shortNumber, "number wide"),
     number("Return", run => run.last_return),
