@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 from polyak.envs.vec.subproc import EnvTimeoutError
 
-_SIGNAL = getattr(signal, "SIGVTALRM", None)
+_SIGNAL: Any = getattr(signal, "SIGVTALRM", None)
 """By which the thread that watches reaches the one that steps, also in a wait of the system. Windows has none."""
 _LOOKS = 20
 """How often it looks within the limit."""
@@ -63,7 +63,7 @@ class Watch:
         while True:
             if not self._is_over:
                 with suppress(Exception):  # there is no standard error to write to
-                    faulthandler.dump_traceback_later(2 * self.limit, exit=True, file=sys.__stderr__)
+                    faulthandler.dump_traceback_later(2 * self.limit, exit=True, file=cast(Any, sys.__stderr__))
             elif self._interrupts:
                 signal.pthread_kill(self._thread, _SIGNAL)
             time.sleep(self.limit / _LOOKS)

@@ -76,8 +76,8 @@ class NamedClass:
                 "of what polyak, its peers and gymnasium offer, or a package that registers environments. If you trust "
                 f"the code, add --gym-packages {package}; or --trust, if you trust all that the file names."
             )
-        how = {"source": self.source, "key": f"{self.key} {self.path}"}
-        self.author.check_values(self.kwargs, **how, kind=kind_of(self.key))
+        key, kind = f"{self.key} {self.path}", kind_of(self.key)
+        self.author.check_values(self.kwargs, source=self.source, key=key, kind=kind)
 
     @property
     def is_ours(self) -> bool:

@@ -18,7 +18,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, ClassVar, Literal, NoReturn, cast
 
 import gymnasium as gym
 
@@ -245,7 +245,7 @@ def _too_much(value: Any, name: str, kind: Kind) -> str:
         return f"is of more than {MOST_TOGETHER:,} numbers"
     if isinstance(value, bool) or not isinstance(value, Real):
         return ""
-    limit, size = most(name, kind), abs(value)
+    limit, size = most(name, kind), cast("float", abs(value))
     if kind == "hyperparameter" and not isinstance(value, Integral):  # a rate, a weight: one that counts is a fault
         return f"is a number beyond {MOST_COUNTED:,}" if MOST_COUNTED < size < float("inf") else ""
     if not size <= limit:
