@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from polyak.callbacks.callback import BaseCallback, CallbackFunction, EventCallback
-from polyak.callbacks.periodic import Interval, Unit
+from polyak.callbacks.periodic import Period, Unit
 from polyak.callbacks.saving import FileFormat, file_saver
 from polyak.envs import VecEnv, sync_envs_normalization
 from polyak.evaluation.evaluation_log import Evaluations, read_evaluations
@@ -109,7 +109,7 @@ class EvalCallback(EventCallback):
         self.evaluations_length: list[list[int]] = []
         self.evaluations_successes: list[list[bool]] = []
         self._is_success_buffer: list[bool] = []
-        self._interval = Interval(unit)
+        self._interval = Period(unit)
         self._resumed_at = 0
         self._put_aside: set[Path] = set()
         """Files of an earlier run that are renamed before others take their names."""

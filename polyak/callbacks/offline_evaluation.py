@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from polyak.callbacks.callback import BaseCallback
-from polyak.callbacks.periodic import Interval, Unit
+from polyak.callbacks.periodic import Period, Unit
 from polyak.data import Dataset
 from polyak.evaluation.off_policy.log_probs import NotApplicableError
 from polyak.evaluation.off_policy.metrics import METRICS, Metric
@@ -63,7 +63,7 @@ class OfflineEvalCallback(BaseCallback):
             self.metrics = dict(metrics if isinstance(metrics, Mapping) else {name: METRICS[name] for name in metrics})
         self.timesteps: list[int] = []
         self.results: dict[str, list[float]] = {}
-        self._interval = Interval(unit)
+        self._interval = Period(unit)
 
     def _init_callback(self) -> None:
         for what in ("observation_space", "action_space"):

@@ -9,7 +9,7 @@ from polyak.warning import advise
 Unit = Literal["calls", "timesteps"]
 
 
-class Interval:
+class Period:
     """Counts calls or environment steps until something is due."""
 
     def __init__(self, unit: Unit) -> None:

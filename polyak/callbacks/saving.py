@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from polyak.callbacks.callback import BaseCallback
-from polyak.callbacks.periodic import Interval, Unit
+from polyak.callbacks.periodic import Period, Unit
 from polyak.hyperparameters.declaration import whole
 from polyak.writing import make_folder
 
@@ -65,7 +65,7 @@ class CheckpointCallback(BaseCallback):
         self.name_prefix = name_prefix
         self.save_replay_buffer = save_replay_buffer
         self.save_vecnormalize = save_vecnormalize
-        self._interval = Interval(unit)
+        self._interval = Period(unit)
 
     def _init_callback(self) -> None:
         make_folder(self.save_path, "save_path")

@@ -34,7 +34,7 @@ class Integrity:
         self.broken = before
 
 
-class Group(Protocol):
+class Restorable(Protocol):
     """Processes that work for an object here."""
 
     integrity: Integrity
@@ -44,13 +44,13 @@ class Group(Protocol):
 
 
 def whole(method: Method) -> Method:
-    """A method of a :class:`Group` that begins when the group is whole, and leaves it so unless it raises something.
+    """A method of a :class:`Restorable` that begins when that is whole, and leaves it so unless it raises something.
 
     It must not be called within another one of its kind.
     """
 
     @wraps(method)
-    def begun_whole(self: Group, *args: Any, **kwargs: Any) -> Any:
+    def begun_whole(self: Restorable, *args: Any, **kwargs: Any) -> Any:
         self.recover()
         with self.integrity.changing():
             return method(self, *args, **kwargs)

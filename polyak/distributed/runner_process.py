@@ -20,7 +20,7 @@ from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
 from polyak.data.step import Step
 from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
-from polyak.distributed.watch import Watch
+from polyak.distributed.watch import TimeWatch
 from polyak.distributed.weights import put_back
 from polyak.envs import VecEnv, as_vec_env, unwrap_vec_normalize
 from polyak.envs.adapters.vec_env import FromVecEnv
@@ -153,7 +153,7 @@ class RunnerProcess:
         self.index = index
         self.runner: Runner | None = None
         self._streams: Any = None
-        self._watch = None if limit is None else Watch(limit, f"runner {index + 1}")
+        self._watch = None if limit is None else TimeWatch(limit, f"runner {index + 1}")
         with self._at_work("seed()"):
             if seed is None:
                 set_random_seed(int(np.random.SeedSequence().generate_state(1)[0]))

@@ -20,7 +20,7 @@ _LOOKS = 20
 """How often it looks within the limit."""
 
 
-class Watch:
+class TimeWatch:
     """Raises an error in this thread where environments take too long.
 
     Code that never comes back to the interpreter cannot be interrupted: the process ends when it has taken twice as

@@ -29,7 +29,7 @@ from polyak.zoo.registry import (
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import RUN_KEYS, Settings, interpret
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, whole_number
-from polyak.zoo.untrusted import USER, Author, given_kwargs, named_algorithm, named_env, named_packages
+from polyak.zoo.untrusted import USER, ZooAuthor, given_kwargs, named_algorithm, named_env, named_packages
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
@@ -101,7 +101,7 @@ class SavedAgent:
             raise ZooError("--deterministic and --stochastic exclude each other. Give one of them.")
         whole_number("--n-envs", options.n_envs, MOST_ENVS)
         self.options = options
-        self.author = Author.of_file(options.trust, options.gym_packages)
+        self.author = ZooAuthor.of_file(options.trust, options.gym_packages)
         algo = _algorithm_of(options, self.author)
         check_algorithm(algo)
         self.folder = _find_run(options)
@@ -204,7 +204,7 @@ class SavedAgent:
         return {name: value for name, value in _PLAIN.items() if name in taken}
 
 
-def _algorithm_of(options: AgentOptions, author: Author) -> str:
+def _algorithm_of(options: AgentOptions, author: ZooAuthor) -> str:
     """The algorithm that the options name; if only by the name of the user's own, as the training run was given it."""
     if ":" in options.algo or is_registered(options.algo):
         return options.algo

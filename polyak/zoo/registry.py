@@ -12,7 +12,7 @@ from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.own_algorithm import load_algorithm
 from polyak.zoo.own_code import find_env_file, import_module, is_own_module
-from polyak.zoo.untrusted import USER, Author
+from polyak.zoo.untrusted import USER, ZooAuthor
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
@@ -144,7 +144,7 @@ def env_name(text: str) -> str:
     return text.rpartition(":")[2]
 
 
-def find_env(text: str, packages: Iterable[str] = (), author: Author = USER, source: str = "") -> Environment:
+def find_env(text: str, packages: Iterable[str] = (), author: ZooAuthor = USER, source: str = "") -> Environment:
     """Find the environment that `text` names, importing `packages` and the usual providers first.
 
     `text` is a registered id; ``module:EnvId``, which imports the module as `gymnasium.make` does; or ``file.py:Name``,

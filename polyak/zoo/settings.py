@@ -27,7 +27,7 @@ from polyak.zoo.own_code import errors_of_own_code, import_module, load_file
 from polyak.zoo.plain_yaml import read_yaml_file
 from polyak.zoo.registry import is_atari_id, parameter_names, registered_name
 from polyak.zoo.sizes import MOST_ENVS, MOST_FRAMES, MOST_STEPS, whole_number
-from polyak.zoo.untrusted import OTHERS, USER, Author, NamedClass, kind_of
+from polyak.zoo.untrusted import OTHERS, USER, NamedClass, ZooAuthor, kind_of
 
 #: Keys that are not constructor parameters, and what they mean.
 RUN_KEYS: dict[str, str] = {
@@ -75,7 +75,7 @@ class Settings:
     noise_type: str | None = None
     noise_std: float = 0.0
     arguments: dict[str, Any] = field(default_factory=dict)
-    author: Author = OTHERS
+    author: ZooAuthor = OTHERS
     typed: frozenset[str] = frozenset()
     policy_is_open: bool = False
 
@@ -142,7 +142,7 @@ def load_settings(
     key = _choose_block(blocks, env_id, source)
     raw = {**blocks[key], **(overrides or {})}
     of_others = Path(conf_file).suffix in _YAML if conf_file else False
-    author = Author.of_file(trust, packages) if of_others else USER
+    author = ZooAuthor.of_file(trust, packages) if of_others else USER
     if not conf_file:
         raw = _taken(algorithm, algo, raw, source, overrides or {})
     settings = interpret(algorithm, algo, raw, f"{source} [{key}]", author, frozenset(overrides or {}))
@@ -238,7 +238,7 @@ def interpret(
     algo: str,
     raw: dict[str, Any],
     source: str,
-    author: Author = OTHERS,
+    author: ZooAuthor = OTHERS,
     typed: frozenset[str] = frozenset(),
 ) -> Settings:
     """Check the keys of `raw` against `algorithm`'s constructor and turn its values into objects; imports no name.
@@ -255,7 +255,7 @@ def interpret(
 
 
 def _interpreted(
-    algorithm: type[Any], algo: str, raw: dict[str, Any], source: str, author: Author, typed: frozenset[str]
+    algorithm: type[Any], algo: str, raw: dict[str, Any], source: str, author: ZooAuthor, typed: frozenset[str]
 ) -> Settings:
     parameters = set(parameter_names(algorithm))
     valid = sorted((parameters | set(RUN_KEYS)) - {"_init_setup_model"})
@@ -294,7 +294,7 @@ def _interpreted(
     return settings
 
 
-def _check_together(settings: Settings, authors: Mapping[str, Author]) -> None:
+def _check_together(settings: Settings, authors: Mapping[str, ZooAuthor]) -> None:
     """Refuse what is too much only together: a thousand environments, of a thousand frames, of large images."""
     given = {key: getattr(settings, key) for key in ("n_envs", "frame_stack") if not authors[key].is_trusted}
     wrappers = [named for named in (*settings.env_wrapper, *settings.vec_env_wrapper) if not named.author.is_trusted]
@@ -355,7 +355,7 @@ def _schedule(key: str, text: str) -> Any:
         raise ZooError(f"{key}: {error}") from error
 
 
-def _policy(value: Any, source: str, author: Author) -> Any:
+def _policy(value: Any, source: str, author: ZooAuthor) -> Any:
     if not (isinstance(value, str) and "." in value):
         author.check_values(value, source=source, key="policy")
         return value
@@ -380,7 +380,7 @@ def _mapping(key: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _named(key: str, value: Any, source: str, author: Author) -> list[NamedClass]:
+def _named(key: str, value: Any, source: str, author: ZooAuthor) -> list[NamedClass]:
     """Read ``path``, ``{path: kwargs}`` or a list of these, and check what is named."""
     specs: list[NamedClass] = []
     for item in value if isinstance(value, list | tuple) else [value] if value else []:

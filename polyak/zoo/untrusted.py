@@ -18,7 +18,7 @@ from polyak.zoo.peer_names import our_path
 
 
 @dataclass(frozen=True)
-class Author(untrusted.Author):
+class ZooAuthor(untrusted.Author):
     """The author of a setting."""
 
     error: ClassVar[type[Exception]] = ZooError
@@ -29,14 +29,14 @@ class Author(untrusted.Author):
     knows_installed: ClassVar[bool] = True
 
     @classmethod
-    def of_file(cls, trust: bool, packages: Iterable[str] = ()) -> Author:
+    def of_file(cls, trust: bool, packages: Iterable[str] = ()) -> ZooAuthor:
         """The author of a file that may have come from others; `trust`: whether the user trusts it."""
         return cls(trust, tuple(package.partition(".")[0] for package in packages))
 
 
-USER = Author(is_trusted=True)
+USER = ZooAuthor(is_trusted=True)
 """The author of the command line and of polyak's own files."""
-OTHERS = Author()
+OTHERS = ZooAuthor()
 """An author that the user neither named nor trusts."""
 
 #: Settings that name classes -> what kind of class, and of what kind it makes something where the author is trusted.
@@ -65,7 +65,7 @@ class NamedClass:
     kwargs: dict[str, Any] = field(default_factory=dict)
     key: str = "env_wrapper"
     source: str = "settings"
-    author: Author = OTHERS
+    author: ZooAuthor = OTHERS
 
     def check(self) -> None:
         """Refuse, importing nothing, a name or arguments that the author may not write; raises ZooError."""
@@ -141,7 +141,7 @@ def named_env(arguments: dict[str, Any], source: str) -> str:
     return env
 
 
-def named_packages(arguments: dict[str, Any], author: Author, source: str) -> list[str]:
+def named_packages(arguments: dict[str, Any], author: ZooAuthor, source: str) -> list[str]:
     """Return the packages that register environments; raises ZooError for those that `author` may not name."""
     packages = arguments.get("gym_packages") or []
     if not isinstance(packages, list) or not all(isinstance(package, str) for package in packages):
@@ -150,7 +150,7 @@ def named_packages(arguments: dict[str, Any], author: Author, source: str) -> li
     return packages
 
 
-def named_algorithm(arguments: dict[str, Any], name: str, author: Author, source: str) -> str:
+def named_algorithm(arguments: dict[str, Any], name: str, author: ZooAuthor, source: str) -> str:
     """Return how the training run was given its algorithm, if that is the user's own and is called `name`; else `name`.
 
     Raises ZooError for code that `author` may not name.
@@ -162,7 +162,9 @@ def named_algorithm(arguments: dict[str, Any], name: str, author: Author, source
     return algo
 
 
-def given_kwargs(arguments: dict[str, Any], author: Author, source: str, typed: Collection[str] = ()) -> dict[str, Any]:
+def given_kwargs(
+    arguments: dict[str, Any], author: ZooAuthor, source: str, typed: Collection[str] = ()
+) -> dict[str, Any]:
     """Return what the environment's constructor was given, without what the user has `typed`, which replaces it.
 
     Raises ZooError for what `author` may not give.

@@ -13,16 +13,15 @@ import pytest
 import polyak
 from polyak.distributed import ray_workers
 from polyak.distributed.runner_process import RunnerProcess
-from polyak.distributed.watch import Watch
 from polyak.envs.vec.subproc import EnvTimeoutError
 from tests.compat.ray.fake_ray import FakeRay
 
 HANGS = """
 import ctypes, time
-from polyak.distributed.watch import Watch
+from polyak.distributed.watch import TimeWatch
 import polyak.distributed.watch as watch
 {}
-watch = Watch(0.2, "runner 2")
+watch = TimeWatch(0.2, "runner 2")
 with watch.over("step()"):
     {}
 """
@@ -50,7 +49,7 @@ def test_what_the_interpreter_never_comes_back_from_ends_the_process() -> None:
     assert "Timeout" in found.stderr
 
 
-class Silent(Watch):
+class Silent(TimeWatch):
     """Looks when it is told to."""
 
     def __init__(self) -> None:

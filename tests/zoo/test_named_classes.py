@@ -11,7 +11,7 @@ import pytest
 from polyak.envs.reading import untrusted
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plain_yaml import LONGEST, MOST_NODES, read_yaml
-from polyak.zoo.untrusted import USER, Author, NamedClass
+from polyak.zoo.untrusted import USER, NamedClass, ZooAuthor
 from tests.zoo.test_cli import run
 
 MINE = """
@@ -92,14 +92,14 @@ def test_what_is_trusted_may_be_a_function_and_must_make_what_is_wanted(here: Pa
     with pytest.raises(ZooError, match="not a subclass of Env"):
         named("my_wrappers.Odd")(env)
     with pytest.raises(ZooError, match="not a subclass of Wrapper"):
-        NamedClass("my_wrappers.louder", author=Author(packages=("my_wrappers",))).find()
+        NamedClass("my_wrappers.louder", author=ZooAuthor(packages=("my_wrappers",))).find()
 
 
 def test_what_a_package_hands_on_of_another_is_not_its_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "registered.py").write_text("from my_wrappers import Louder\n")
     with pytest.raises(ZooError, match="not a subclass"):
-        NamedClass("registered.Louder", author=Author(packages=("registered",))).find()
-    assert NamedClass("registered.Louder", author=Author(packages=("registered", "my_wrappers"))).find()
+        NamedClass("registered.Louder", author=ZooAuthor(packages=("registered",))).find()
+    assert NamedClass("registered.Louder", author=ZooAuthor(packages=("registered", "my_wrappers"))).find()
     sys.modules.pop("registered", None)
 
 
@@ -117,7 +117,7 @@ def test_packages_that_registered_may_be_named(
 
 
 def test_it_goes_to_workers() -> None:
-    named = NamedClass("rl_zoo3.wrappers.FrameSkip", {"skip": 2}, "env_wrapper", "x.yml", Author(packages=("a",)))
+    named = NamedClass("rl_zoo3.wrappers.FrameSkip", {"skip": 2}, "env_wrapper", "x.yml", ZooAuthor(packages=("a",)))
     assert pickle.loads(pickle.dumps(named)) == named
 
 

@@ -20,9 +20,9 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.plain_yaml import read_yaml
 from polyak.zoo.registry import find_env
 from polyak.zoo.settings import interpret
-from polyak.zoo.untrusted import USER, Author, named_packages
+from polyak.zoo.untrusted import USER, ZooAuthor, named_packages
 
-OTHERS = Author.of_file(trust=False)
+OTHERS = ZooAuthor.of_file(trust=False)
 
 WORDS = [
     *("this:1", "this.1", "this:Env-v0 ", "this: Env-v0", " this:Env-v0", "this:", "this..1", "a.b", "os.system"),

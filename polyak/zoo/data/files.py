@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.registry import STANDARD_ENV, Environment, find_algorithm, find_env, nameless
-from polyak.zoo.untrusted import Author
+from polyak.zoo.untrusted import ZooAuthor
 
 if TYPE_CHECKING:
     from polyak.data import Dataset
@@ -49,7 +49,7 @@ def environment_of(options: Any, dataset: Dataset | None) -> Environment:
         return find_env(options.env or STANDARD_ENV, options.gym_packages)
     if not dataset.env_id:
         return nameless(Path(options.dataset).stem)
-    author = Author.of_file(options.trust, options.gym_packages)
+    author = ZooAuthor.of_file(options.trust, options.gym_packages)
     return find_env(dataset.env_id, options.gym_packages, author, f"--dataset {options.dataset}")
 
 

@@ -24,7 +24,7 @@ from polyak.zoo.plain_yaml import read_yaml_file
 from polyak.zoo.registry import algorithm_name, check_algorithm, env_name, find_algorithm
 from polyak.zoo.run_folder import RunFolder, file_name, run_numbers
 from polyak.zoo.settings import RUN_KEYS, interpret
-from polyak.zoo.untrusted import Author, given_kwargs, named_env, named_packages
+from polyak.zoo.untrusted import ZooAuthor, given_kwargs, named_env, named_packages
 
 _MEASUREMENT = re.compile(r"evaluations\.npz|(\d+\.)?monitor\.csv")
 
@@ -122,7 +122,7 @@ def _read_settings(path: Path, source: str) -> dict[str, Any]:
 
 def _check_settings(contents: dict[str, dict[str, Any]], repo_id: str, options: LoadOptions) -> None:
     """Refuse settings that name code, or give arguments, that those of others may not."""
-    author = Author.of_file(options.trust)
+    author = ZooAuthor.of_file(options.trust)
     config, arguments, env_kwargs = SETTINGS
     run = {key: value for key, value in contents[config].items() if key in RUN_KEYS}
     settings = interpret(find_algorithm(options.algo), options.algo, run, f"{repo_id}/{config}", author)

@@ -39,7 +39,7 @@ from polyak.zoo.output import note
 from polyak.zoo.registry import check_algorithm, env_name, find_algorithm
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
-from polyak.zoo.untrusted import Author, given_kwargs
+from polyak.zoo.untrusted import ZooAuthor, given_kwargs
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -175,7 +175,7 @@ def _copy_settings(options: PushOptions, run: RunFolder, folder: Path) -> None:
     """Copy the run's settings; what was given to the environment stands in a file of its own too, as the Zoo has it."""
     import yaml
 
-    typed, author = parse_pairs(options.env_kwargs, "--env-kwargs"), Author.of_file(options.trust)
+    typed, author = parse_pairs(options.env_kwargs, "--env-kwargs"), ZooAuthor.of_file(options.trust)
     given = given_kwargs(run.read_yaml("args.yml"), author, str(run.settings_folder / "args.yml"), typed) | typed
     config, arguments, env_kwargs = SETTINGS
     for name in (config, arguments):
