@@ -142,7 +142,7 @@ def markdown(table: dict[str, Any], libraries: list[str]) -> Iterator[str]:
     yield "# Same learning as the peer"
     yield ""
     yield (
-        "Interquartile mean over seeds, 95 % interval in brackets (Yuen's, of a trimmed mean). Equal settings, "
+        "Interquartile mean over seeds, 95 % interval in brackets. Equal settings, "
         "final evaluation over deterministic episodes; see `benchmarks/parity.py`."
     )
     yield ""

@@ -3,9 +3,9 @@
 An interval is unknown, NaN at both ends, where the data do not determine one: of a single value, of values that are all
 equal (which do not show how far others lie), and, except for rates, where scipy is missing.
 
-Student 1908, "The Probable Error of a Mean"; Hall 1992, "On the Removal of Skewness by Transformation"; Yuen 1974, "The
-Two-Sample Trimmed t" (its error of a trimmed mean); Newcombe 1998, "Two-Sided Confidence Intervals for the Single
-Proportion", method 4 (Wilson's, with continuity correction); Efron 1979 (bootstrap).
+Student 1908, "The Probable Error of a Mean"; Hall 1992, "On the Removal of Skewness by Transformation"; Efron
+1979, "Bootstrap Methods" (standard errors of other statistics); Newcombe 1998, "Two-Sided Confidence Intervals for the
+Single Proportion", method 4 (Wilson's, with continuity correction).
 
 Shapes: n independent values, ``...`` any number of statistics that have an interval each.
 """
@@ -63,21 +63,6 @@ def mean_interval(values: Any, confidence: float = 0.95) -> Interval:
     return _single(mean_ends(values, confidence))
 
 
-def interquartile_interval(values: Any, confidence: float = 0.95) -> Interval:
-    """Returns the interval of :func:`interquartile_mean` of values [n]: Student's t with the winsorised variance.
-
-    Raises:
-        ValueError: ``confidence`` does not lie in (0, 1).
-    """
-    values = np.asarray(values, np.float64)
-    if (n := len(values)) < 2:
-        return _UNKNOWN
-    cut, ordered = n // 4, np.sort(values)
-    kept = n - 2 * cut
-    error = np.clip(ordered, ordered[cut], ordered[-1 - cut]).std(ddof=1) * math.sqrt((n - 1) / (kept * (kept - 1)))
-    return _single(_ends(interquartile_mean(values), error, 0.0, kept - 1, confidence))
-
-
 def success_interval(successes: float, n: int, confidence: float = 0.95) -> Interval:
     """Returns Wilson's interval, with continuity correction, of the probability of a success.
 
@@ -92,6 +77,11 @@ def success_interval(successes: float, n: int, confidence: float = 0.95) -> Inte
     return _single(success_ends(np.asarray(successes, np.float64), n, confidence))
 
 
+def interquartile_interval(values: Any, confidence: float = 0.95) -> Interval:
+    """Returns the :func:`bootstrap_interval` of :func:`interquartile_mean` of values [n]."""
+    return bootstrap_interval(values, interquartile_mean, confidence)
+
+
 def bootstrap_interval(
     values: Any,
     statistic: Callable[..., Any] = np.mean,
@@ -99,8 +89,8 @@ def bootstrap_interval(
     n_resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Returns an interval of any statistic of values [n]: as that of a mean, with the standard error and the skewness
-    of the statistic from resamples.
+    """Returns an interval of any statistic of values [n]: Student's t with the standard error of a bootstrap; that of
+    ``np.mean``, which needs no bootstrap, is :func:`mean_interval`.
 
     Args:
         values: [n] independent observations.
@@ -112,6 +102,8 @@ def bootstrap_interval(
     Raises:
         ValueError: ``confidence`` or ``n_resamples`` is out of range.
     """
+    if statistic is np.mean:
+        return mean_interval(values, confidence)
     column = np.asarray(values, np.float64)[:, None]
     ends = bootstrap_ends(column, lambda drawn: statistic(drawn[:, 0], axis=-1), confidence, n_resamples, seed)
     return _single(ends)
@@ -132,7 +124,7 @@ def mean_ends(values: Any, confidence: float = 0.95, center: Any = None, size: A
     values = np.asarray(values, np.float64)
     n, mean = values.shape[-1], values.mean(-1)
     error = values.std(-1, ddof=1) / math.sqrt(n) if n > 1 else np.full_like(mean, np.nan)
-    skewness = _skewness(values, -1) / math.sqrt(n) if n >= ENOUGH_FOR_SKEWNESS else np.zeros_like(mean)
+    skewness = _skewness(values) / math.sqrt(n) if n >= ENOUGH_FOR_SKEWNESS else 0.0
     center = mean if center is None else center
     return _ends(center, error, skewness, np.subtract(n if size is None else size, 1), confidence)
 
@@ -175,13 +167,12 @@ def bootstrap_ends(
     value = np.asarray(statistic(sample), np.float64)
     if n < 2:
         return np.full_like(value, np.nan), np.full_like(value, np.nan)
-    draws = np.random.default_rng(seed).integers(n, size=(n_resamples, n, strata))
-    resampled = np.stack([statistic(sample[draw, np.arange(strata)]) for draw in draws])
+    rng, columns = np.random.default_rng(seed), np.arange(strata)
+    resampled = np.stack([statistic(sample[rng.integers(n, size=(n, strata)), columns]) for _ in range(n_resamples)])
     variances = sample.var(0)
     with np.errstate(invalid="ignore"):
         freedom = (n - 1) * variances.sum(0) ** 2 / (variances**2).sum(0)
-    skewness = _skewness(resampled, 0) if n * strata >= ENOUGH_FOR_SKEWNESS else 0.0
-    return _ends(value, resampled.std(0) * math.sqrt(n / (n - 1)), skewness, freedom, confidence)
+    return _ends(value, resampled.std(0) * math.sqrt(n / (n - 1)), 0.0, freedom, confidence)
 
 
 # -- what they share -----------------------------------------------------------------------------------------------
@@ -221,11 +212,10 @@ def _untransformed(y: np.ndarray, skewness: Any) -> np.ndarray:
     return 3 * y / (1 + root + root**2)
 
 
-def _skewness(values: np.ndarray, axis: int) -> np.ndarray:
-    deviations = values - values.mean(axis, keepdims=True)
+def _skewness(values: np.ndarray) -> np.ndarray:
+    deviations = values - values.mean(-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        skewness: np.ndarray = (deviations**3).mean(axis) / (deviations**2).mean(axis) ** 1.5
-    return skewness
+        return np.divide((deviations**3).mean(-1), (deviations**2).mean(-1) ** 1.5)
 
 
 def _wilson_upper_end(rate: np.ndarray, n: int, z: float) -> np.ndarray:
@@ -242,6 +232,3 @@ def check_confidence(confidence: float) -> None:
 
 def _single(ends: Ends) -> Interval:
     return Interval(float(ends[0]), float(ends[1]))
-
-
-_UNKNOWN = Interval(math.nan, math.nan)

@@ -17,7 +17,7 @@ EXTRAS = {
     "tensorboard": "extra",
     "rich": "extra",
     "matplotlib": "extra",
-    "rliable": "zoo",
+    "scipy": "extra",
 }
 
 

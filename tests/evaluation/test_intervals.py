@@ -78,16 +78,6 @@ def test_symmetric_values_have_students_interval_however_many() -> None:
     assert mean_interval(values) == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize("n", [3, 5, 8, 21])
-def test_interquartile_means_have_yuens_interval(n: int) -> None:
-    """Yuen's test in scipy against a sample without variance: at level 1 - p the interval ends at its value, 0."""
-    values = drawn(n)
-    p = stats.ttest_ind(values, np.zeros(1000), equal_var=False, trim=0.25).pvalue
-    interval = interquartile_interval(values, 1 - p)
-    assert interval.low == pytest.approx(0, abs=1e-6 * interval.high)
-    assert sum(interval) / 2 == pytest.approx(interquartile_mean(values))
-
-
 @pytest.mark.parametrize(("n", "confidence"), [(2, 0.95), (5, 0.95), (40, 0.8)])
 def test_success_rates_have_wilsons_interval(n: int, confidence: float) -> None:
     for k in range(n + 1):
@@ -98,15 +88,22 @@ def test_success_rates_have_wilsons_interval(n: int, confidence: float) -> None:
         assert found.ci == found.success_ci == success_interval(k, n, confidence)
 
 
-def test_a_bootstrap_of_a_mean_is_the_interval_of_a_mean() -> None:
-    for values in (drawn(5), drawn(30)):
-        wanted, error = mean_interval(values), stats.sem(values)
-        noise = 10 * error * 4 / math.sqrt(2 * 4000)  # ten standard errors of a deviation, times at most 4 of them
-        assert bootstrap_interval(values, n_resamples=4000) == pytest.approx(wanted, abs=noise)
-    first, second = (bootstrap_interval(values, np.median, seed=seed) for seed in (0, 1))
-    assert first == bootstrap_interval(values, np.median)
+def test_other_statistics_have_students_interval_with_the_error_of_a_bootstrap() -> None:
+    def mean(values: np.ndarray, axis: int) -> Any:
+        return values.mean(axis)
+
+    values = drawn(30)
+    wanted = stats.t.interval(0.95, 29, values.mean(), stats.sem(values))
+    noise = 10 * (wanted[1] - wanted[0]) / 2 / math.sqrt(2 * 4000)  # ten standard errors of a deviation of 4000
+    assert bootstrap_interval(values, mean, n_resamples=4000) == pytest.approx(wanted, abs=noise)
+    assert bootstrap_interval(values) == mean_interval(values)
+    first, second = (bootstrap_interval(values, interquartile_mean, seed=seed) for seed in (0, 1))
+    assert first == interquartile_interval(values) == result(*values).iqm_ci
     assert first != second
-    assert first.low < np.median(values) < first.high
+    assert first.low < interquartile_mean(values) < first.high
+    reference = stats.bootstrap((values,), interquartile_mean, n_resamples=4000, rng=np.random.default_rng(0))
+    half = stats.t.ppf(0.975, 29) * math.sqrt(30 / 29) * reference.standard_error
+    assert (first.high - first.low) / 2 == pytest.approx(half, rel=10 / math.sqrt(2 * 2000))
 
 
 def test_a_bootstrap_over_strata_has_satterthwaites_degrees_of_freedom() -> None:
@@ -142,7 +139,7 @@ def test_levels_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match=r"confidence must lie in \(0, 1\), got 0"):
         success_interval(1, 2, 0)
     with pytest.raises(ValueError, match="n_resamples must be at least 2, got 1"):
-        bootstrap_interval([1.0, 2.0], n_resamples=1)
+        bootstrap_interval([1.0, 2.0], np.median, n_resamples=1)
 
 
 # -- unknown -------------------------------------------------------------------------------------------------------
