@@ -674,7 +674,7 @@ class ReplayBuffer(BaseBuffer):
         try:
             self.reconcile_rewards(computed_rewards(state, rows))
         except Exception:
-            self.reset()  # nobody is to learn from them
+            self.reset()  # nothing is to be learned from them
             raise
 
     def drawing_state(self) -> dict[str, Any]:

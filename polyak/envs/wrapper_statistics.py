@@ -16,7 +16,7 @@ from polyak.envs.wrappers.running import RunningMeanStd
 
 Found = dict[str, dict[str, Any]]
 """``"NormalizeObservation.obs_rms"`` -> mean and var (arrays), count, and whether several environments share it. As
-read from an environment, also whether it goes on being updated; ``None``: the wrapper has no ``update_running_mean``.
+read from an environment, also whether it is updated further; ``None``: the wrapper has no ``update_running_mean``.
 """
 
 

@@ -263,7 +263,7 @@ def _say_what_stays(normalizer: Any, asked: dict[str, Any]) -> None:
     """Note the settings of a model's own normalisation that differ from those asked for."""
     kept = {name: getattr(normalizer, name, value) for name, value in asked.items()}
     if differ := [f"{name}={kept[name]}, not {value}" for name, value in asked.items() if kept[name] != value]:
-        note(f"the model goes on with the normalisation that it learned with: {'; '.join(differ)}.")
+        note(f"the model keeps the normalisation that it learned with: {'; '.join(differ)}.")
 
 
 def _check_own_env(options: TrainOptions, environment: Environment, settings: Settings) -> None:

@@ -295,15 +295,22 @@ def test_a_new_vec_normalize_takes_the_statistics_of_the_file(tmp_path: Path) ->
     known = model.get_vec_normalize_env()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        env = VecNormalize(walks(2, False), training=False, norm_reward=False, clip_obs=3.0)
+        env = VecNormalize(walks(2, False), training=False, norm_reward=False)
         loaded = PPO.load(tmp_path / "model.zip", env=env, device="cpu")
         assert loaded.get_env() is env
         assert env.same_statistics(known)
-        assert (env.training, env.norm_reward, env.clip_obs) == (False, False, 3.0)  # settings are the user's
+        assert (env.training, env.norm_reward) == (False, False)  # settings are the user's
         known.save(tmp_path / "statistics.pkl")
         PPO.load(tmp_path / "model.zip", env=VecNormalize.load(tmp_path / "statistics.pkl", walks(2, False)))
         model.set_env(env := VecNormalize(walks(2, False)))
         assert env.same_statistics(known)
+    env = VecNormalize(walks(2, False), clip_obs=3.0)
+    with pytest.warns(
+        UserWarning, match=r"has a VecNormalize with clip_obs=3.0, and the model learned with clip_obs=10.0"
+    ):
+        model.set_env(env)
+    assert env.same_statistics(known)
+    assert env.clip_obs == 3.0
 
 
 @pytest.mark.parametrize("how", ["load", "set_env"])

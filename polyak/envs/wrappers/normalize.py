@@ -335,7 +335,7 @@ class VecNormalize(VecEnvWrapper):
         return {name: pair for name, pair in pairs.items() if _plain(pair[0]) != _plain(pair[1])}
 
     def take_settings(self, other: VecNormalize) -> None:
-        """Normalise by the settings of ``other`` in which :attr:`differences` are; statistics begin anew if there are.
+        """Normalise by the settings of ``other`` in which :attr:`differences` are; with any, statistics are new ones.
 
         Raises:
             ValueError: they do not suit the observations here.
@@ -508,7 +508,7 @@ def sync_envs_normalization(env: VecEnv, eval_env: VecEnv) -> None:
 
     Statistics are copied, and so are the settings that decide what a policy sees, with a warning if these differ:
     ``norm_obs``, ``norm_obs_keys``, ``clip_obs`` and ``epsilon``. An ``eval_env`` that leaves rewards as they are
-    (``norm_reward=False``) goes on doing so.
+    (``norm_reward=False``) still does.
 
     Args:
         env: to copy from.
