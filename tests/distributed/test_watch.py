@@ -13,6 +13,7 @@ import pytest
 import polyak
 from polyak.distributed import ray_workers
 from polyak.distributed.runner_process import RunnerProcess
+from polyak.distributed.watch import TimeWatch
 from polyak.envs.vec.subproc import EnvTimeoutError
 from tests.compat.ray.fake_ray import FakeRay
 
