@@ -17,7 +17,7 @@ from polyak.algorithms.sac import SAC, SACLearner
 from polyak.cards import Card, Search, tune
 from polyak.checkpoint.collection import Collection
 from polyak.data.step import Step
-from polyak.hyperparameters.declaration import Count, Natural, NonNegative
+from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Rate
 from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
 from polyak.kinds.off_policy import GradientSteps, minus_action_dim
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
@@ -44,7 +44,7 @@ class SimBaLearner(SACLearner):
 class SimBa(SAC):
     """SimBa: sample-efficient SAC with normalised observations and residual networks (arXiv:2410.09754)."""
 
-    learning_rate: NonNegative | Schedule = 1e-4
+    learning_rate: Rate | Schedule = 1e-4
     _: KW_ONLY
     learning_starts: Natural = 5_000
     """Environment steps of random actions before the first update."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -11,6 +12,8 @@ from gymnasium import spaces
 from polyak.envs.composed import is_composed, parts
 from polyak.warning import warn_user
 
+REAL = "biuf"
+"""Kinds of the types of real numbers that arrays have."""
 IMAGE_CHANNELS = (1, 3, 4)
 """Channel counts of a single image: grey, RGB, RGBA."""
 
@@ -234,6 +237,22 @@ def check_shape_equal(space1: spaces.Space, space2: spaces.Space) -> None:
             check_shape_equal(space1.spaces[key], space2.spaces[key])
     elif space1.shape != space2.shape:
         raise AssertionError(f"The spaces have different shapes: {space1.shape} and {space2.shape}.")
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def as_numbers(value: Any) -> np.ndarray | None:
+    """What an environment returned as an array of real numbers; ``None``: it is something else."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of unequal lengths
+        return None
+    if array.dtype.kind in REAL:
+        return array
+    if array.dtype == object and array.size and all(isinstance(number, Real) for number in array.flat):
+        return array.astype(np.float64)
+    return None
 
 
 # --- one observation or a batch? ------------------------------------------------------------------------------------

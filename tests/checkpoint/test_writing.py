@@ -100,7 +100,10 @@ def test_the_disk_has_a_file_before_it_has_its_name(tmp_path: Path, monkeypatch:
 def test_a_refusal_names_the_file_and_what_is_there(tmp_path: Path, number: int) -> None:
     path = tmp_path / "model.zip"
     for earlier in ("", ", and the earlier one of that name is still there"):
-        with pytest.raises(OSError, match=re.escape(f"; it was not written{earlier}: '{path}'")) as caught, replacing(path):
+        with (
+            pytest.raises(OSError, match=re.escape(f"; it was not written{earlier}: '{path}'")) as caught,
+            replacing(path),
+        ):
             raise OSError(number, os.strerror(number))
         assert caught.value.errno == number
         assert os.strerror(number) in str(caught.value)

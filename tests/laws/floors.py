@@ -14,6 +14,7 @@ FLOORS = {
     "seeding": 0,
     "suggestions": -1,
     "warning": -1,
+    "writing": -1,
     "envs": 1,
     "archive": 2,
     "data": 2,

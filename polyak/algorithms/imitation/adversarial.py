@@ -31,7 +31,7 @@ from polyak.envs.composed import is_composed
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
 from polyak.experience.arrays import mapped
-from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, later, require
+from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, Rate, later, require
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.network_algorithm import NETWORKS, NEW_MODEL, RELOAD, NetworkAlgorithm
 from polyak.kinds.off_policy import OffPolicyAlgorithm
@@ -40,7 +40,7 @@ from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import OptimizerRecipe
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
-from polyak.schedules import Schedule
+from polyak.schedules import Schedule, value_of
 from polyak.warning import advise
 
 OFF_POLICY_ROUND = 500
@@ -77,7 +77,7 @@ class AdversarialImitation(NetworkAlgorithm):
     nothing learns from; returns of the learned reward are ``rollout/ep_learned_rew_mean``.
     """
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     """Step size of the reward network's optimizer: a number, or a function of the remaining progress (1 at the start,
     0 at the end). That of the generator stands in ``generator_kwargs``."""
     _: KW_ONLY
@@ -418,7 +418,7 @@ class AdversarialImitation(NetworkAlgorithm):
 
     def _sync_hyperparameters(self) -> float:  # type: ignore[override]
         """As all do; the rate is logged by the round, under a name that the generator does not use."""
-        rate = self.lr_schedule(self._current_progress_remaining)
+        rate = value_of("learning_rate", self.lr_schedule, self._current_progress_remaining)
         values = {name: self._value_of(name) for name in self.learner.tunables if name != "learning_rate"}
         self.learner.set(learning_rate=rate, **values)
         return rate

@@ -12,9 +12,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.envs.composed import as_named
-from polyak.envs.finite import NonFiniteError
+from polyak.envs.finite import NonFiniteError, shown
 from polyak.envs.masks import mask_size, masks_for_rows
-from polyak.envs.spaces import is_vectorized_observation, maybe_transpose, outside_of, wide_bounds
+from polyak.envs.spaces import as_numbers, is_vectorized_observation, maybe_transpose, outside_of, wide_bounds
 from polyak.experience.arrays import to_device
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
@@ -134,11 +134,11 @@ class Network(nn.Module):
         return self._to_tensor(observation, space), vectorized
 
     def _to_tensor(self, observation: Any, space: spaces.Space, key: str | None = None) -> Tensor:
-        array = np.array(observation, order="C")
+        given = array = np.array(observation, order="C")
         if array.dtype == np.float64:  # networks compute in float32, and not every device has float64
             with np.errstate(over="ignore"):
                 array = array.astype(np.float32)
-        _check_finite(array, key)
+        _check_finite(array, given, key)
         _check_choices(array, space, key)
         return to_device(torch.as_tensor(array.reshape((-1, *(space.shape or ())))), self.device)
 
@@ -626,10 +626,14 @@ def _check_container(observation: Any, space: spaces.Space) -> None:
         raise ValueError(f"The observation's keys do not fit the Dict space: missing {missing}, unknown {unknown}.")
 
 
-def _transpose(observation: Any, space: spaces.Space) -> Any:
+def _transpose(observation: Any, space: spaces.Space, key: str | None = None) -> Any:
     if isinstance(space, spaces.Dict):
-        return {key: _transpose(observation[key], part) for key, part in space.spaces.items()}
-    return maybe_transpose(np.asarray(observation), space)
+        return {key: _transpose(observation[key], part, key) for key, part in space.spaces.items()}
+    if (array := as_numbers(observation)) is None:
+        where = "" if key is None else f" at key {key!r}"
+        kind = f"{observation!r:.200} ({type(observation).__name__})"
+        raise ValueError(f"The observation{where} must be real numbers in an array for the space {space}, got {kind}.")
+    return maybe_transpose(array, space)
 
 
 def _check_choices(array: np.ndarray, space: spaces.Space, key: str | None) -> None:
@@ -647,13 +651,14 @@ def _check_choices(array: np.ndarray, space: spaces.Space, key: str | None) -> N
     )
 
 
-def _check_finite(array: np.ndarray, key: str | None) -> None:
+def _check_finite(array: np.ndarray, given: np.ndarray, key: str | None) -> None:
+    """Check observations as networks read them, and as they were given."""
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return
     bad = np.argwhere(~np.isfinite(array))
     index = tuple(int(i) for i in bad[0])
     where = "" if key is None else f" at key {key!r}"
     raise NonFiniteError(
-        f"The observation{where} has {len(bad)} entries that are not finite; the first is {array[index]} at index "
-        f"{index} of shape {array.shape}. Look for the cause in the environment: VecCheckNan finds it."
+        f"The observation{where} has {len(bad)} entries that are not finite; the first is {shown(given[index])} at "
+        f"index {index} of shape {array.shape}. Look for the cause in the environment: VecCheckNan finds it."
     )
