@@ -158,6 +158,22 @@ def get_schedule_fn(value_schedule: Schedule | float) -> FloatSchedule:
     return value_schedule if isinstance(value_schedule, FloatSchedule) else FloatSchedule(value_schedule)
 
 
+def value_of(name: str, schedule: Schedule, progress: float) -> float:
+    """What the schedule of a hyper-parameter returns at this progress, which falls from 1 to 0.
+
+    Raises:
+        ValueError: NaN, or a learning rate that is infinite or negative.
+    """
+    value = schedule(progress)
+    if value != value or ("learning_rate" in name and not 0 <= value < math.inf):
+        wanted = "a finite number of at least 0" if "learning_rate" in name else "a number"
+        raise ValueError(
+            f"{name}: {schedule!r:.200} returned {value} with {progress:.3g} of the training left, and must return "
+            f"{wanted} from 1 to 0."
+        )
+    return value
+
+
 def is_constant(value: object) -> bool:
     """Whether a hyper-parameter stays as it is while training: a number, or a schedule that returns the same always."""
     if isinstance(value, FloatSchedule):

@@ -16,7 +16,7 @@ from typing_extensions import Self
 from polyak.callbacks.callback import MaybeCallback
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive
+from polyak.hyperparameters.declaration import Count, Fraction, Positive, Rate
 from polyak.kinds.network_algorithm import OPTIMIZER
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
@@ -86,7 +86,7 @@ class A2CLearner(LaggingCriticLearner):
 class A2C(OnPolicyAlgorithm):
     """Advantage Actor-Critic: one step on each short rollout (arXiv:1602.01783)."""
 
-    learning_rate: NonNegative | Schedule = 7e-4
+    learning_rate: Rate | Schedule = 7e-4
     _: KW_ONLY
     n_steps: Count = 5
     """Steps per environment in one rollout."""

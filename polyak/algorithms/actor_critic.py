@@ -25,7 +25,7 @@ from polyak.algorithms.a2c import policy_gradient_loss, value_loss
 from polyak.callbacks.callback import MaybeCallback
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.hyperparameters.declaration import Count, Fraction, Rate
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
@@ -86,9 +86,9 @@ class ActorCriticLearner(LaggingCriticLearner):
 class ActorCritic(OnPolicyAlgorithm):
     """One-step actor-critic: an update of both at every step (Sutton and Barto 2018, section 13.5)."""
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
-    critic_learning_rate: NonNegative | Schedule | None = None
+    critic_learning_rate: Rate | Schedule | None = None
     """Step size of the critic's optimizer; ``None``: ``learning_rate``, which is the actor's."""
     n_steps: Count = 1
     """Steps per environment in one update."""

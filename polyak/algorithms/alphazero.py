@@ -46,6 +46,7 @@ from polyak.hyperparameters.declaration import (
     Parallel,
     Positive,
     Processes,
+    Rate,
     later,
     require,
 )
@@ -175,7 +176,7 @@ class AlphaZero(NetworkAlgorithm):
     env: Becomes[Game | str | None, Game | None] = later()  # type: ignore[assignment]
     """A game: ``"connect4"``, ``"go"``, ``"tictactoe"``, or a :class:`~polyak.envs.games.game.Game`; ``None`` for a
     model that only predicts."""
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     simulations: Count = 50

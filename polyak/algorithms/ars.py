@@ -24,7 +24,7 @@ from polyak.cards import Card, Part, Search, Task, tune
 from polyak.checkpoint.saved import Saved, prefixed
 from polyak.collecting.candidates import CandidateActor
 from polyak.data.step import Step
-from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Positive, later, require
+from polyak.hyperparameters.declaration import Becomes, Count, Positive, Rate, later, require
 from polyak.kinds.network_algorithm import NETWORKS, NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe, Tunable, Update
 from polyak.loops.clock import Patience
@@ -268,7 +268,7 @@ class ARS(NetworkAlgorithm):
     n_top: Count | None = None
     """How many of them, the best, the update uses; ``None``: all."""
     _: KW_ONLY
-    learning_rate: NonNegative | Schedule = 0.02
+    learning_rate: Rate | Schedule = 0.02
     """Length of a step in units of the direction: a number, or a function of the remaining progress (1 at the start, 0
     at the end)."""
     delta_std: Positive | Schedule = 0.05

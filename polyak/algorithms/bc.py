@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import NonNegative, require
+from polyak.hyperparameters.declaration import NonNegative, Rate, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
@@ -137,7 +137,7 @@ class BC(OfflineAlgorithm):
     ``BC(ActorCriticPolicy, dataset)``, whose model continues from there.
     """
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     stochastic: bool = False

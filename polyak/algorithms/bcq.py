@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from polyak.algorithms.dqn import DQN, DQNLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, later, require
+from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, Rate, later, require
 from polyak.kinds.off_policy import TrainFreq
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Objective, Tunable
@@ -82,7 +82,7 @@ class BCQLearner(DQNLearner):
 class BCQ(OfflineAlgorithm, DQN):
     """Batch-constrained deep Q-learning: DQN among the actions that the data might have chosen (arXiv:1910.01708)."""
 
-    learning_rate: NonNegative | Schedule = 3e-4
+    learning_rate: Rate | Schedule = 3e-4
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     batch_size: Count = 64

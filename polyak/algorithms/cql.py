@@ -21,7 +21,7 @@ from polyak.algorithms.sac import SAC, SACLearner, check_temperature, parse_ent_
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.changing import FixedHyperparameterError
-from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, require
+from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, Rate, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
@@ -250,7 +250,7 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     """Conservative Q-Learning: SAC with critics that think little of what the data do not show (arXiv:2006.04779)."""
 
     _: KW_ONLY
-    actor_learning_rate: NonNegative | Schedule = 1e-4
+    actor_learning_rate: Rate | Schedule = 1e-4
     """Step size of the actor and of the temperature; ``learning_rate`` is that of the critics and of the multiplier."""
     ent_coef: NonNegative | str = "auto"
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""

@@ -21,7 +21,7 @@ from polyak.algorithms.sac import (
 )
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Count, NonNegative, require
+from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe, Tunable, Update
@@ -111,7 +111,7 @@ def joined(first: Any, second: Any) -> Any:
 class CrossQ(OffPolicyAlgorithm):
     """CrossQ: soft actor-critic with batch-normalised critics and no target networks (arXiv:1902.05605)."""
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""

@@ -27,7 +27,7 @@ from polyak.data.datasets.checks import as_actions
 from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.shown import shown_to
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, later, require
+from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
@@ -193,7 +193,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     env: Becomes[GymEnv | str | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     stochastic: bool = False

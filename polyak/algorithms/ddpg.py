@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Fraction, NonNegative
+from polyak.hyperparameters.declaration import Fraction, Rate
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
@@ -92,7 +92,7 @@ class DDPGLearner(Learner):
 class DDPG(OffPolicyAlgorithm):
     """Deep Deterministic Policy Gradient: a deterministic actor and one critic (arXiv:1509.02971)."""
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
     tau: Fraction = 0.005
     """Rate at which target networks follow, in [0, 1]; 1 copies."""

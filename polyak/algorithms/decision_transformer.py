@@ -23,7 +23,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.data.sampling.reduce import Sequence
 from polyak.experience.schema import Column
-from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, later
+from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, Rate, later
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
@@ -121,7 +121,7 @@ class DecisionTransformer(OfflineAlgorithm):
     ``activation_fn``. The optimizer is AdamW with a weight decay of 1e-4.
     """
 
-    learning_rate: NonNegative | Schedule = 1e-4
+    learning_rate: Rate | Schedule = 1e-4
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     batch_size: Count = 64

@@ -17,7 +17,7 @@ from polyak.algorithms.dqn import taken
 from polyak.cards import Card, Search, tune
 from polyak.collecting.exploration import EpsilonGreedy, Exploration
 from polyak.data import RolloutSamples
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
 from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
@@ -95,7 +95,7 @@ def pass_exploration(model: Any) -> None:
 class DeepSARSA(OnPolicyAlgorithm):
     """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts."""
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
     exploration_fraction: Fraction = 0.1
     """Fraction of training over which the exploration rate falls."""

@@ -20,7 +20,17 @@ from polyak.collecting.exploration import EpsilonGreedy, Exploration
 from polyak.collecting.train_freq import TrainFreq
 from polyak.data import Transition
 from polyak.distributed.runners import RunnerGroup
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, Only, Positive, later, require
+from polyak.hyperparameters.declaration import (
+    Becomes,
+    Count,
+    Fraction,
+    NonNegative,
+    Only,
+    Positive,
+    Rate,
+    later,
+    require,
+)
 from polyak.hyperparameters.held import Held
 from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
@@ -161,7 +171,7 @@ def step_made(model: Any) -> None:
 class DQN(OffPolicyAlgorithm):
     """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
 
-    learning_rate: NonNegative | Schedule = 1e-4
+    learning_rate: Rate | Schedule = 1e-4
     _: KW_ONLY
     exploration_fraction: Fraction = 0.1
     """Fraction of training over which the exploration rate falls."""

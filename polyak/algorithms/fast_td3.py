@@ -20,7 +20,7 @@ from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
 from polyak.cards import Card, Search, tune
 from polyak.collecting.exploration import Exploration, MixedNoise
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import AtLeastTwo, Count, Fraction, Natural, NonNegative, require
+from polyak.hyperparameters.declaration import AtLeastTwo, Count, Fraction, Natural, NonNegative, Rate, require
 from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
 from polyak.learning.clamped_returns import warn_of_clamping
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable
@@ -89,7 +89,7 @@ class FastTD3Learner(TD3Learner):
 class FastTD3(TD3):
     """FastTD3: TD3 with distributional critics and large batches, for many environments (arXiv:2505.22642)."""
 
-    learning_rate: NonNegative | Schedule = 3e-4
+    learning_rate: Rate | Schedule = 3e-4
     _: KW_ONLY
     batch_size: Count = 32_768
     """Transitions per gradient step."""

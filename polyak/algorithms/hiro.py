@@ -29,7 +29,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import Dataset, Transition
 from polyak.data.sampling import reduce
 from polyak.experience.arrays import mapped
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, require
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, Rate, require
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
@@ -251,7 +251,7 @@ class HIRO(OffPolicyAlgorithm):
     ``predict`` takes it and returns it. Both levels discount by ``gamma``, the lower one a step, the higher one a goal.
     """
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
     goal_steps: Count = 10
     """c: environment steps between two goals."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive
+from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive, Rate
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
@@ -137,7 +137,7 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     _: KW_ONLY
     tau: Fraction = 0.005
     """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    actor_learning_rate: NonNegative | Schedule = _FALLING
+    actor_learning_rate: Rate | Schedule = _FALLING
     """Step size of the actor, which falls along a cosine to 0 at the end of ``learn``; ``learning_rate`` is that of the
     critics."""
     expectile: Fraction = 0.7

@@ -20,7 +20,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data.base import Normalizer
 from polyak.data.step import Step
 from polyak.experience.schema import Column
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, later, require
+from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, OptimizerRecipe
@@ -68,7 +68,7 @@ class PETS(OffPolicyAlgorithm):
     optimizer. Observations are a Box of real numbers.
     """
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
     end)."""
     _: KW_ONLY

@@ -19,7 +19,7 @@ from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
 from polyak.cards import Card, Search, tune
 from polyak.collecting.exploration import EpsilonGreedyEach, Exploration
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
 from polyak.kinds import epsilon_greedy
 from polyak.kinds.epsilon_greedy import Epsilon
@@ -67,7 +67,7 @@ class PQNLearner(DeepSARSALearner):
 class PQN(OnPolicyAlgorithm):
     """Parallelised Q-learning: lambda-returns of short rollouts, layer normalisation, no replay (arXiv:2407.04811)."""
 
-    learning_rate: NonNegative | Schedule = 2.5e-4
+    learning_rate: Rate | Schedule = 2.5e-4
     _: KW_ONLY
     exploration_fraction: Fraction = 0.1
     """Fraction of training over which the exploration rate falls."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from polyak.algorithms.dqn import DQN, DQNLearner, taken
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Fraction, NonNegative
+from polyak.hyperparameters.declaration import Fraction, NonNegative, Rate
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
@@ -59,7 +59,7 @@ class QRDQNLearner(DQNLearner):
 class QRDQN(DQN):
     """Quantile Regression DQN: learns quantiles of returns, and acts by their means (arXiv:1710.10044)."""
 
-    learning_rate: NonNegative | Schedule = 5e-5
+    learning_rate: Rate | Schedule = 5e-5
     _: KW_ONLY
     exploration_fraction: Fraction = 0.005
     """Fraction of training over which the exploration rate falls."""

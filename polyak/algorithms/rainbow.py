@@ -12,7 +12,7 @@ import torch
 from polyak.algorithms.c51 import C51, C51Learner
 from polyak.algorithms.dqn import DQN
 from polyak.cards import Card, Search, tune
-from polyak.hyperparameters.declaration import AtLeastTwo, Count, Natural, NonNegative, require
+from polyak.hyperparameters.declaration import AtLeastTwo, Count, Natural, Rate, require
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.learning.clamped_returns import warn_of_clamping
 from polyak.learning.learner import Learner, OptimizerRecipe
@@ -23,7 +23,7 @@ from polyak.schedules import Schedule
 class Rainbow(DQN):
     """Rainbow: all of DQN's extensions at once, with the settings of its paper's table 1 (arXiv:1710.02298)."""
 
-    learning_rate: NonNegative | Schedule = 6.25e-5
+    learning_rate: Rate | Schedule = 6.25e-5
     _: KW_ONLY
     learning_starts: Natural = 20_000
     """Environment steps of random actions before the first update."""

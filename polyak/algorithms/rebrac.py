@@ -23,7 +23,7 @@ from polyak.data import Column, Dataset, Transition
 from polyak.data.datasets.parts import Parts
 from polyak.data.step import Step
 from polyak.envs.spaces import get_action_dim
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
@@ -146,7 +146,7 @@ class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """
 
     _: KW_ONLY
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     """Step size of actor and critics, or a function of the progress that remains (1 -> 0): the authors' but in Adroit,
     where it is 3e-4."""
     tau: Fraction = 0.005

@@ -21,7 +21,7 @@ from polyak.cards import Card, Part, Search, Task, tune
 from polyak.collecting.rollout import RolloutWriter, Successors
 from polyak.collecting.runner import Runner
 from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
-from polyak.hyperparameters.declaration import Count, NonNegative, require
+from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
@@ -145,14 +145,14 @@ def _episodes(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any
 class REINFORCE(OnPolicyAlgorithm):
     """REINFORCE: one step along the policy gradient by the returns of whole episodes (Williams 1992)."""
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
     episodes_per_update: Count = 8
     """Episodes of one update: the first so many that begin, in all environments together. Environments that are in the
     middle of another one when an update is due are reset."""
     baseline: bool = True
     """Learn state values, and subtract them from the returns."""
-    critic_learning_rate: NonNegative | Schedule | None = None
+    critic_learning_rate: Rate | Schedule | None = None
     """Step size of the baseline's optimizer; ``None``: ``learning_rate``."""
     discount_states: bool = False
     """Weigh step t of an episode by gamma^t, as the exact gradient of the discounted return does; without, later states

@@ -17,7 +17,7 @@ from torch import Tensor
 from polyak.algorithms.ddpg import actor_loss, critic_loss
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
@@ -134,7 +134,7 @@ class SD3(OffPolicyAlgorithm):
     ``policy_kwargs={"n_pairs": 1}`` makes it the paper's SD2, with a single actor and critic.
     """
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
     tau: Fraction = 0.005
     """Rate at which target networks follow, in [0, 1]; 1 copies."""

@@ -17,7 +17,7 @@ import torch
 from polyak.algorithms.sac import SAC, SACLearner
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Search, tune
-from polyak.hyperparameters.declaration import Count, Natural, NonNegative
+from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Rate
 from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
 from polyak.kinds.off_policy import GradientSteps, minus_action_dim
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
@@ -60,7 +60,7 @@ def observing_loop(model: Any, callback: BaseCallback, log_interval: int | None)
 class SimBa(SAC):
     """SimBa: sample-efficient SAC with normalised observations and residual networks (arXiv:2410.09754)."""
 
-    learning_rate: NonNegative | Schedule = 1e-4
+    learning_rate: Rate | Schedule = 1e-4
     _: KW_ONLY
     learning_starts: Natural = 5_000
     """Environment steps of random actions before the first update."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
@@ -123,7 +123,7 @@ class TD3Learner(Learner):
 class TD3(OffPolicyAlgorithm):
     """Twin Delayed DDPG: a deterministic actor with twin critics (arXiv:1802.09477)."""
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
     tau: Fraction = 0.005
     """Rate at which target networks follow, in [0, 1]; 1 copies."""

@@ -17,7 +17,7 @@ from polyak.algorithms.ppo import value_loss
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows, gathered
-from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive
+from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Rate
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
@@ -293,7 +293,7 @@ class TRPO(OnPolicyAlgorithm):
     ``learning_rate`` and the optimizer are those of the value function: the actor's step has a length of its own.
     """
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     """Step size of the value function's optimizer: a number, or a function of the remaining progress (1 at the start,
     0 at the end)."""
     _: KW_ONLY

@@ -14,7 +14,7 @@ class Integrity:
     """Whether a group of processes and what is noted about it here agree.
 
     An exception, such as Ctrl-C or an environment's error, may come between a request and its answer, or between an
-    answer and the place where it is noted. The group begins anew then, before it is used again.
+    answer and the place where it is noted. The group begins again then, before it is used.
 
     Attributes:
         broken: whether an exception has left a block of :meth:`changing`; also set while one runs.
@@ -34,23 +34,23 @@ class Integrity:
         self.broken = before
 
 
-class Restorable(Protocol):
+class Recovering(Protocol):
     """Processes that work for an object here."""
 
     integrity: Integrity
 
     def recover(self) -> None:
-        """Begin anew if :attr:`integrity` is broken."""
+        """Begin again if :attr:`integrity` is broken."""
 
 
 def whole(method: Method) -> Method:
-    """A method of a :class:`Restorable` that begins when that is whole, and leaves it so unless it raises something.
+    """A method of a :class:`Recovering` group that begins when the group is whole, and leaves it so unless it raises.
 
     It must not be called within another one of its kind.
     """
 
     @wraps(method)
-    def begun_whole(self: Restorable, *args: Any, **kwargs: Any) -> Any:
+    def begun_whole(self: Recovering, *args: Any, **kwargs: Any) -> Any:
         self.recover()
         with self.integrity.changing():
             return method(self, *args, **kwargs)

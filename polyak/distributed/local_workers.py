@@ -46,7 +46,7 @@ class LocalWorkers:
         found, self._answers = self._answers, []
         return found
 
-    def disown(self, anew: Iterable[int] = ()) -> None:
+    def disown(self, again: Iterable[int] = ()) -> None:
         """Report no answer to what was asked so far."""
         self._answers.clear()
 

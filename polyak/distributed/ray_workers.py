@@ -209,15 +209,15 @@ class Workers:
                 break
         return found
 
-    def disown(self, anew: Iterable[int] = ()) -> None:
+    def disown(self, again: Iterable[int] = ()) -> None:
         """Let processes do what they were asked for so far, and report no answer to it.
 
         Args:
-            anew: those that have yet to begin, which are asked again for what all were asked first.
+            again: those that have yet to begin, which are asked again for what all were asked first.
         """
         for asked in self._asked.values():
             asked.is_wanted = False
-        for worker in anew:
+        for worker in again:
             if self._first is not None and worker not in self._due and worker not in self._lost:
                 self.ask(worker, self._first[0], within=self._first[1])
 
@@ -271,7 +271,7 @@ class Workers:
 
     def _forget(self, worker: int) -> None:
         """Nothing that one of them was asked is answered any more. What it has raised already is looked at: Ray prints
-        errors that nobody has seen."""
+        errors that no program has seen."""
         dropped = [one for one, asked in self._asked.items() if asked.worker == worker]
         if dropped and ray().is_initialized():
             for reference in ray().wait(dropped, num_returns=len(dropped), timeout=0)[0]:

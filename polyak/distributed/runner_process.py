@@ -20,7 +20,7 @@ from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
 from polyak.data.step import Step
 from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
-from polyak.distributed.watch import TimeWatch
+from polyak.distributed.watch import HangWatch
 from polyak.distributed.weights import put_back
 from polyak.envs import VecEnv, as_vec_env, unwrap_vec_normalize
 from polyak.envs.adapters.vec_env import FromVecEnv
@@ -153,7 +153,8 @@ class RunnerProcess:
         self.index = index
         self.runner: Runner | None = None
         self._streams: Any = None
-        self._watch = None if limit is None else TimeWatch(limit, f"runner {index + 1}")
+        self._alone = alone
+        self._watch = None if limit is None else HangWatch(limit, f"runner {index + 1}")
         with self._at_work("seed()"):
             if seed is None:
                 set_random_seed(int(np.random.SeedSequence().generate_state(1)[0]))
@@ -173,6 +174,7 @@ class RunnerProcess:
 
         Raises:
             EnvTimeoutError: environments take longer than the limit.
+            RuntimeError: in a process of its own, what would end that: ``KeyboardInterrupt``, ``SystemExit``.
         """
         before = rng_state()
         if self._streams is not None:
@@ -180,6 +182,10 @@ class RunnerProcess:
         try:
             with nullcontext() if self._watch is None else self._watch.over(doing):
                 yield
+        except BaseException as error:
+            if isinstance(error, Exception) or not self._alone:
+                raise
+            raise RuntimeError(f"the environments of runner {self.index + 1} raised {error!r} in {doing}.") from error
         finally:
             self._streams = rng_state()
             set_rng_state(*before)
@@ -283,7 +289,7 @@ class RunnerProcess:
     def _follow(self, order: Order, number: int) -> None:
         """Let exploration know that so many steps of an order are made."""
         if self._watch is not None:
-            self._watch.go_on()
+            self._watch.restart()
         self.progress.steps = order.made + number * order.stride
         self.progress.epsilon = order.epsilon[min(number, len(order.epsilon) - 1)]
 

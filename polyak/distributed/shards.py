@@ -147,7 +147,7 @@ class ShardedReplay:
         self.integrity = Integrity()
         self.processes = [0] * n_shards
         try:
-            self._begin_anew()
+            self._begin_again()
             self._settle()
         except BaseException:
             self.close()
@@ -382,13 +382,13 @@ class ShardedReplay:
             self._ask(shard, "discount_by", self._gamma)
 
     def recover(self) -> None:
-        """Begin anew if an exception has come between a request and its answer: shards keep their rows, of which the
+        """Begin again if an exception has come between a request and its answer: shards keep their rows, of which the
         newest ones may be lost, and no episode reaches across."""
         if self.integrity.broken:
-            self._begin_anew()
+            self._begin_again()
             self.integrity.broken = False
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         self.workers.disown()
         self._outbox.reset()
         self._asked.clear()

@@ -20,7 +20,7 @@ _LOOKS = 20
 """How often it looks within the limit."""
 
 
-class TimeWatch:
+class HangWatch:
     """Raises an error in this thread where environments take too long.
 
     Code that never comes back to the interpreter cannot be interrupted: the process ends when it has taken twice as
@@ -50,7 +50,7 @@ class TimeWatch:
         finally:
             self._since = None
 
-    def go_on(self) -> None:
+    def restart(self) -> None:
         """One of several things in a block is done."""
         self._since = time.monotonic()
 

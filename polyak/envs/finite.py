@@ -45,6 +45,14 @@ def all_finite(observations: Any) -> bool:
     return all(is_finite(np.asarray(part)) for part in parts)
 
 
+def shown(number: Any) -> str:
+    """A number that is not finite in float32, in words. One that has become float32 may have been finite before."""
+    if math.isnan(number) or (math.isinf(number) and np.asarray(number).dtype != np.float32):
+        return f"{number}"
+    limit = f"too large for float32 ({np.finfo(np.float32).max:.2g} at most)"
+    return f"{number}, or a number {limit}" if math.isinf(number) else f"{number}, {limit}"
+
+
 def check_finite(name: str, values: Any, step: int) -> None:
     """Name the first number of a vectorised step that is not finite.
 
@@ -66,7 +74,7 @@ def check_finite(name: str, values: Any, step: int) -> None:
         entry = f" at key {key!r}" if key is not None else ""
         entry += f", entry {index[0] if len(index) == 1 else tuple(index)}" if index else ""
         raise NonFiniteError(
-            f"The {name} of environment {env} in step {step}{entry} is {array[tuple(bad[0])]}. {_FIXES[name]}"
+            f"The {name} of environment {env} in step {step}{entry} is {shown(array[tuple(bad[0])])}. {_FIXES[name]}"
         )
 
 
@@ -122,6 +130,11 @@ class OutcomeCheck:
             check_finite("observation", observations, self.steps)
 
 
+SCALE = (
+    "Lower learning_rate, set max_grad_norm where there is one, or scale rewards and observations (VecNormalize): "
+    "numbers have become too large."
+)
+"""What helps where something that was learned is not finite."""
 _LOOK = "Correct the environment: wrapped in VecCheckNan(env, raise_exception=True) it stops where the value appears."
 _FIXES = {
     "observation": _LOOK,

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.spaces import Key, obs_space_info, outside_of, subspaces_of
+from polyak.envs.spaces import Key, as_numbers, obs_space_info, outside_of, subspaces_of
 
 NUMBERS = frozenset({bool, int, float, np.bool_, *(np.dtype(code).type for code in "bBhHiIlLqQefdg")})
 """Types of numbers that are accepted as a reward without a conversion."""
@@ -66,6 +66,26 @@ def _is_flag(value: Any) -> bool:
         return np.asarray(value).dtype.kind in "biuf" and float(value) in (0.0, 1.0)
     except (TypeError, ValueError):
         return False
+
+
+def check_numbers(env: gym.Env, key: Key, value: Any) -> tuple[int, ...]:
+    """Accept an array of real numbers, or what becomes one. -> its shape
+
+    Args:
+        env: the environment that returned it.
+        key: of a Dict or Tuple; None of another space.
+        value: the observation, or what it has under the key.
+
+    Raises:
+        ValueError: it is something else, such as None, text or complex numbers.
+    """
+    if (array := as_numbers(value)) is None:
+        space = subspaces_of(env.observation_space)[key]
+        raise ValueError(
+            f"{class_of(env)} returned the observation {_shown(value)}{_at(key)}, but its space {space} has real "
+            f"numbers{f' in arrays of the shape {space.shape}' if space.shape else ''}. Return such."
+        )
+    return array.shape
 
 
 def check_whole(env: gym.Env, key: Key, value: Any, dtype: np.dtype) -> None:

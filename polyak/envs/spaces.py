@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -11,6 +12,8 @@ from gymnasium import spaces
 from polyak.envs.composed import is_composed, parts
 from polyak.warning import warn_user
 
+REAL = "biuf"
+"""Kinds of the types of real numbers that arrays have."""
 IMAGE_CHANNELS = (1, 3, 4)
 """Channel counts of a single image: grey, RGB, RGBA."""
 
@@ -248,6 +251,22 @@ def check_has_entries(space: spaces.Space) -> None:
                 f"The observation space {part}{'' if key is None else f' at key {key!r}'} has no entries. Leave it "
                 "out; where there is nothing to observe, return the same number always: spaces.Discrete(1), and 0."
             )
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def as_numbers(value: Any) -> np.ndarray | None:
+    """What an environment returned as an array of real numbers; ``None``: it is something else."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of unequal lengths
+        return None
+    if array.dtype.kind in REAL:
+        return array
+    if array.dtype == object and array.size and all(isinstance(number, Real) for number in array.flat):
+        return array.astype(np.float64)
+    return None
 
 
 # --- one observation or a batch? ------------------------------------------------------------------------------------

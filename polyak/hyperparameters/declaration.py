@@ -9,6 +9,7 @@ may be: type checkers read ``Fraction`` as ``float``, and constructors refuse wh
 
 import functools
 import inspect
+import math
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -50,6 +51,8 @@ Learners = Annotated[int, Only(f"an integer in [1, {MOST_PROCESSES:,}]", lambda 
 """Processes that exchange gradients."""
 Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]
 NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]
+Rate = Annotated[float, Only("a finite number of at least 0", lambda x: 0 <= x < math.inf)]
+"""Step size of an optimizer."""
 Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]
 
 Argument = TypeVar("Argument", contravariant=True)

@@ -35,7 +35,7 @@ from polyak.distributed.runners import RunnerGroup
 from polyak.distributed.separate_runners import Finished, SeparateRunners
 from polyak.distributed.weights import put_back
 from polyak.experience import arrays
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Rate, require
 from polyak.kinds.network_algorithm import RELOAD
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.data_parallel import each, share_of
@@ -235,7 +235,7 @@ class AsynchronousLoop:
 class AsynchronousAlgorithm(OnPolicyAlgorithm):
     """Those that learn from the rollouts of an actor that need not have the newest weights."""
 
-    learning_rate: NonNegative | Schedule = 5e-4
+    learning_rate: Rate | Schedule = 5e-4
     _: KW_ONLY
     n_steps: Count = 50
     """Steps per environment in one rollout."""

@@ -38,7 +38,7 @@ from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.experience.schema import Column
 from polyak.hyperparameters.changing import NETWORKS as NETWORKS
 from polyak.hyperparameters.changing import OPTIMIZER as OPTIMIZER
-from polyak.hyperparameters.declaration import Becomes, NonNegative, fitted, later, require
+from polyak.hyperparameters.declaration import Becomes, NonNegative, Rate, fitted, later, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.held_part import HeldPart
 from polyak.learning.engine.device import get_device
@@ -50,7 +50,7 @@ from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
-from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn
+from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, value_of
 from polyak.seeding import set_random_seed
 from polyak.suggestions import did_you_mean
 from polyak.warning import advise
@@ -75,7 +75,7 @@ class NetworkAlgorithm(Algorithm):
     env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
-    learning_rate: NonNegative | Schedule = 3e-4
+    learning_rate: Rate | Schedule = 3e-4
     """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     policy_kwargs: dict[str, Any] | None = None
@@ -262,12 +262,13 @@ class NetworkAlgorithm(Algorithm):
     def learner_factory(self) -> Callable[[], Learner]:
         """A picklable recipe for the learner, so that it can be built here or in another process."""
         values = {name: self._value_of(name) for name in self.learner_class.declared_tunables()}
-        return LearnerRecipe(self.learner_class, self.make_policy(), self.make_optimizer(), self.lr_schedule(1), values)
+        rate = value_of("learning_rate", self.lr_schedule, 1)
+        return LearnerRecipe(self.learner_class, self.make_policy(), self.make_optimizer(), rate, values)
 
     def _value_of(self, name: str) -> Any:
         """A hyper-parameter at this moment of the training."""
         value = getattr(self, name)
-        return value(self._current_progress_remaining) if callable(value) else value
+        return value_of(name, value, self._current_progress_remaining) if callable(value) else value
 
     def _build(self) -> None:
         self._setup_lr_schedule()

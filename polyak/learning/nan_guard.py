@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyak.envs.finite import NonFiniteError
+from polyak.envs.finite import SCALE, NonFiniteError
 from polyak.learning.learner import Learner
 from polyak.nn.compiled import plain_name
 from polyak.warning import warn_user
@@ -61,7 +61,7 @@ class Guard:
             self._looked = steps
             for name, value in metrics.items():
                 if name.endswith("loss") and not math.isfinite(value):
-                    raise NonFiniteError(f"{name} is {float(value)} after {steps} gradient steps.")
+                    raise NonFiniteError(f"{name} is {float(value)} after {steps} gradient steps. {SCALE}")
         if steps - self.copied >= UPDATES_PER_COPY:
             self._renew_copy()
 
@@ -69,7 +69,7 @@ class Guard:
         """Copy the learner, all of which must be finite."""
         if broken := self.broken():
             steps = self._learner.steps
-            raise NonFiniteError(f"After {steps} gradient steps {_listed(broken)} held NaN or infinity.")
+            raise NonFiniteError(f"After {steps} gradient steps {_listed(broken)} held NaN or infinity. {SCALE}")
         self._keep()
 
     def broken(self) -> list[str]:

@@ -18,7 +18,7 @@ from polyak.learning.replayed_sequences import sequence_errors
 from polyak.logging.logger import Logger
 from polyak.loops.clock import Clock
 from polyak.loops.training import is_own, tasks
-from polyak.schedules import Schedule, is_constant
+from polyak.schedules import Schedule, is_constant, value_of
 
 
 class Schedules:
@@ -44,8 +44,9 @@ class Schedules:
         """Set the values of this moment."""
         remaining = clock.remaining
         learner.adopt_optimizers()
-        rate = self.rate(remaining)
-        learner.set(learning_rate=rate, **{name: schedule(remaining) for name, schedule in self.moving.items()})
+        rate = value_of("learning_rate", self.rate, remaining)
+        moving = {name: value_of(name, schedule, remaining) for name, schedule in self.moving.items()}
+        learner.set(learning_rate=rate, **moving)
         set_part_rates(learner, self.part_rates, remaining)
         logger.record("train/learning_rate", rate)
 

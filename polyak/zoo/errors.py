@@ -37,8 +37,9 @@ class TrainingFailed(Exception):
 
 
 def in_one_line(error: BaseException) -> str:
-    """Return type and message of an error, without what follows the first line."""
-    return "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
+    """Return type and message of an error, the first line, and its notes, such as which environment raised it."""
+    first = "".join(traceback.format_exception_only(error)).strip().partition("\n")[0]
+    return "; ".join([first, *getattr(error, "__notes__", ())])
 
 
 def readable(error: BaseException) -> str:

@@ -9,20 +9,21 @@ import time
 from typing import Any
 
 import pytest
+import torch
 
 import polyak
 from polyak.distributed import ray_workers
 from polyak.distributed.runner_process import RunnerProcess
-from polyak.distributed.watch import TimeWatch
+from polyak.distributed.watch import HangWatch
 from polyak.envs.vec.subproc import EnvTimeoutError
 from tests.compat.ray.fake_ray import FakeRay
 
 HANGS = """
 import ctypes, time
-from polyak.distributed.watch import TimeWatch
+from polyak.distributed.watch import HangWatch
 import polyak.distributed.watch as watch
 {}
-watch = TimeWatch(0.2, "runner 2")
+watch = HangWatch(0.2, "runner 2")
 with watch.over("step()"):
     {}
 """
@@ -50,7 +51,7 @@ def test_what_the_interpreter_never_comes_back_from_ends_the_process() -> None:
     assert "Timeout" in found.stderr
 
 
-class Silent(TimeWatch):
+class Silent(HangWatch):
     """Looks when it is told to."""
 
     def __init__(self) -> None:
@@ -65,7 +66,7 @@ def test_each_step_has_the_whole_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(3):
             now[0] += 50
             watch._interrupt(0, None)
-            watch.go_on()
+            watch.restart()
         now[0] += 61
         with pytest.raises(EnvTimeoutError, match="runner 1 gave no answer to step"):
             watch._interrupt(0, None)
@@ -92,3 +93,20 @@ def test_a_runner_whose_environments_hang_is_replaced(monkeypatch: pytest.Monkey
     ):
         model.learn(96, reset_num_timesteps=False)
     model.env.close()
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt(), SystemExit(3)])
+def test_what_would_end_a_process_is_an_error_of_its_runner(
+    monkeypatch: pytest.MonkeyPatch, ends: BaseException
+) -> None:
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    runner = RunnerProcess("CartPole-v1", 1, 0, alone=True)
+
+    def work(*_: Any, **__: Any) -> None:
+        raise ends
+
+    monkeypatch.setattr(runner.env, "get_attr", work)
+    with pytest.raises(
+        RuntimeError, match=r"the environments of runner 2 raised (KeyboardInt|SystemExit\(3).* in get_attr"
+    ):
+        runner.ask_env("get_attr", [0], ("spec",), {})

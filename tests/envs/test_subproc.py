@@ -410,6 +410,8 @@ class Misbehaves(gym.Env):
             return self.deep_inside(3)
         if what == "sys.exit":
             sys.exit("the environment had enough")
+        if what == "interrupt":
+            raise KeyboardInterrupt("the environment wants an end")
         if what == "exit":
             os._exit(3)
         if what == "kill":
@@ -511,13 +513,17 @@ def test_interrupt_in_the_block_of_the_caller():
         assert venv.step(np.zeros(4, np.int64))[0].shape == (4, 2)
 
 
-@pytest.mark.parametrize("what", ["raise", "sys.exit"])
+@pytest.mark.parametrize("what", ["raise", "sys.exit", "interrupt"])
 @pytest.mark.parametrize("when", ["init", "reset"])
 def test_exception_elsewhere(when, what):
     before = psutil.Process().children()
     fns, _ = fails(1, when, what)
     doing = {"init": "while being built", "reset": r"in reset\(\)"}[when]
-    kind = {"raise": "ZeroDivisionError: the user's own message", "sys.exit": "SystemExit: the environment had"}[what]
+    kind = {
+        "raise": "ZeroDivisionError: the user's own message",
+        "sys.exit": "SystemExit: the environment had",
+        "interrupt": "KeyboardInterrupt: the environment wants an end",
+    }[what]
     with pytest.raises(EnvWorkerError, match=f"Environment 1 raised {doing}: {kind}") as caught:
         subproc(fns, n_workers=2).reset()
     assert caught.value.env_index == 1

@@ -330,6 +330,21 @@ def test_exception_carries_environment_seed_and_action():
     assert "0.75" in text
 
 
+def test_exceptions_elsewhere_carry_the_environment():
+    def raises(*_):
+        raise ZeroDivisionError("in user code")
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        DummyVecEnv([Counter, raises])
+    assert "env_fns[1]()" in "".join(getattr(caught.value, "__notes__", caught.value.args))
+    venv = DummyVecEnv([Counter, Counter])
+    venv.envs[1].unwrapped.work = raises
+    venv.envs[0].unwrapped.work = lambda: None
+    with pytest.raises(ZeroDivisionError) as caught:
+        venv.env_method("work")
+    assert "work() of environment 1" in "".join(getattr(caught.value, "__notes__", caught.value.args))
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_reset_that_takes_no_seed_is_named(wrapped):
     class Unseeded(Counter):

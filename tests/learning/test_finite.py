@@ -116,6 +116,27 @@ def test_an_observation_in_a_dict() -> None:
         model.learn(100)
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+@pytest.mark.parametrize("what", ["observation", "reward"])
+def test_a_number_that_float32_does_not_have_is_called_that(what: str) -> None:
+    found = rf"{what} of environment 0 in step 5.* is inf, or a number too large for float32 \(3.4e\+38 at most\)"
+    with pytest.raises(NonFiniteError, match=found):
+        make(SAC, Spoiled(what, 1e300, since=5)).learn(100)
+    with pytest.raises(
+        NonFiniteError, match=r"the first is 1e\+300, too large for float32 \(3.4e\+38 at most\) at index"
+    ):
+        make(SAC, Spoiled()).predict(np.array([0, 1e300, 0]))
+
+
+def test_a_loss_that_is_infinite_comes_with_advice() -> None:
+    model = make(SAC, Spoiled())
+    guard = Guard(model.learner)
+    with pytest.raises(
+        NonFiniteError, match=r"critic_loss is inf after 0 gradient steps. Lower learning_rate, set max"
+    ):
+        guard.after_update({"critic_loss": torch.tensor(np.inf)})
+
+
 @pytest.mark.parametrize("cls", CONTINUOUS)
 def test_an_action_is_not_sent(cls: Any, tmp_path: Path) -> None:
     env = Spoiled()

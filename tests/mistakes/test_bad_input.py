@@ -133,6 +133,34 @@ def test_observations_of_the_wrong_shape() -> None:
         PPO("MlpPolicy", Fake()).predict((np.zeros(3), {}))
 
 
+NO_NUMBERS = [
+    None,
+    "text",
+    {"a": 1},
+    [0, [1, 2]],
+    np.array([1j, 0, 0]),
+    np.array(["1", "2", "3"]),
+    np.array([None, 1.0, 2.0]),
+    np.array([1, 2, 3], "datetime64[s]"),
+]
+
+
+@pytest.mark.parametrize("bad", NO_NUMBERS, ids=repr)
+def test_observations_that_are_no_numbers(bad: Any) -> None:
+    """In the first step, and when observations are written without a further look."""
+    for steps in (0, 4):
+        env = Fake(np.zeros(3, np.float64))
+        envs = DummyVecEnv([lambda env=env: env])
+        envs.reset()
+        for _ in range(steps):
+            envs.step([0])
+        env.observation = bad
+        with pytest.raises(ValueError, match=r"(?s)Fake returned the observation .* but its space Box.* has real num"):
+            envs.step([0])
+    with pytest.raises(ValueError, match="The observation must be"):
+        PPO("MlpPolicy", Fake()).predict(bad)
+
+
 def test_an_environment_of_the_old_gym() -> None:
     with pytest.raises(ValueError, match=r"4.*(terminated|gymnasium)"):
         PPO("MlpPolicy", Fake(reply=(np.zeros(3, np.float32), 0.0, False, {})), n_steps=8, batch_size=8).learn(8)
@@ -227,6 +255,9 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (PPO, {"n_steps": 2.5}, "n_steps=2.5.*integer of at least 1"),
         (PPO, {"seed": "a"}, "seed='a'.*integer"),
         (PPO, {"verbose": "yes"}, "verbose='yes'.*integer"),
+        (PPO, {"learning_rate": np.inf}, "learning_rate=inf.*a finite number of at least 0"),
+        (SAC, {"learning_rate": lambda _: np.inf}, "learning_rate: .* returned inf with 1 of the training left"),
+        (PPO, {"clip_range": lambda _: np.nan}, "clip_range: .* returned nan with 1 of the training left.*a number"),
         (PPO, {"ent_coef": "auto"}, "ent_coef='auto'.*number of at least 0"),
         (PPO, {"ent_coef": -1}, "ent_coef=-1"),
         (SAC, {"ent_coef": -1}, "ent_coef=-1"),

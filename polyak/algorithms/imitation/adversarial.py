@@ -31,7 +31,7 @@ from polyak.envs.composed import is_composed
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
 from polyak.experience.arrays import mapped
-from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, later, require
+from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, Rate, later, require
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.network_algorithm import NETWORKS, NEW_MODEL, RELOAD, NetworkAlgorithm
 from polyak.kinds.off_policy import OffPolicyAlgorithm
@@ -42,7 +42,7 @@ from polyak.loops.training import Loop, engine_checks
 from polyak.loops.updates import record_means
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
-from polyak.schedules import Schedule
+from polyak.schedules import Schedule, value_of
 from polyak.warning import advise
 
 OFF_POLICY_ROUND = 500
@@ -110,7 +110,7 @@ class AdversarialImitation(NetworkAlgorithm):
     nothing learns from; returns of the learned reward are ``rollout/ep_learned_rew_mean``.
     """
 
-    learning_rate: NonNegative | Schedule = 1e-3
+    learning_rate: Rate | Schedule = 1e-3
     """Step size of the reward network's optimizer: a number, or a function of the remaining progress (1 at the start,
     0 at the end). That of the generator stands in ``generator_kwargs``."""
     _: KW_ONLY
@@ -439,7 +439,9 @@ class AdversarialImitation(NetworkAlgorithm):
     def _improve_reward(self) -> None:
         """A round: some gradient steps of the reward network, and new rewards of stored steps."""
         remaining = self.clock.remaining
-        rate = self.lr_schedule(remaining)  # is logged by the round, under a name that the generator does not use
+        rate = value_of(
+            "learning_rate", self.lr_schedule, remaining
+        )  # is logged by the round, under a name that the generator does not use
         moving = {name: schedule(remaining) for name, schedule in self.schedules.moving.items()}
         self.learner.set(learning_rate=rate, **moving)
         metrics: dict[str, list[Tensor]] = {}

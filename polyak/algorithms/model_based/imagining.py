@@ -24,7 +24,7 @@ from polyak.data import ReplayBuffer
 from polyak.data.base import Normalizer
 from polyak.data.replay_memory import Batches, ReplayMemory, joined
 from polyak.experience.record import Experience
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
 from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.host import LearnerHost, Load
@@ -166,7 +166,7 @@ class Imagining(Base):
     """Gradient steps of one fit of the model, at most."""
     model_batch_size: Count = 256
     """Steps in the minibatch of each member of the model."""
-    model_learning_rate: NonNegative | Schedule = 1e-3
+    model_learning_rate: Rate | Schedule = 1e-3
     """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
     end)."""
     model_kwargs: dict[str, Any] | None = None

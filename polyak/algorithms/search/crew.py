@@ -364,7 +364,7 @@ class Seat:
                 np.random.seed(seed)
                 self._player = make(n_games)
             return _done(self._player, what, argument)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             return WorkerError.of(error, None, f"in {what}()")
 
 

@@ -18,6 +18,7 @@ from polyak.envs.vec.env_slot import (
     check_env_fns,
     get_env_attr,
     is_env_wrapped,
+    noted,
     set_env_attr,
 )
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
@@ -129,7 +130,12 @@ class DummyVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        return [get_env_attr(env, method_name)(*method_args, **method_kwargs) for env in self._get_target_envs(indices)]
+        results = []
+        for index in self._get_indices(indices):
+            method = get_env_attr(self.envs[index], method_name)
+            with noted(f"raised by {method_name}() of environment {index} ({self.envs[index]})"):
+                results.append(method(*method_args, **method_kwargs))
+        return results
 
     def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: VecEnvIndices = None) -> list[bool]:
         return [is_env_wrapped(env, wrapper_class) for env in self._get_target_envs(indices)]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
@@ -22,12 +23,13 @@ from polyak.envs.mistakes import (
     check_has_spaces,
     check_info,
     check_masks_are_a_method,
+    check_numbers,
     check_reward,
     check_success,
     check_whole,
     is_over,
 )
-from polyak.envs.spaces import Key, obs_space_info
+from polyak.envs.spaces import REAL, Key, obs_space_info
 from polyak.envs.wrappers.monitor import CutEpisodes
 from polyak.warning import warn_user
 
@@ -87,7 +89,8 @@ def build_env(env_fn: Callable[[], gym.Env], index: int) -> gym.Env:
             f"env_fns[{index}] must be a function that returns an environment, got {type(env_fn).__name__}. "
             "Pass [lambda: env] instead of [env]."
         )
-    env = env_fn()
+    with noted(f"raised by env_fns[{index}]()"):
+        env = env_fn()
     if isinstance(env, gym.Env):
         check_has_spaces(env)
         check_masks_are_a_method(env)
@@ -130,10 +133,8 @@ class EnvSlot:
         """By key, where integers are stored and other numbers would be truncated: the types that fit."""
         self._unseen = _FIRST
         """How many observations are still to be compared with the space."""
-        self._dtype: np.dtype | None = None
-        """Arrays of it are written without a further look, once the first ones have been looked at."""
-        self._quick = False
-        """Whether those of any other are, too."""
+        self._quick: tuple[np.dtype, ...] = ()
+        """Arrays of these types are written without a further look, once the first ones have been looked at."""
 
     def reset(self, env: gym.Env, seed: int | None = None, options: dict[str, Any] | None = None) -> dict[str, Any]:
         """Reset the environment, write its first observation to the row and return the info."""
@@ -142,7 +143,7 @@ class EnvSlot:
         try:
             result = env.reset(seed=seed, options=options) if options else env.reset(seed=seed)
             return self._accept_reset(env, result)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if isinstance(error, TypeError) and (argument := _UNKNOWN.search(str(error))):
                 raise TypeError(
                     f"reset() of environment {self.index} ({env}) does not take {argument[1]}, which Gymnasium passes: "
@@ -166,7 +167,7 @@ class EnvSlot:
                 raise ValueError(self._wrong_step(env, result)) from None
             if type(reward) not in NUMBERS:
                 check_reward(env, reward)
-            if type(obs) is np.ndarray and obs.shape == self._shape and (self._quick or obs.dtype is self._dtype):
+            if type(obs) is np.ndarray and obs.shape == self._shape and obs.dtype in self._quick:
                 self._single[...] = obs  # type: ignore[index]
             else:
                 self._write(env, obs)
@@ -180,7 +181,7 @@ class EnvSlot:
                 return reward, False, info, None
             info["TimeLimit.truncated"] = not terminated
             return reward, True, info, self._begin_another(env, obs, info)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             where = f"raised by step() of environment {self.index} ({env}), {self._last_seed()}"
             add_note(error, f"{where}, action {_shortened(repr(action))}")
             raise
@@ -201,13 +202,15 @@ class EnvSlot:
 
     def _write(self, env: gym.Env, obs: Any) -> None:
         if self._single is not None:
-            if (obs.shape if type(obs) is np.ndarray else np.shape(obs)) != self._shape:
-                raise ValueError(self._wrong_shape(None, np.shape(obs), self._single.shape))
+            if (shape := check_numbers(env, None, obs)) != self._shape:
+                raise ValueError(self._wrong_shape(None, shape, self._single.shape))
             if self._whole and type(obs) not in self._whole[None]:
                 check_whole(env, None, obs, self._single.dtype)
             self._single[...] = obs
             if self._unseen:
                 self._look(env, obs)
+            elif not self._whole and type(obs) is np.ndarray:
+                self._quick = self._single.dtype, obs.dtype
             return
         for key, row in self._rows.items():
             try:
@@ -217,8 +220,9 @@ class EnvSlot:
                     f"The observation of environment {self.index} has no entry {key!r}, which its observation space "
                     f"has: got {_describe(obs)}. Return every entry of the space, or remove it from the space."
                 ) from None
-            if np.shape(part) != row.shape:
-                raise ValueError(self._wrong_shape(key, np.shape(part), row.shape))
+            numbers = type(part) is np.ndarray and part.dtype.kind in REAL
+            if (shape := part.shape if numbers else check_numbers(env, key, part)) != row.shape:
+                raise ValueError(self._wrong_shape(key, shape, row.shape))
             if key in self._whole and type(part) not in self._whole[key]:
                 check_whole(env, key, part, row.dtype)
             row[...] = part
@@ -229,7 +233,7 @@ class EnvSlot:
         """Compare one of the first observations with its space: later ones are not worth the time."""
         self._unseen -= 1
         if self._unseen == 0 and self._single is not None:
-            self._quick, self._dtype = not self._whole, self._single.dtype
+            self._quick = (self._single.dtype,)
         check_choices(env, obs)
 
     def _read(self, obs: Any) -> Any:
@@ -287,6 +291,16 @@ def _describe(result: Any) -> str:
 
 def _shortened(text: str, limit: int = 500) -> str:
     return text if len(text) <= limit else text[:limit] + "..."
+
+
+@contextmanager
+def noted(note: str) -> Iterator[None]:
+    """Add a line to what is printed for an exception of the block."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        add_note(error, note)
+        raise
 
 
 def add_note(error: BaseException, note: str) -> None:

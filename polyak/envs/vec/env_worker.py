@@ -228,7 +228,7 @@ class EnvBlock:
                 self.envs.append(build_env(env_fn, self.first + len(self.envs)))
             described = [(env.observation_space, env.action_space) for env in self.envs]
             return DONE, pickled((described, self.envs[0].metadata))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # Ctrl-C is the caller's: here an environment raises it
             return _failed(error, self.first + len(self.envs), "while being built")
 
     def layout(self) -> Layout:
@@ -267,7 +267,7 @@ class EnvBlock:
             if kind == RESET:
                 return DONE, self._reset(content)
             return DONE, self._call(*pickle.loads(content))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             index = int(self.running[number])
             return _failed(error, None if index == NOWHERE else index, f"in {self.doing}")
         finally:

@@ -14,7 +14,14 @@ from torch import Tensor, nn
 from polyak.envs.composed import as_named
 from polyak.envs.finite import NonFiniteError
 from polyak.envs.masks import mask_size, masks_for_rows
-from polyak.envs.spaces import check_has_entries, is_vectorized_observation, maybe_transpose, outside_of, wide_bounds
+from polyak.envs.spaces import (
+    as_numbers,
+    check_has_entries,
+    is_vectorized_observation,
+    maybe_transpose,
+    outside_of,
+    wide_bounds,
+)
 from polyak.experience.arrays import to_device
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
@@ -628,12 +635,16 @@ def _check_container(observation: Any, space: spaces.Space) -> None:
         raise ValueError(f"The observation's keys do not fit the Dict space: missing {missing}, unknown {unknown}.")
 
 
-def _as_read(observation: Any, space: spaces.Space) -> Any:
+def _as_read(observation: Any, space: spaces.Space, key: str | None = None) -> Any:
     """Images with their channels where the space has them, and choices [B] of a Discrete space also where buffers have
     them as [B, 1]."""
     if isinstance(space, spaces.Dict):
-        return {key: _as_read(observation[key], part) for key, part in space.spaces.items()}
-    array = observation.numpy(force=True) if isinstance(observation, Tensor) else np.asarray(observation)
+        return {key: _as_read(observation[key], part, key) for key, part in space.spaces.items()}
+    given = observation.numpy(force=True) if isinstance(observation, Tensor) else observation
+    if (array := as_numbers(given)) is None:
+        where = "" if key is None else f" at key {key!r}"
+        kind = f"{observation!r:.200} ({type(observation).__name__})"
+        raise ValueError(f"The observation{where} must be real numbers in an array for the space {space}, got {kind}.")
     if isinstance(space, spaces.Discrete) and array.ndim == 2 and array.shape[1] == 1:
         return array[:, 0]
     return maybe_transpose(array, space)
@@ -667,6 +678,6 @@ def _check_finite(array: np.ndarray, key: str | None, before: Any = None) -> Non
             f"the first is {value} at index {index} of shape {array.shape}. Scale or clip it in the environment."
         )
     raise NonFiniteError(
-        f"The observation{where} has {len(bad)} entries that are not finite; the first is {array[index]} at index "
-        f"{index} of shape {array.shape}. Look for the cause in the environment: VecCheckNan finds it."
+        f"The observation{where} has {len(bad)} entries that are not finite; the first is {array[index]} at "
+        f"index {index} of shape {array.shape}. Look for the cause in the environment: VecCheckNan finds it."
     )
