@@ -200,8 +200,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     any other failure while running.
     """
     leave_on_signals()
-    with suppress(AttributeError):  # so that the log of a program that is killed ends where it was
-        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        reconfigure(line_buffering=True)  # the log of a program that is killed ends where the program did
     try:
         command, words = _understood(list(sys.argv[1:] if argv is None else argv))
         completing = "_POLYAK_COMPLETE" in os.environ

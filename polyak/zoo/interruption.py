@@ -60,7 +60,7 @@ def _usual() -> dict[int, Any]:
 
 def _leave(number: int, frame: Any) -> None:
     """The handler of a program in which nothing has begun: modules are imported, where an exception may get lost."""
-    with suppress(RuntimeError):  # the signal came in the middle of a line
+    with suppress(Exception):  # the signal came in the middle of a line, or the terminal is gone
         note(f"interrupted by {signal.Signals(number).name} before anything had begun.")
         sys.stdout.flush()
     os._exit(128 + number)

@@ -6,7 +6,7 @@ one are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from polyak.zoo.run_folder import State
@@ -25,6 +25,12 @@ class Reach(NamedTuple):
     state: State
     last: float
     until: float
+
+    @classmethod
+    def of_evaluations(cls, state: State, steps: Sequence[float]) -> Reach:
+        """The reach of a run that was evaluated at `steps`, at least once: until its next evaluation was due."""
+        before, last = [0, *steps][-2:]
+        return cls(state, last, 2 * last - before - 1)
 
 
 def whole_runs(runs: Mapping[str, Reach]) -> tuple[list[str], dict[str, str]]:

@@ -84,7 +84,8 @@ def join_whole_runs(tables: Mapping[str, pd.DataFrame], states: Mapping[str, Sta
 
     A run may have continued until it would have been evaluated once more, at its own interval.
     """
-    kept, left_out = whole_runs({name: _reach(table, states[name]) for name, table in tables.items()})
+    reaches = {name: Reach.of_evaluations(states[name], list(table.index)) for name, table in tables.items()}
+    kept, left_out = whole_runs(reaches)
     joined, remark = join_runs({name: tables[name] for name in kept})
     return Joined(joined, f"{without(left_out)} {remark}".strip())
 
@@ -100,11 +101,6 @@ def standard_error(values: np.ndarray) -> np.ndarray:
     The standard deviation is that of the population, as in the Zoo's tables.
     """
     return values.std(axis=1) / np.sqrt(values.shape[1])
-
-
-def _reach(table: pd.DataFrame, state: State) -> Reach:
-    *before, last = [0, *map(int, table.index)]
-    return Reach(state, last, 2 * last - before[-1] - 1)
 
 
 def _ranges(tables: Mapping[str, pd.DataFrame]) -> str:

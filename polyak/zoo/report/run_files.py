@@ -20,6 +20,7 @@ from polyak.zoo.report.groups import flatten, in_force, what_counts
 from polyak.zoo.report.tail import Tail
 from polyak.zoo.report.thinning import Thinned, rounded, thin
 from polyak.zoo.run_folder import RunFolder
+from polyak.zoo.whole_runs import Reach
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -117,7 +118,7 @@ class Run:
             "counts": what_counts(config, args),
             "training": _training_curve(episodes, n_points),
             "evaluation": evaluations,
-            "reach": self._reach(episodes, evaluations, summary["steps"]),
+            "reach": self._reach(episodes, evaluations, summary["steps"])[1:],
             "logged": _logged_curves(progress, n_points),
             "time": time_split(progress),
             "system": flatten(system),
@@ -125,15 +126,13 @@ class Run:
             **summary,
         }
 
-    def _reach(self, episodes: TrainingEpisodes | None, evaluations: Json, steps: float) -> tuple[float, float]:
-        """The last step that is recorded, and the one up to which the run may have continued: see `Reach`."""
+    def _reach(self, episodes: TrainingEpisodes | None, evaluations: Json, steps: float) -> Reach:
+        """How far the run went, by its episodes, its evaluations or its log, whichever there is."""
+        state = self.folder.state
         if episodes is not None and len(episodes.steps):
             open_steps = np.clip(episodes.values["length"], 0, _LONGEST).max() * len(get_monitor_files(self.path))
-            return float(episodes.steps[-1]), float(episodes.steps[-1] + open_steps)
-        if evaluations:
-            *before, last = [0, *evaluations["steps"]]
-            return last, 2 * last - before[-1] - 1
-        return steps, steps
+            return Reach(state, float(episodes.steps[-1]), float(episodes.steps[-1] + open_steps))
+        return Reach.of_evaluations(state, evaluations["steps"]) if evaluations else Reach(state, steps, steps)
 
     def _try(self, path: Path, reader: Callable[[], T]) -> T | None:
         """Return what `reader` makes of the file `path`, or None and a line among the problems."""
