@@ -298,13 +298,13 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     log_ent_coef = Held("learner.log_ent_coef")
 
     def _adopt(self, name: str, before: Any) -> None:
-        super()._adopt(name, before)
         check_temperature(self, name, before)
         if name == "lagrange_threshold" and (before is None) != (self.lagrange_threshold is None):
             raise FixedHyperparameterError(
                 f"{name}={self.lagrange_threshold} cannot be set on a model that is built with {before}: whether there "
                 "is a multiplier that learns is decided once. Make a new model."
             )
+        super()._adopt(name, before)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -158,8 +158,8 @@ class CrossQ(OffPolicyAlgorithm):
         require(self.batch_size > 1, "batch_size", self.batch_size, "a batch of one row cannot be normalised.")
 
     def _adopt(self, name: str, before: Any) -> None:
+        check_temperature(self, name, before)  # before the learner is told
         super()._adopt(name, before)
-        check_temperature(self, name, before)
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}

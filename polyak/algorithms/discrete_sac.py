@@ -124,8 +124,8 @@ class DiscreteSAC(OffPolicyAlgorithm):
     log_ent_coef = Held("learner.log_ent_coef")
 
     def _adopt(self, name: str, before: Any) -> None:
+        check_temperature(self, name, before)  # before the learner is told
         super()._adopt(name, before)
-        check_temperature(self, name, before)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

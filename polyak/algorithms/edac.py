@@ -132,8 +132,8 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
         require(self.n_critics > 1 or self.eta == 0, "eta", self.eta, fix)
 
     def _adopt(self, name: str, before: Any) -> None:
+        check_temperature(self, name, before)  # before the learner is told
         super()._adopt(name, before)
-        check_temperature(self, name, before)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

@@ -204,8 +204,8 @@ class SAC(OffPolicyAlgorithm):
         check_part_rates(self.learning_rates, *self.rated_parts)
 
     def _adopt(self, name: str, before: Any) -> None:
+        check_temperature(self, name, before)  # before the learner is told
         super()._adopt(name, before)
-        check_temperature(self, name, before)
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}
