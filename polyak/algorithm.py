@@ -180,7 +180,7 @@ class Algorithm:
         @classmethod
         def _check_env_is_given(cls, policy: Any, others: Iterable[str]) -> None:
             """Refuse a single argument of a constructor that takes a policy and an environment, as Python does."""
-            if lacking(cls.__init__, ("policy", *others)) == ["env"]:
+            if lacking(cls.__init__, set(others) - {"policy"}) == ["policy", "env"]:
                 is_policy = isinstance(policy, type) or str(policy).endswith("Policy")
                 given = repr(policy) if isinstance(policy, str) else "env"
                 fix = f"{cls.__name__}({given}, env)" if is_policy else f"{cls.__name__}('MlpPolicy', {given})"

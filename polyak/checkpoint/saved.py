@@ -523,6 +523,8 @@ def _unlike(saved: Saved, given: Mapping[str, Any]) -> dict[str, str]:
     stored = saved.info["hyperparameters"]
     found = {}
     for name, value in given.items():
+        if saved.foreign and name in stored and stored[name] is None:  # another library's file need not say
+            continue
         if name in saved.foreign and name not in stored:
             found[name] = f"{name}={value!r:.100}"
         elif name in stored and not isinstance(was := stored[name], dict) and not np.array_equal(value, was):

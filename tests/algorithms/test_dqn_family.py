@@ -389,7 +389,7 @@ def test_returns_outside_of_the_atoms_are_warned_of(
 ) -> None:
     advice.forget()
     small = {"net_arch": [16]}
-    settings = {"learning_starts": 100, "train_freq": 4, "target_update_interval": 50, "learning_rate": 3e-3, "seed": 0}
+    settings = {"learning_starts": 100, "train_freq": 1, "target_update_interval": 50, "learning_rate": 3e-3, "seed": 0}
     model = algorithm("MlpPolicy", Costly(), v_min=v_min, v_max=0.0, policy_kwargs=small, device="cpu", **settings)
     model.learn(1_200)
     messages = [str(warning.message) for warning in recwarn if "lies outside of its atoms" in str(warning.message)]

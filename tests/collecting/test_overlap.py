@@ -294,12 +294,8 @@ def test_what_cannot_overlap_is_refused() -> None:
         DQN("MultiInputPolicy", goals, overlap=True, **options)
     goals.close()
 
-    class Own(DQN):
-        def collect(self, callback: Any, *args: Any, **kwargs: Any) -> Any:
-            ahead, self.runner._ahead = self.runner._ahead, None
-            result = super().collect(callback, *args, **kwargs)
-            self.runner._ahead = ahead
-            return result
-
-    with pytest.raises(RuntimeError, match="must take every step from self.runner.step"):
-        small(Own, Sleepy(), learning_starts=0).learn(STEPS)
+    runner = small(DQN, Sleepy(), learning_starts=0).learn(STEPS).runner
+    with runner.ahead():
+        pass
+    with pytest.raises(RuntimeError, match="must take every step from self.runner.step"), runner.ahead():
+        pass

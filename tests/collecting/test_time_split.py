@@ -45,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
-    for module in ("collecting.time_split", "collecting.runner", "kinds.off_policy"):
+    for module in ("collecting.time_split", "collecting.runner"):
         monkeypatch.setattr(f"polyak.{module}.perf_counter", clock)
 
 

@@ -31,14 +31,12 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, env_id: str
 
 
 def test_an_installed_package_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polyak.envs import providers
-
     def register_envs(module: ModuleType) -> None:
         assert module.__name__ == "panda_gym"
         gym.register("PandaPushNew-v7", "gymnasium.envs.classic_control:PendulumEnv")
 
     monkeypatch.setitem(sys.modules, "panda_gym", ModuleType("panda_gym"))
-    monkeypatch.setattr(providers.gym, "register_envs", register_envs)
+    monkeypatch.setattr(gym, "register_envs", register_envs)
     try:
         assert find_spec("PandaPushNew-v7").id == "PandaPushNew-v7"
         assert make_env("PandaPushNew-v7").reset(seed=0)[0].shape == (3,)

@@ -15,7 +15,7 @@ from polyak import DQN, PPO, SAC
 from polyak import warning as advice
 from polyak.callbacks.evaluating import EvalCallback
 from polyak.callbacks.saving import CheckpointCallback
-from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env
+from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env, sync_envs_normalization
 from polyak.evaluation.in_environments import evaluate_policy
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "device": "cpu"}
@@ -103,7 +103,9 @@ def test_evaluation_without_the_normalisation_of_training(tmp_path: Path) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         advice.forget()
-        evaluate_policy(model, VecNormalize(make_vec_env("CartPole-v1", 1), training=False), n_eval_episodes=1)
+        same = VecNormalize(make_vec_env("CartPole-v1", 1), training=False, norm_reward=False)
+        sync_envs_normalization(model.get_env(), same)
+        evaluate_policy(model, same, n_eval_episodes=1)
         evaluate_policy(PPO.load(tmp_path / "m.zip"), plain, n_eval_episodes=1)  # normalises by itself
         evaluate_policy(PPO("MlpPolicy", "CartPole-v1", **ON), plain, n_eval_episodes=1)
 

@@ -342,7 +342,7 @@ CASES: dict[str, Act] = {
     "a dataset of a long name": recorded("x" * 1_000_000),
     "a table of a module": recorded("pack/beside.py:Env", "parquet"),
     "a dataset to search on": recorded("this:1", command="tune --algo bc -n 1 --n-trials 1 --dataset"),
-    "a dataset to show": recorded("this:1", command="data show --no-image"),
+    "a dataset to show": recorded("this:1", command="data show"),
     "a folder of a module": recorded_by_minari("beside:Env-v0"),
     # -- models
     "an algorithm that is a list": model("ppo", "algorithm", value=["PPO"]),

@@ -220,23 +220,14 @@ class FullDisk:
 @pytest.fixture
 def no_room(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A function that lets the disk be full for files whose names begin with one of some words."""
-    import tempfile
-
-    names: dict[int, str] = {}
-    mkstemp, fdopen = tempfile.mkstemp, os.fdopen
-
-    def made(*args: Any, **kwargs: Any) -> tuple[int, str]:
-        handle, path = mkstemp(*args, **kwargs)
-        names[handle] = Path(path).name.lstrip(".")
-        return handle, path
+    opened = Path.open
 
     def full_for(*words: str) -> None:
-        def opened(handle: int, *args: Any, **kwargs: Any) -> Any:
-            file = fdopen(handle, *args, **kwargs)
-            return FullDisk(file) if names.get(handle, "").startswith(words) else file
+        def open_one(path: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            file = opened(path, mode, *args, **kwargs)
+            return FullDisk(file) if mode == "wb" and path.name.lstrip(".").startswith(words) else file
 
-        monkeypatch.setattr(tempfile, "mkstemp", made)
-        monkeypatch.setattr(os, "fdopen", opened)
+        monkeypatch.setattr(Path, "open", open_one)
 
     return full_for
 

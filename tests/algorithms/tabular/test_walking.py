@@ -254,7 +254,7 @@ def test_draws_do_not_depend_on_how_many_were_made_ahead() -> None:
 def test_exploring_starts_begin_everywhere() -> None:
     maze = grid(DYNA_MAZE)
     watching, model = Watching(), MonteCarloControl(maze, exploring_starts=True, epsilon=1.0, seed=0)
-    model.learn(8_000, callback=watching)
+    model.learn(40_000, callback=watching)
     firsts = {int(step["new_obs"][0]) for step in watching.steps if step["dones"][0]}
     over = maze.process.terminal
     walls = {i for i, field in enumerate("".join(DYNA_MAZE)) if field == "#"}
