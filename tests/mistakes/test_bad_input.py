@@ -327,7 +327,7 @@ def test_a_place_where_nothing_can_be_written(tmp_path: Path) -> None:
         model.learn(8, CheckpointCallback(8, inside))
     with pytest.raises(NotADirectoryError, match="folder" + is_file):
         PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, tensorboard_log=str(inside)).learn(8)
-    with pytest.raises(IsADirectoryError, match=r"path='.*folder.zip' cannot be written: .* is a folder"):
+    with pytest.raises(FileExistsError, match=r"path='.*folder.zip' is a folder already: delete it, or give another"):
         model.save(tmp_path / "folder.zip")
     with pytest.raises(ValueError, match=r"path='.*' cannot be written: embedded null byte"):
         model.save("a\0b")
