@@ -82,6 +82,12 @@ class _Loader(classmethod):
         return super().__get__(None, type(instance) if owner is None else owner)
 
 
+STEPS_OF_LOOPS = frozenset(
+    ("collect", "_iterate", "_take", "_store", "_make_step", "_is_collected", "_updates_due", "_record_means")
+)
+"""Names of methods that were steps of a training before loops had them. A subclass that has one expects to be asked."""
+
+
 @dataclass(eq=False, repr=False)
 class Algorithm:
     """What all algorithms share.
@@ -166,6 +172,11 @@ class Algorithm:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         setattr(cls, "__doc__", Documentation(cls.__doc__))  # noqa: B010  # type checkers see a text
+        if lost := sorted(STEPS_OF_LOOPS & vars(cls).keys()):
+            warn_user(
+                f"{cls.__name__}.{lost[0]}() is never called: steps of a training are no methods of a model. Name your own "
+                "loop (loop = ...), or functions that the loop calls (storing, after_step, updates, watching)."
+            )
         if isinstance(learn := vars(cls).get("learn"), FunctionType) and not hasattr(learn, "__wrapped__"):
             setattr(cls, "learn", names_checked(learn))  # noqa: B010
 

@@ -178,10 +178,10 @@ def _is_left(name: str, place: str, process: int, folder: Path) -> bool:
             parts = [folder / name, *(folder / name).rglob("*")]
             return time.time() - max(part.stat().st_mtime for part in parts) > ABANDONED
         return False
-    return name not in _ours if process == os.getpid() else not _runs(process)
+    return name not in _ours if process == os.getpid() else not is_running(process)
 
 
-def _runs(process: int) -> bool:
+def is_running(process: int) -> bool:
     """Whether there is a process of this machine."""
     if sys.platform == "win32":
         import ctypes

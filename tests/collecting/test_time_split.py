@@ -136,14 +136,14 @@ def test_what_is_slow_shows_under_its_name_only(algorithm: Any, slow: str, clock
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_parts_add_up_to_the_wall_time(algorithm: Any) -> None:
+def test_the_parts_are_no_longer_than_the_wall_time(algorithm: Any) -> None:
     model = small(algorithm, Count(lambda: time.sleep(1e-3)))
     assert model.time_split == dict.fromkeys(PARTS, 0.0)
     for _ in range(2):  # a second call begins anew
         began = time.perf_counter()
         model.learn(200)
         wall = time.perf_counter() - began
-        assert 0.8 * wall <= sum(model.time_split.values()) <= wall
+        assert sum(model.time_split.values()) <= wall
         assert model.time_split["env"] >= 0.2
         assert all(seconds > 0 for seconds in model.time_split.values())
     assert model.time_split == model.time_split  # it stands still
@@ -216,17 +216,19 @@ def test_a_stopwatch_counts_what_stands_in_it_and_what_is_made(clock: Clock) -> 
     assert watch.seconds == 4
 
 
-def test_a_loop_of_the_users_own_counts_as_other(clock: Clock) -> None:
+def test_a_train_of_the_users_own_counts_as_update(clock: Clock) -> None:
     class Mine(DQN):
-        def collect(self, callback: Any, *args: Any, **kwargs: Any) -> Any:
-            clock.now += 1
-            return super().collect(callback, *args, **kwargs)
-
         def train(self, gradient_steps: int, batch_size: int = 256) -> None:
             clock.now += 1
 
     model = small(Mine, Count(), learning_starts=0, train_freq=1).learn(STEPS)
-    assert model.time_split["other"] == model.time_split["update"] == STEPS
+    assert model.time_split["update"] == STEPS
+
+
+@pytest.mark.parametrize("name", ["collect", "_store"])
+def test_an_override_of_a_step_that_models_do_not_have_is_said(name: str) -> None:
+    with pytest.warns(UserWarning, match=rf"Mine\.{name}\(\) is never called: .*loop"):
+        type("Mine", (DQN,), {name: lambda self: None})
 
 
 @pytest.mark.parametrize("algorithm", [PPO, DQN])

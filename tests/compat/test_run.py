@@ -14,6 +14,7 @@ import pytest
 from polyak.compat.run import MARK, STARTUP, environment, run
 from polyak.zoo.cli import main
 from tests.pairs import one_of_each
+from tests.processes import PATIENCE
 
 RUN = [sys.executable, "-m", "polyak", "run"]
 ANSWERED = "import stable_baselines3 as sb3; print(sb3.PPO.__module__)"
@@ -32,7 +33,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 def outcome(command: list[str], folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run a command somewhere else than here, without what the tests' own environment adds."""
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", MARK)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env | environ, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env | environ, timeout=PATIENCE)
 
 
 def test_the_script_has_its_own_arguments_and_main(tmp_path: Path) -> None:
@@ -96,15 +97,15 @@ def test_commands_of_the_zoo_are_polyaks(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="no POSIX signals")
 def test_ctrl_c_ends_the_program_itself(tmp_path: Path) -> None:
-    waiting = "import pathlib, time; pathlib.Path('started').touch(); time.sleep(60)"
+    waiting = "import pathlib, time; pathlib.Path('started').touch(); time.sleep(10**6)"
     write(tmp_path, "wait.py", waiting)
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # who runs the tests may ignore it: a shell's `&` does
     process = subprocess.Popen([*RUN, "wait.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+    while not (tmp_path / "started").exists():
+        assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGINT
     assert errors.count("File ") == 1
     assert errors.strip().endswith("KeyboardInterrupt")

@@ -53,10 +53,10 @@ def test_limits(monkeypatch, needed, outcome):
 
 def test_impossible_buffers_are_refused_at_once(monkeypatch):
     monkeypatch.setattr(module, "available_memory", lambda: int(16e9))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InsufficientMemoryError) as error:
         ReplayBuffer(1_000_000, ATARI, spaces.Discrete(4))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     message = str(error.value)
     for part in (
         "buffer_size=1,000,000",

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import polyak
-from tests.compat.ray.on_ray import assert_gone, session_of
+from tests.compat.ray.on_ray import session_of
 from tests.distributed.test_runners import CASES, TURNS, Kept, carts, weights
+from tests.processes import assert_gone
 
 session = session_of(8)
 QUICK = ("ppo",)

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from polyak.envs.checker import check_env
 from tests.kinds.test_masks import ACTIONS, COMPOSED, Forbidding
+from tests.processes import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -288,5 +289,5 @@ def test_checks_are_made_under_python_O():
         "from tests.envs.test_checker import Free\nimport numpy as np\nfrom polyak.envs.checker import check_env\n"
         "try: check_env(Free(obs=np.zeros(4)))\nexcept AssertionError: print('refused')"
     )
-    out = subprocess.run([sys.executable, "-O", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    out = subprocess.run([sys.executable, "-O", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert out.stdout.strip() == "refused", out.stderr

@@ -16,6 +16,7 @@ from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.subproc import SubprocVecEnv
 from polyak.envs.wrappers.monitor import Monitor
+from tests.processes import PATIENCE
 
 
 def layers(env):
@@ -198,6 +199,6 @@ def test_atari_names_are_registered_when_needed():
         try: make_env("ALE/Brakout-v5")
         except ValueError as error: print(error)
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.splitlines()[:2] == ["(210, 160, 3)", "PongNoFrameskip-v4"], done.stderr
     assert "Did you mean 'ALE/Breakout-v5'" in done.stdout

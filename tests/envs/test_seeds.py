@@ -11,6 +11,7 @@ from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.subproc import SubprocVecEnv
+from tests.processes import PATIENCE
 
 
 def test_runs_with_neighbouring_seeds_share_no_environment_seed() -> None:
@@ -49,5 +50,7 @@ def test_a_program_for_stable_baselines3_counts_seeds_up() -> None:
         "from stable_baselines3.common.env_util import make_vec_env\n"
         "print(list(make_vec_env('CartPole-v1', n_envs=3).seed(7)))\n"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
     assert answer.stdout.strip() == "[7, 8, 9]"

@@ -12,12 +12,13 @@ import pytest
 from polyak.zoo.errors import ZooError
 from polyak.zoo.report import board as board_module
 from polyak.zoo.report.board import BoardOptions, open_server
+from tests.processes import PATIENCE
 from tests.zoo.runs_on_disk import data_of, serving, write_run
 
 
 def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
     """Return status, body and headers of one request; the path is sent as it is."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         answer = connection.getresponse()
@@ -96,13 +97,15 @@ def test_mistakes_of_the_board(tmp_path: Path, options: dict[str, Any], message:
 def test_ctrl_c_closes_the_board(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object, **__: object) -> None:
+    def interrupted(server: Any, *_: object, **__: object) -> None:
+        servers.append(server)
         raise KeyboardInterrupt
+
+    servers: list[Any] = []
 
     monkeypatch.setattr(board_module.BoardServer, "serve_forever", interrupted)
     board_module.board(BoardOptions(str(tmp_path), 0))
     said = capsys.readouterr().out
-    port = int(re.findall(r"http://127\.0\.0\.1:(\d+)/", said)[0])
+    assert re.search(r"http://127\.0\.0\.1:\d+/", said)
     assert said.endswith("The board is closed.\n")
-    with socket.socket() as free:
-        assert free.connect_ex(("127.0.0.1", port)) != 0
+    assert servers[0].socket.fileno() == -1

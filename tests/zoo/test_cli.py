@@ -13,6 +13,7 @@ import pytest
 from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions, enjoy, play
 from polyak.zoo.options import spread_lists
+from tests.processes import PATIENCE
 
 
 def run(*arguments: object) -> int:
@@ -331,7 +332,7 @@ def test_a_training_outlasts_its_reader(tmp_path: Path) -> None:
         assert "PPO on CartPole-v1" in program.stdout.readline()
         program.stdout.close()
         said = program.stderr.read()
-        assert program.wait(timeout=120) == 0, said
+        assert program.wait(timeout=PATIENCE) == 0, said
     assert "the output is not read any more; training continues without it." in said
     assert said.count("is not read any more") == 1
     assert "Traceback" not in said

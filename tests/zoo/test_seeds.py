@@ -19,6 +19,7 @@ from polyak.zoo.options import to_arguments
 from polyak.zoo.run_folder import RunFolder, run_numbers
 from polyak.zoo.seeds import number_of_processes, parse_seeds
 from polyak.zoo.train import TrainOptions
+from tests.processes import runs
 
 SMALL = ["-params", "n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2"]
 
@@ -130,7 +131,7 @@ def test_trainings_end_and_save_when_the_program_is_killed(tmp_path: Path) -> No
         children = children_of(program.pid)
         program.kill()
     deadline = time.monotonic() + 240
-    while len(list(tmp_path.rglob("CartPole-v1.zip"))) < 2 or any(map(is_alive, children)):
+    while len(list(tmp_path.rglob("CartPole-v1.zip"))) < 2 or any(map(runs, children)):
         assert time.monotonic() < deadline, "the trainings have outlived their parent"
         time.sleep(0.2)
     for model in tmp_path.rglob("CartPole-v1.zip"):
@@ -144,11 +145,6 @@ def children_of(pid: int) -> list[int]:
     listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
     return [child for child, parent in pairs if parent == pid]
-
-
-def is_alive(pid: int) -> bool:
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return bool(state.strip()) and not state.startswith("Z")
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from optuna.trial import TrialState
 
 from polyak.zoo.cli import main
 from polyak.zoo.tuning import studies
+from tests.processes import PATIENCE, assert_gone
 
 #: The space of these tests; `trial.number` decides which ones crash, diverge or wait for a file.
 SPACE = """
@@ -195,7 +196,7 @@ def test_a_killed_study_continues_and_ends_with_as_many_trials(folder: Path) -> 
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         running: list[Any] = []
-        until = time.monotonic() + 120
+        until = time.monotonic() + PATIENCE
         while len(running) < 2 and process.poll() is None and time.monotonic() < until:
             time.sleep(0.2)
             if journal.exists() and b"ppo_CartPole-v1" in journal.read_bytes():
@@ -207,10 +208,7 @@ def test_a_killed_study_continues_and_ends_with_as_many_trials(folder: Path) -> 
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     workers = {trial.user_attrs["worker"]["pid"] for trial in running}
-    until = time.monotonic() + 60
-    while any(map(studies._runs, workers)) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not any(map(studies._runs, workers)), "workers end with the command"
+    assert_gone(workers)
     assert len(trials()) == 2
     (folder / "go").touch()
     assert run(*tune("--n-trials", 5, space="waiting")) == 0

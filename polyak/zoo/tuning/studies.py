@@ -20,6 +20,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from polyak.writing import is_running
 from polyak.zoo.errors import ZooError
 
 if TYPE_CHECKING:
@@ -282,19 +283,7 @@ def _is_dead(trial: FrozenTrial) -> bool:
         return began is not None and time.time() - began.timestamp() > SIGN_OF_LIFE
     if time.time() - worker["seen"] > GIVEN_UP:
         return True
-    return worker["host"] == socket.gethostname() and not _runs(worker["pid"])
-
-
-def _runs(pid: int) -> bool:
-    if os.name != "posix":  # elsewhere there is no asking without hurting
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return worker["host"] == socket.gethostname() and not is_running(worker["pid"])
 
 
 # -- the optimizers of CMA-ES ------------------------------------------------------------------------------------------

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from polyak.compat.ray import Algorithm, DQNConfig, PPOConfig, SACConfig
+from tests.processes import PATIENCE
 
 ray = pytest.importorskip("ray")
-PATIENCE = 300.0
-"""Seconds for an answer: a busy machine must not look like a broken one."""
 
 
 def session_of(processors: int) -> Callable[..., Any]:
@@ -70,21 +66,3 @@ def trained(made: Any, iterations: int = 2) -> list[np.ndarray]:
         for _ in range(iterations):
             algo.train()
         return weights(algo)
-
-
-def assert_gone(processes: Any, within: float = 60) -> None:
-    """Within some seconds."""
-    until = time.monotonic() + within
-    left = list(processes)
-    while left and time.monotonic() < until:
-        left = [process for process in left if _runs(process)]
-        time.sleep(0.1)
-    assert not left
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"

@@ -13,7 +13,8 @@ import pytest
 from polyak.compat.ray import APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
 from polyak.distributed.statistics import moments_in
 from tests.compat.ray.faulty_envs import Faulty
-from tests.compat.ray.on_ray import assert_gone, config, session_of, trained, weights
+from tests.compat.ray.on_ray import config, session_of, trained, weights
+from tests.processes import assert_gone
 
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
 session = session_of(8)

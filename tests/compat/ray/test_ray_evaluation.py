@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from polyak.compat.ray import DQNConfig, PPOConfig
-from tests.compat.ray.on_ray import assert_gone, config, session_of, weights
+from tests.compat.ray.on_ray import config, session_of, weights
+from tests.processes import assert_gone
 
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
 session = session_of(8)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from polyak.compat.ray import Algorithm, IMPALAConfig, PPOConfig
-from tests.compat.ray.on_ray import assert_gone, config, replaying, session_of, sharded, trained, weights
+from tests.compat.ray.on_ray import config, replaying, session_of, sharded, trained, weights
+from tests.processes import assert_gone
 
 session = session_of(8)
 

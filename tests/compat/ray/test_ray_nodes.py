@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from polyak.compat.ray import DQNConfig
-from tests.compat.ray.on_ray import PATIENCE, assert_gone
+from tests.compat.ray.on_ray import PATIENCE
+from tests.processes import assert_gone
 
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")

@@ -18,7 +18,8 @@ from polyak.algorithms.search.crew import Crew, PlayerError
 from polyak.compat.ray import RayCrew
 from tests.algorithms.search.crew_players import Weights, crew
 from tests.algorithms.search.test_crew import assert_equal_weights, in_this_process, play, small
-from tests.compat.ray.on_ray import assert_gone, session_of
+from tests.compat.ray.on_ray import session_of
+from tests.processes import assert_gone
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
@@ -146,4 +147,4 @@ def test_no_process_and_no_session_is_left_behind(how: signal.Signals, tmp_path:
     assert len(processes(folder)) == 2
     if how == signal.SIGINT:
         assert said == "left False\n", errors.read_text()
-    assert_gone(processes(folder), within=120)
+    assert_gone(processes(folder))

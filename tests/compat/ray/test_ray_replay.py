@@ -12,7 +12,8 @@ import torch
 
 from polyak.algorithms.sac import SACLearner
 from polyak.compat.ray import DQNConfig, RainbowConfig, SACConfig
-from tests.compat.ray.on_ray import assert_gone, replaying, session_of, sharded, trained, weights
+from tests.compat.ray.on_ray import replaying, session_of, sharded, trained, weights
+from tests.processes import assert_gone
 
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
 session = session_of(12)
