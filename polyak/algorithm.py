@@ -60,7 +60,7 @@ from polyak.logging.logger import Logger, configure_logger
 from polyak.loops.clock import Clock, EpisodeStatistics
 from polyak.loops.training import Loop, Training
 from polyak.seeding import derived_seed, set_random_seed
-from polyak.warning import advise
+from polyak.warning import advise, warn_user
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
 Recipe = str | Callable[..., Any]
@@ -174,8 +174,8 @@ class Algorithm:
         setattr(cls, "__doc__", Documentation(cls.__doc__))  # noqa: B010  # type checkers see a text
         if lost := sorted(STEPS_OF_LOOPS & vars(cls).keys()):
             warn_user(
-                f"{cls.__name__}.{lost[0]}() is never called: steps of a training are no methods of a model. Name your own "
-                "loop (loop = ...), or functions that the loop calls (storing, after_step, updates, watching)."
+                f"{cls.__name__}.{lost[0]}() is never called: steps of a training are no methods of a model. Name "
+                "a loop (loop = ...), or functions that the loop calls (storing, after_step, updates, watching)."
             )
         if isinstance(learn := vars(cls).get("learn"), FunctionType) and not hasattr(learn, "__wrapped__"):
             setattr(cls, "learn", names_checked(learn))  # noqa: B010
