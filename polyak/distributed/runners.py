@@ -36,6 +36,7 @@ from polyak.envs.vec.sending import packed
 from polyak.envs.wrapper_statistics import Found
 from polyak.experience.arrays import assign, joined, mapped
 from polyak.experience.record import Experience
+from polyak.hyperparameters.declaration import Positive, fitted
 from polyak.nn.policies.base import Policy, State
 from polyak.seeding import derived_seed, rng_state, set_rng_state
 
@@ -43,6 +44,8 @@ Transport = Literal["ray", "local"]
 """How runners are reached: in processes on Ray, or in this process."""
 
 
+TIMEOUT = 60.0
+"""Seconds that environments have for a step, a reset or a question."""
 MOST_IN_A_ROW = 10
 """Runners that may be lost before one has sent anything again."""
 QUESTIONS = ("apply", "ask_env")
@@ -79,7 +82,7 @@ class RemoteEnvs(VecEnv):
         as_one: show all as one environment, whose steps come one after another.
 
     Raises:
-        ValueError: ``env`` is an environment, which cannot be in several processes.
+        ValueError: ``env`` is an environment, which cannot be in several processes, or ``timeout`` is no time.
         ImportError: ``polyak[scale]`` is missing.
     """
 
@@ -92,9 +95,10 @@ class RemoteEnvs(VecEnv):
         *,
         workers: Workers | LocalWorkers | None = None,
         patience: float = PATIENCE,
-        timeout: float | None = 60.0,
+        timeout: float | None = TIMEOUT,
         as_one: bool = False,
     ) -> None:
+        timeout = None if timeout == math.inf else fitted("runner_timeout", timeout, Positive | None)
         workers = _runners(env, n_runners, transport, seed, timeout) if workers is None else workers
         self.recipe, self.workers, self.n_runners = env, workers, n_runners
         self.integrity = Integrity()

@@ -374,7 +374,7 @@ class _Run:
 
     def _elsewhere(self, normalize: Callable[[VecEnv], VecEnv] | None) -> VecEnv:
         """The environments of runners, which count their monitor files on."""
-        from polyak.distributed.runners import RemoteEnvs
+        from polyak.distributed.runners import TIMEOUT, RemoteEnvs
 
         runners, share = self.options.n_runners, self.settings.n_envs // self.options.n_runners
         kwargs: dict[str, Any] = {
@@ -385,7 +385,10 @@ class _Run:
         }
         make = partial(make_envs, self.environment, self.settings, share, seed=None, **kwargs)
         transport: Any = self.options.transport
-        envs = RemoteEnvs(lambda index: make(start_index=share * index), runners, transport, self.options.seed)
+        limit = self.settings.arguments.get("runner_timeout", TIMEOUT)
+        envs = RemoteEnvs(
+            lambda index: make(start_index=share * index), runners, transport, self.options.seed, timeout=limit
+        )
         self.envs.append(envs)
         return envs.normalized()
 

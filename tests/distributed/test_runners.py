@@ -261,6 +261,7 @@ def test_polyak_train_has_runners(tmp_path: Path) -> None:
     assert ended.value.code == 0
     folder = next((tmp_path / "ppo").glob("CartPole-v1_*"))
     assert sorted(path.name for path in folder.glob("*.monitor.csv")) == [f"{n}.monitor.csv" for n in range(4)]
-    with pytest.raises(SystemExit) as ended:
-        main([*line, "--n-runners", "3"])
-    assert ended.value.code != 0
+    for wrong in (["3"], ["2", "-params", "runner_timeout:-1"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*line, "--n-runners", *wrong])
+        assert ended.value.code != 0
