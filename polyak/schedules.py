@@ -165,7 +165,8 @@ def value_of(name: str, schedule: Schedule, progress: float) -> float:
         ValueError: NaN, or a learning rate that is infinite or negative.
     """
     value = schedule(progress)
-    if value != value or ("learning_rate" in name and not 0 <= value < math.inf):
+    counts = "learning_rate" in name and progress >= 0  # below 0 is the last rollout of a training that it outlasts
+    if value != value or (counts and not 0 <= value < math.inf):
         wanted = "a finite number of at least 0" if "learning_rate" in name else "a number"
         raise ValueError(
             f"{name}: {schedule!r:.200} returned {value} with {progress:.3g} of the training left, and must return "

@@ -213,6 +213,8 @@ class EnvBlock:
     ):
         self.assignment = assignment
         self.encode = encode
+        # In the process of the caller Ctrl-C is the caller's; in a worker an environment raises it.
+        self.answered: tuple[type[BaseException], ...] = (Exception, SystemExit) if encode is None else (BaseException,)
         self.reseeds = reseeds
         self.first = assignment.first
         self.envs: list[gym.Env] = []
@@ -228,7 +230,7 @@ class EnvBlock:
                 self.envs.append(build_env(env_fn, self.first + len(self.envs)))
             described = [(env.observation_space, env.action_space) for env in self.envs]
             return DONE, pickled((described, self.envs[0].metadata))
-        except BaseException as error:  # Ctrl-C is the caller's: here an environment raises it
+        except self.answered as error:
             return _failed(error, self.first + len(self.envs), "while being built")
 
     def layout(self) -> Layout:
@@ -267,7 +269,7 @@ class EnvBlock:
             if kind == RESET:
                 return DONE, self._reset(content)
             return DONE, self._call(*pickle.loads(content))
-        except BaseException as error:
+        except self.answered as error:
             index = int(self.running[number])
             return _failed(error, None if index == NOWHERE else index, f"in {self.doing}")
         finally:
