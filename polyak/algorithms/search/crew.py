@@ -364,7 +364,7 @@ class Seat:
                 np.random.seed(seed)
                 self._player = make(n_games)
             return _done(self._player, what, argument)
-        except BaseException as error:
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
             return WorkerError.of(error, None, f"in {what}()")
 
 
