@@ -122,9 +122,7 @@ def test_a_number_that_float32_does_not_have_is_called_that(what: str) -> None:
     found = rf"{what} of environment 0 in step 5.* is inf, or a number too large for float32 \(3.4e\+38 at most\)"
     with pytest.raises(NonFiniteError, match=found):
         make(SAC, Spoiled(what, 1e300, since=5)).learn(100)
-    with pytest.raises(
-        NonFiniteError, match=r"the first is 1e\+300, too large for float32 \(3.4e\+38 at most\) at index"
-    ):
+    with pytest.raises(NonFiniteError, match=r"1 entries beyond the range of float32.* the first is 1e\+300 at index"):
         make(SAC, Spoiled()).predict(np.array([0, 1e300, 0]))
 
 
