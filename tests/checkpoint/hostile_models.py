@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import copy
+import gc
 import io
 import json
 import os
@@ -1223,6 +1224,8 @@ def main(folder: Path, share: str = "all") -> None:
         place.mkdir()
         print(json.dumps(outcome(case, place)), flush=True)
         shutil.rmtree(place)
+        if _status("VmSize") > limit - 3 * MEGABYTES * 2**20:
+            gc.collect()  # a model that was accepted, whose parts refer to each other: the next case needs its memory
 
 
 if __name__ == "__main__":
