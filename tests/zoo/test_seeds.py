@@ -127,9 +127,11 @@ def test_trainings_end_and_save_when_the_program_is_killed(tmp_path: Path) -> No
     with subprocess.Popen(
         polyak(*words, "--processes", 2), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as program:
-        until_two_train(tmp_path)
-        children = children_of(program.pid)
-        program.kill()
+        try:
+            until_two_train(tmp_path)
+            children = children_of(program.pid)
+        finally:
+            program.kill()
     deadline = time.monotonic() + 240
     while len(list(tmp_path.rglob("CartPole-v1.zip"))) < 2 or any(map(runs, children)):
         assert time.monotonic() < deadline, "the trainings have outlived their parent"
