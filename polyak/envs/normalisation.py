@@ -145,8 +145,7 @@ class Normalisation:
                     f"the {_wrapper(key)} in env has seen data of its own. The model acts under the statistics that "
                     "it learned with instead.",
                 )
-        taken = [key for key in given if key in before[0] and why.get(key, OWN) == OWN]
-        frozen = {key: {**given[key], "updates": False} for key in taken}
+        frozen = {k: {**given[k], "updates": False} for k in given.keys() & before[0] if why.get(k, OWN) == OWN}
         self._lent += 1
         try:
             env.set_statistics([frozen] * env.num_envs)

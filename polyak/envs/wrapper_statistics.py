@@ -135,7 +135,8 @@ def checked(found: Any) -> list[Found]:
         values: Any = one if isinstance(one, Mapping) else {}
         mean, var, count = (values.get(name) for name in ("mean", "var", "count"))
         if not (
-            all(
+            key.replace(".", "").replace("/", "").isidentifier()  # it is printed
+            and all(
                 isinstance(part, np.ndarray) and part.dtype.kind == "f" and np.isfinite(part).all()
                 for part in (mean, var)
             )

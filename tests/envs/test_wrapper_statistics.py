@@ -166,7 +166,7 @@ def test_a_damaged_file_is_refused(change: dict[str, Any]) -> None:
     assert checked([{OBS: {**sound, "further": 1}}]) == [{OBS: sound}]
     with pytest.raises(ValueError, match="it is damaged"):
         checked([{OBS: {**sound, **change}}])
-    for other in ({}, [[]], [{OBS: 1}], [{OBS: sound}, {}]):
+    for other in ({}, [{"\x1b[31m.a": sound}], [[]], [{OBS: 1}], [{OBS: sound}, {}]):
         with pytest.raises(ValueError, match="it is damaged"):
             checked(other)
 
