@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from polyak.algorithm import STEPS_OF_LOOPS
 from polyak.algorithms import REGISTRY, get
 from tests.laws import gauge
 
@@ -29,9 +30,8 @@ def test_no_room_grows_unnoticed(figures: dict[str, gauge.Figures]) -> None:
     assert not smaller, "`python -m tests.laws.gauge --write` writes what has shrunk"
 
 
-STEPS = {
-    *("_iterate", "_loop", "collect", "_take", "_store", "_make_step", "_is_collected", "_updates_due", "_shown"),
-    *("_begin_collection", "_sync_hyperparameters", "_present_rate", "_record_means", "_note_episodes", "_on_step"),
+STEPS = STEPS_OF_LOOPS | {
+    *("_loop", "_shown", "_begin_collection", "_sync_hyperparameters", "_present_rate", "_note_episodes", "_on_step"),
     *("_check_iteration", "_update_info_buffer", "_update_current_progress_remaining", "_exploration_options"),
 }
 """Names that steps had when they were methods of the model, and those that Stable-Baselines3 has for them."""
