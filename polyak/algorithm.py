@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from types import FunctionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 import gymnasium as gym
 import numpy as np
@@ -58,7 +58,8 @@ from polyak.hyperparameters.docstrings import Documentation, Signature
 from polyak.hyperparameters.held import Held
 from polyak.logging.logger import Logger, configure_logger
 from polyak.loops.clock import Clock, EpisodeStatistics
-from polyak.loops.training import Loop, Training
+from polyak.loops.training import Loop, Training, watched
+from polyak.parts.part import MadeOf, Part
 from polyak.seeding import derived_seed, set_random_seed
 from polyak.warning import advise, warn_user
 
@@ -116,6 +117,9 @@ class Algorithm:
     loop: ClassVar[Callable[..., Loop]]
     """Called with a model, a callback and ``log_interval``: what happens when, in one call of ``learn``. See
     :mod:`polyak.loops`."""
+    made_of: ClassVar[MadeOf] = {}
+    """Name -> part. Those of the classes above count, too, unless they have the same name. See
+    :mod:`polyak.parts.part`."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Arguments that it cannot learn without and that only a program can give, since they are objects."""
     goes_without: ClassVar[tuple[str, ...]] = ()
@@ -160,6 +164,9 @@ class Algorithm:
     ep_info_buffer = Held[deque[dict[str, Any]]]("statistics.episodes")
     ep_success_buffer = Held[deque[float]]("statistics.successes")
     env = cast("Becomes[GymEnv | str | None, VecEnv | None]", None)
+    dataset = cast("Dataset | None", None)
+    log_every = 1
+    """What ``log_interval="auto"`` stands for."""
     n_envs = 1
     runner = cast("Runner | None", None)
     _vec_normalize_env = Held[VecNormalize | PartNormalizer | None]("normalisation.replay")
@@ -206,6 +213,10 @@ class Algorithm:
 
     def __post_init__(self, _init_setup_model: bool) -> None:
         env, self.env = self.env, None
+        self.parts: dict[str, Part] = {}
+        for name, make in inherited(type(self), "made_of").items():
+            self.parts[name] = part = make(self)
+            setattr(self, name, part)
         self.normalisation = Normalisation(by_itself=self.predicts_raw)
         self._check_no_policy(env)
         self._check_types()
@@ -241,6 +252,8 @@ class Algorithm:
         names = {"observations": "observation_space", "actions": "action_space"}
         found = {what: str(vars(self)[name]) for what, name in names.items() if name in vars(self)}
         card = {**found, "trained": steps}
+        for part in vars(self).get("parts", {}).values():
+            card |= part.summary()
         if not self.steps_environments:
             return card
         env = vars(self).get("env")
@@ -279,6 +292,8 @@ class Algorithm:
 
     def _check_hyperparameters(self) -> None:
         """Refuse what the annotations of the fields cannot say, before anything is built."""
+        for part in self.parts.values():
+            part.check()
 
     def _read_arguments(self) -> None:
         """Take up what arguments say, which are in order, before there is an environment."""
@@ -287,9 +302,13 @@ class Algorithm:
         """Seed, then build what learns, and what acts."""
         if self.seed is not None:
             self.set_random_seed(self.seed)
+        for part in self.parts.values():
+            part.prepare()
         self._build()
         if self.env is not None and self._acts:
             self._make_runner()
+        for part in self.parts.values():
+            part.build()
 
     def _build(self) -> None:
         """Build what learns, before there is a runner."""
@@ -300,6 +319,8 @@ class Algorithm:
 
     def _check_built(self) -> None:
         """After a constructor's :meth:`_setup_model`: refuse what cannot be done with what it built."""
+        for part in self.parts.values():
+            part.check_ready(first=True)
         self._call_built()
 
     def _call_built(self) -> None:
@@ -318,11 +339,15 @@ class Algorithm:
             self._plain_log()
         if name == "stats_window_size":
             self.statistics.resize(self.stats_window_size)
+        for part in self.parts.values():
+            part.adopt(name, before)
 
     # -- environments --------------------------------------------------------------------------------------------------
 
     def _attach_env(self, env: Any) -> None:
         """Use what a constructor got as ``env``."""
+        if any(part.attach(env) for part in self.parts.values()):
+            return
         if isinstance(env, Dataset):
             raise ValueError(
                 f"env={env!r:.200} is a dataset, but {type(self).__name__} learns by acting. Pass an environment, or "
@@ -337,7 +362,12 @@ class Algorithm:
     @property
     def _acts(self) -> bool:
         """Whether learning takes an environment to act in."""
-        return self.steps_environments
+        return self.steps_environments and not self.learns_offline
+
+    @property
+    def learns_offline(self) -> bool:
+        """Whether it has a dataset and no environment."""
+        return self.env is None and self.dataset is not None
 
     def _use_env(self, env: VecEnv) -> None:
         self._check_action_space(env.action_space)
@@ -371,6 +401,8 @@ class Algorithm:
 
     def _masks_found(self) -> None:
         """The first reset has shown that environments say which choices they allow."""
+        for part in self.parts.values():
+            part.find_masks()
 
     def _check_action_space(self, space: spaces.Space) -> None:
         explores = not self.policies_squash
@@ -394,7 +426,9 @@ class Algorithm:
         Raises:
             ValueError: the spaces or the number of environments differ.
         """
-        vec_env = self._with_statistics(self._vectorised(env))
+        vec_env, before, runner = self._with_statistics(self._vectorised(env)), self.env, self.runner
+        if self.learns_offline:
+            self.n_envs = vec_env.num_envs
         if vec_env.num_envs != self.n_envs:
             raise SpaceError(
                 f"env has {vec_env.num_envs} environments, but the model was built for n_envs={self.n_envs}, which "
@@ -406,9 +440,19 @@ class Algorithm:
         self._make_runner()
         assert self.runner is not None
         self.runner.load_state(state)
+        try:
+            for part in self.parts.values():
+                part.change_env()
+        except ValueError:
+            if before is not None:
+                self._use_env(before)
+                self.runner = runner
+            raise
 
     def _with_statistics(self, env: VecEnv) -> VecEnv:
         """``env`` under the normalisation that the model learned with."""
+        for part in self.parts.values():
+            part.check_env(env)
         return self.normalisation.put_around(env, self.num_timesteps)
 
     @property
@@ -442,11 +486,18 @@ class Algorithm:
                 "env=None: this model has no environment to learn in. Pass one: "
                 f"`{type(self).__name__}.load(path, env=...)` or `model.set_env(env)`."
             )
+        for part in self.parts.values():
+            part.check_ready(first=False)
 
     def _prepare_to_learn(self, reset: bool) -> None:
         """Before the first iteration, when the counters stand; ``reset``: they began at zero."""
-        if not self._acts:
-            return
+        if self._acts:
+            self._take_up_episodes(reset)
+        for part in self.parts.values():
+            part.begin(reset)
+
+    def _take_up_episodes(self, reset: bool) -> None:
+        """Begin new episodes, or go on with those that are under way."""
         if self.runner is None:  # a subclass has set itself up otherwise
             self._make_runner()
         assert self.runner is not None
@@ -485,6 +536,8 @@ class Algorithm:
     def _start_episodes(self) -> None:
         """Reset the environments, in the middle of an episode if need be."""
         assert self.runner is not None
+        for part in self.parts.values():
+            part.end_episodes()
         known = self.runner.env.masked
         self.runner.reset()
         if self.runner.env.masked and not known:
@@ -509,22 +562,30 @@ class Algorithm:
         self,
         total_timesteps: int,
         callback: MaybeCallback = None,
-        log_interval: int | None = 1,
+        log_interval: int | Literal["auto"] | None = "auto",
         tb_log_name: str | None = None,
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
+        *,
+        eval_env: GymEnv | str | None = None,
+        eval_freq: int | None = None,
+        n_eval_episodes: int = 10,
     ) -> Self:
-        """Train.
+        """Train, on experience, on a dataset, or on both.
 
         Args:
             total_timesteps: environment steps to make, over all environments: a lower bound, since a rollout that has
-                begun is finished. Where whole episodes are collected, the one under way is, too, unless none has ended
-                in 100,000 steps: training then ends with a warning.
+                begun is finished; from a dataset alone, gradient steps. Where whole episodes are collected, the one
+                under way is finished, too, unless none has ended in 100,000 steps: training then ends with a warning.
             callback: called at every step; a function, a callback object, or a list of them.
-            log_interval: iterations (on-policy) or episodes (off-policy) between two log tables; ``None`` for none.
+            log_interval: between two log tables: iterations (on-policy), episodes (off-policy), or from a dataset alone
+                iterations of 500 gradient steps; ``"auto"``: the algorithm's :attr:`log_every`; ``None`` for none.
             tb_log_name: name of the run's folder under ``tensorboard_log``; ``None`` takes the algorithm's name.
             reset_num_timesteps: start counting at zero; ``False`` continues the counters and logs.
             progress_bar: show one; needs ``polyak[extra]``.
+            eval_env: where to evaluate meanwhile, an environment or a registered name; ``None``: nowhere.
+            eval_freq: steps between two evaluations; ``None``: ten in all.
+            n_eval_episodes: episodes of each.
 
         Returns:
             the model itself.
@@ -532,6 +593,7 @@ class Algorithm:
         Raises:
             ValueError: the model has nothing to learn from, such as an environment, or an argument is out of range.
         """
+        callback = watched(callback, eval_env, eval_freq, n_eval_episodes, total_timesteps)
         training = Training(
             self, total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
         )
@@ -551,7 +613,7 @@ class Algorithm:
         """Reset counters, statistics, logger and what else a call of ``learn`` needs."""
         self._call_built()  # also a model that a program has set up by itself
         self._check_ready()
-        self.start_time = time.time_ns()
+        self.start_time, self.clock.iterations = time.time_ns(), 0
         self._split.start()
         if reset_num_timesteps:
             self.num_timesteps = self._episode_num = 0
@@ -619,12 +681,21 @@ class Algorithm:
         require(hasattr(logger, "record") and hasattr(logger, "dump"), "logger", logger, fix)
         self._logger, self._custom_logger = logger, True
 
-    def dump_logs(self) -> None:
-        """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump."""
-        self._write_logs()
+    def dump_logs(self, iteration: int = 0) -> None:
+        """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump.
+
+        Args:
+            iteration: number of this rollout, to log; 0 logs none.
+        """
+        counters = {"iterations": iteration} if iteration > 0 else {}
+        for part in self.parts.values():
+            counters |= part.counters()
+        self._write_logs(**counters)
 
     def _write_logs(self, **counters: float) -> None:
         """:meth:`dump_logs`, with further values of the ``time/`` group, such as ``episodes``."""
+        for part in self.parts.values():
+            part.record(self.logger)
         elapsed = max((time.time_ns() - self.start_time) / 1e9, float(np.finfo(float).eps))
         for name, value in counters.items():
             self.logger.record(f"time/{name}", value, exclude="tensorboard")
@@ -648,7 +719,10 @@ class Algorithm:
 
     def hyperparameters(self) -> dict[str, Any]:
         """Every hyper-parameter with its present value."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("policy", "env")}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("policy", "env")}
+        for part in self.parts.values():
+            part.arguments(values)
+        return values
 
     def _description(self) -> dict[str, Any]:
         """JSON values that a file needs besides hyper-parameters, spaces and counters, to build the model again."""
@@ -660,6 +734,8 @@ class Algorithm:
             saved.state |= prefixed("runner", self.runner.state())
             save_environments(saved, self.runner, in_thread=self.steps_in_thread)
         self._save_statistics(saved)
+        for part in self.parts.values():
+            part.save(saved, include)
 
     def _save_statistics(self, saved: Saved) -> None:
         """Those of ``VecNormalize`` that the model learned under."""
@@ -667,7 +743,10 @@ class Algorithm:
 
     def _extra_state(self) -> dict[str, Any]:
         """Small values that a file must hold for training to resume unchanged: those that are :attr:`kept`."""
-        return {name: getattr(self, attribute) for name, attribute in inherited(type(self), "kept").items()}
+        state = {name: getattr(self, attribute) for name, attribute in inherited(type(self), "kept").items()}
+        for part in self.parts.values():
+            state |= part.state()
+        return state
 
     @classmethod
     def _takes(cls, name: str) -> bool:
@@ -694,18 +773,22 @@ class Algorithm:
         acted = saved.state_of("runner")
         self._saved_without_masks = bool(acted) and not any(name.startswith("allowed") for name in acted)
         load_statistics(saved, self.normalisation)
-        if env is not None:
+        if env is not None and not any(part.attach(env) for part in self.parts.values()):
             vec_env = self._with_statistics(self._vectorised(env))
             check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
             self._use_env(vec_env)
 
     def _load_state(self, saved: Saved) -> None:
         """Take back what :meth:`_save_state` wrote of what was learned."""
+        for part in self.parts.values():
+            part.load(saved)
 
     def _load_extra_state(self, state: dict[str, Any]) -> None:
         """Put back what :meth:`_extra_state` returned."""
         for name, attribute in inherited(type(self), "kept").items():
             setattr(self, attribute, type(getattr(self, attribute))(state[name]))
+        for part in self.parts.values():
+            part.load_state(state)
 
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         """Take back what was under way: with ``resume`` experience, without ``force_reset`` observations in hand."""

@@ -11,9 +11,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
-from polyak.callbacks.callback import MaybeCallback
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, Positive, Rate
@@ -108,6 +106,7 @@ class A2C(OnPolicyAlgorithm):
         **dict.fromkeys(("use_rms_prop", "rms_prop_eps"), OPTIMIZER),
         "tau": TARGET,
     }
+    log_every = 100
     learner_class: ClassVar[type[Learner]] = A2CLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
@@ -120,19 +119,6 @@ class A2C(OnPolicyAlgorithm):
         if self.use_rms_prop:
             return OptimizerRecipe(torch.optim.RMSprop, {"alpha": 0.99, "eps": self.rms_prop_eps, "weight_decay": 0})
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
-
-    def learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        log_interval: int | None = 100,
-        tb_log_name: str | None = None,
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-    ) -> Self:
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
-
-    learn.__doc__ = OnPolicyAlgorithm.learn.__doc__
 
     card: ClassVar[Card] = Card(
         idea="one step on each short rollout",

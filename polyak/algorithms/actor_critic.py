@@ -19,10 +19,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
-from typing_extensions import Self
 
 from polyak.algorithms.a2c import policy_gradient_loss, value_loss
-from polyak.callbacks.callback import MaybeCallback
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, Rate
@@ -33,7 +31,8 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
-from polyak.schedules import Schedule, get_schedule_fn
+from polyak.parts.part import MadeOf, Part
+from polyak.schedules import Schedule
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
@@ -82,6 +81,13 @@ class ActorCriticLearner(LaggingCriticLearner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class LaggingCritic(Part):
+    """A copy of the critic that follows it, if there is one."""
+
+    def check(self) -> None:
+        check_lagging_critic(self.model)
+
+
 @dataclass(eq=False, repr=False)
 class ActorCritic(OnPolicyAlgorithm):
     """One-step actor-critic: an update of both at every step (Sutton and Barto 2018, section 13.5)."""
@@ -105,6 +111,8 @@ class ActorCritic(OnPolicyAlgorithm):
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     built_with: ClassVar[Mapping[str, str]] = {"tau": TARGET}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
+    log_every = 100
+    made_of: ClassVar[MadeOf] = {"lagging_critic": LaggingCritic}
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
     action_spaces: ClassVar = SINGLE_SPACES
@@ -112,28 +120,6 @@ class ActorCritic(OnPolicyAlgorithm):
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {name: value for name, value in super().trial().items() if name != "n_steps"}
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        check_lagging_critic(self)
-
-    def _setup_model(self) -> None:
-        if self.critic_learning_rate is not None:
-            self.critic_learning_rate = get_schedule_fn(self.critic_learning_rate)
-        super()._setup_model()
-
-    def learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        log_interval: int | None = 100,
-        tb_log_name: str | None = None,
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-    ) -> Self:
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
-
-    learn.__doc__ = OnPolicyAlgorithm.learn.__doc__
 
     card: ClassVar[Card] = Card(
         idea="one step of actor and critic at each step of the environments",

@@ -25,6 +25,7 @@ from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.base import Policy
 from polyak.nn.policies.cloning import CloningPolicy
 from polyak.ops.updates import polyak_update
+from polyak.parts.part import MadeOf, OfPolicy
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -128,6 +129,16 @@ def policy_options(model: Any, options: dict[str, Any]) -> dict[str, Any]:
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class Cloning(OfPolicy):
+    """How actions are cloned."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model, ("stochastic",))
+
+    def policy_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        return policy_options(self.model, options)
+
+
 @dataclass(eq=False, repr=False)
 class BC(OfflineAlgorithm):
     """Behaviour cloning: do what the dataset shows (Pomerleau 1989).
@@ -151,18 +162,12 @@ class BC(OfflineAlgorithm):
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("stochastic",), NETWORKS)
     # what others did is learned, and not what came of it
     reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    made_of: ClassVar[MadeOf] = {"cloning": Cloning}
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
     policies_squash: ClassVar = True
     actor = Held("policy.actor")
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        self._check_not_twice("stochastic")
-
-    def _policy_options(self) -> dict[str, Any]:
-        return policy_options(self, super()._policy_options())
 
     card: ClassVar[Card] = Card(
         idea="do what the data show",

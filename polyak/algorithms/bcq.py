@@ -23,6 +23,7 @@ from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.constrained import UNLIKELY, ConstrainedPolicy, ConstrainedQNetwork, likely
+from polyak.parts.part import MadeOf, of_policy
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -104,6 +105,7 @@ class BCQ(OfflineAlgorithm, DQN):
     """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
     already."""
 
+    made_of: ClassVar[MadeOf] = {"network": of_policy("threshold")}
     learner_class: ClassVar[type[Learner]] = BCQLearner
     policies: ClassVar = policy_aliases(ConstrainedPolicy, ConstrainedPolicy)
 
@@ -111,10 +113,6 @@ class BCQ(OfflineAlgorithm, DQN):
         super()._check_hyperparameters()
         why = "its policy is a softmax of all actions' values, likely or not. Leave it out."
         require(not self.munchausen, "munchausen", self.munchausen, why)
-        self._check_not_twice("threshold")
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "threshold": self.threshold}
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)

@@ -24,6 +24,7 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import CategoricalQNetwork, ValuePolicy
 from polyak.ops.distributional import clamped_share, project
 from polyak.ops.soft_values import soft_log_policy
+from polyak.parts.part import MadeOf, OfPolicy
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -80,6 +81,20 @@ class C51Learner(DQNLearner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class Atoms(OfPolicy):
+    """Where the atoms of distributions lie."""
+
+    watching: ClassVar = (warn_of_clamping,)
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model, ("n_atoms", "v_min", "v_max"))
+
+    def check(self) -> None:
+        super().check()
+        least, most = self.model.v_min, self.model.v_max
+        require(least < most, "v_min", least, f"it must lie below v_max={most}.")
+
+
 @dataclass(eq=False, repr=False)
 class C51(DQN):
     """Categorical DQN: learns distributions of returns on fixed atoms, and acts by their means (arXiv:1707.06887)."""
@@ -92,18 +107,10 @@ class C51(DQN):
     v_max: float = 10.0
     """The last atom: discounted returns above it count as this."""
 
-    watching: ClassVar = (warn_of_clamping,)
+    made_of: ClassVar[MadeOf] = {"atoms": Atoms}
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS)
     learner_class: ClassVar[type[Learner]] = C51Learner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=CategoricalQNetwork)
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        self._check_not_twice("n_atoms", "v_min", "v_max")
-        require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}
 
     card: ClassVar[Card] = Card(
         idea="DQN with distributions of returns, on fixed atoms",

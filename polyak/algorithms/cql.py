@@ -17,7 +17,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.algorithms.sac import SAC, SACLearner, check_temperature, parse_ent_coef
+from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.changing import FixedHyperparameterError
@@ -35,10 +35,11 @@ from polyak.learning.learner import (
     Update,
     set_rate,
 )
-from polyak.learning.part_rates import PartRates, check_part_rates
+from polyak.learning.part_rates import PartRates
 from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
-from polyak.schedules import Schedule, get_schedule_fn
+from polyak.parts.part import MadeOf
+from polyak.schedules import Schedule
 
 LARGEST_MULTIPLIER = 1e6
 ROWS_IN_CACHE = 900
@@ -288,6 +289,8 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     use_sde_at_warmup: bool = False
     """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
+    kept_as_schedules: ClassVar = ("actor_learning_rate",)
+    made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature}
     learner_class: ClassVar[type[Learner]] = CQLLearner
     policies: ClassVar = SAC.policies
     action_spaces: ClassVar = (spaces.Box,)
@@ -298,7 +301,6 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     log_ent_coef = Held("learner.log_ent_coef")
 
     def _adopt(self, name: str, before: Any) -> None:
-        check_temperature(self, name, before)
         if name == "lagrange_threshold" and (before is None) != (self.lagrange_threshold is None):
             raise FixedHyperparameterError(
                 f"{name}={self.lagrange_threshold} cannot be set on a model that is built with {before}: whether there "
@@ -308,17 +310,8 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        parse_ent_coef(self.ent_coef)
-        check_part_rates(self.learning_rates, "actor", "critic", "ent_coef")
         fix = "the best next action is taken for its value alone. Use soft_q_backup=False."
         require(not (self.soft_q_backup and self.max_q_backup), "max_q_backup", self.max_q_backup, fix)
-
-    def _setup_model(self) -> None:
-        self.actor_learning_rate = get_schedule_fn(self.actor_learning_rate)
-        super()._setup_model()
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "use_sde": self.use_sde}
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

@@ -14,9 +14,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.algorithms.sac import (
+    GaussianTemperature,
     SoftActorCriticLearner,
-    check_temperature,
-    parse_ent_coef,
     soft_value,
 )
 from polyak.cards import Card, Search, tune
@@ -25,12 +24,13 @@ from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe, Tunable, Update
-from polyak.learning.part_rates import PartRates, check_part_rates
+from polyak.learning.part_rates import PartRates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.batch_renorm import running_statistics
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.nn.policies.crossq import CrossQActor, CrossQCritic
 from polyak.noise import ActionNoise
+from polyak.parts.part import MadeOf
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -131,6 +131,7 @@ class CrossQ(OffPolicyAlgorithm):
     policy_delay: Count = 3
     """Critic steps per step of the actor and the temperature."""
 
+    made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature}
     learner_class: ClassVar[type[Learner]] = CrossQLearner
     policies: ClassVar = policy_aliases(
         ContinuousPolicy,
@@ -153,16 +154,7 @@ class CrossQ(OffPolicyAlgorithm):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        parse_ent_coef(self.ent_coef)
-        check_part_rates(self.learning_rates, "actor", "critic", "ent_coef")
         require(self.batch_size > 1, "batch_size", self.batch_size, "a batch of one row cannot be normalised.")
-
-    def _adopt(self, name: str, before: Any) -> None:
-        check_temperature(self, name, before)  # before the learner is told
-        super()._adopt(name, before)
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "use_sde": self.use_sde}
 
     def _default_optimizer(self) -> OptimizerRecipe:
         """Less momentum than usual, also where the user asks for AdamW by its class alone."""

@@ -15,7 +15,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.algorithm import GymEnv
-from polyak.algorithms.bc import BC, BCLearner, policy_options
+from polyak.algorithms.bc import BC, BCLearner, Cloning
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card
 from polyak.collecting.actor import Actor
@@ -36,6 +36,8 @@ from polyak.learning.learner import Learner
 from polyak.loops.off_policy import acting
 from polyak.loops.training import Loop
 from polyak.nn.distributions.choice import SINGLE_SPACES
+from polyak.parts.part import MadeOf
+from polyak.parts.replay import Replay
 from polyak.schedules import Schedule
 
 _ROWS = 8192
@@ -168,8 +170,8 @@ class RoundLoop:
             return False
         model._rounds += 1
         buffer = model.memory.own
-        if model._standardises:
-            model._measure_observations(model._unmeasured(buffer))
+        if model.units.standardises:
+            model.units.measure(model._unmeasured(buffer))
         known = buffer.size() * buffer.n_envs + (0 if model.dataset is None else len(model.dataset))
         steps = model.updates_per_round or model.n_epochs * -(-known // model.batch_size)
         with updates.split.update:
@@ -179,6 +181,13 @@ class RoundLoop:
         for check in plain.between:
             check()
         return True
+
+
+class WhatTheExpertSaid(Replay):
+    """Keeps the expert's actions, from which each round learns."""
+
+    few_updates: ClassVar = True
+    storing: ClassVar = (as_the_expert,)
 
 
 @dataclass(eq=False, repr=False)
@@ -245,14 +254,13 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     prioritized: ClassVar[bool] = False  # type: ignore[misc]
     reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
     loop: ClassVar[Callable[..., Loop]] = RoundLoop
-    storing: ClassVar = (as_the_expert, *OfflineAlgorithm.storing)
+    made_of: ClassVar[MadeOf] = {"replay": WhatTheExpertSaid, "cloning": Cloning}
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = BC.policies
     action_spaces: ClassVar = SINGLE_SPACES
     policies_squash: ClassVar = True
     actor = Held("policy.actor")
     needs: ClassVar[tuple[str, ...]] = ("expert",)
-    few_updates: ClassVar[bool] = True
     kept: ClassVar[Mapping[str, str]] = {"rounds": "_rounds", "new_steps": "_new_steps"}
     _rounds = 0
     _new_steps = 0
@@ -267,14 +275,10 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        self._check_not_twice("stochastic")
         able = self.expert is None or callable(self.expert) or hasattr(self.expert, "predict")
         require(able, "expert", self.expert, "it must be a model, or a function of one observation.")
         fix = "after each round DAgger reads what it stored, which must be here. Pass n_replay_shards=0."
         require(self.n_replay_shards == 0, "n_replay_shards", self.n_replay_shards, fix)
-
-    def _policy_options(self) -> dict[str, Any]:
-        return policy_options(self, super()._policy_options())
 
     def _attach_env(self, env: Any) -> None:
         if isinstance(env, Dataset):

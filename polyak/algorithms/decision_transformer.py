@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.data import Dataset, Transition
 from polyak.data.sampling.reduce import Sequence
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, Rate, later
@@ -32,6 +32,8 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.decision_transformer import DecisionTransformerPolicy
+from polyak.parts.part import MadeOf, of_policy
+from polyak.parts.replay import DatasetReplay
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -108,6 +110,35 @@ class DecisionTransformerLearner(Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class Sequences(DatasetReplay):
+    """Draws sequences of a dataset, with the returns that follow."""
+
+    def attach(self, env: Any) -> bool:
+        taken, model = super().attach(env), self.model
+        if taken:
+            returns = env.returns_to_go(model.gamma)
+            if model.target_return is None:
+                model.target_return = float(returns[env.starts].max())
+            if model.return_scale is None:
+                model.return_scale = float(np.abs(returns).max()) or 1.0
+            if model.max_episode_steps is None:
+                model.max_episode_steps = int(env.lengths.max())
+        return taken
+
+    def columns(self) -> tuple[Column, ...]:
+        return Column("returns_to_go", np.float32), Column("timesteps", np.int64)
+
+    def options(self) -> dict[str, Any]:
+        return {"reduce": Sequence(self.model.context_length)}
+
+    def least_rows(self, dataset: Dataset) -> int:
+        return max(len(dataset), self.model.context_length)
+
+    def with_columns(self, dataset: Dataset) -> Dataset:
+        returns = dataset.returns_to_go(self.model.gamma) / self.model.return_scale
+        return dataset.with_columns({"returns_to_go": returns, "timesteps": dataset.timesteps})
+
+
 @dataclass(eq=False, repr=False)
 class DecisionTransformer(OfflineAlgorithm):
     """Decision Transformer: a sequence model of actions that is asked for a return (arXiv:2106.01345).
@@ -151,47 +182,14 @@ class DecisionTransformer(OfflineAlgorithm):
     # it draws sequences, whose returns it scales by return_scale
     replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
     reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    made_of: ClassVar[MadeOf] = {"replay": Sequences, "network": of_policy("context_length", "max_episode_steps")}
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
     policies_squash: ClassVar = True
     transformer = Held("policy.transformer")
 
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        self._check_not_twice("context_length", "max_episode_steps")
-
-    # -- the dataset ---------------------------------------------------------------------------------------------------
-
-    def _attach_env(self, env: Any) -> None:
-        super()._attach_env(env)
-        assert self.dataset is not None
-        returns = self.dataset.returns_to_go(self.gamma)
-        if self.target_return is None:
-            self.target_return = float(returns[self.dataset.starts].max())
-        if self.return_scale is None:
-            self.return_scale = float(np.abs(returns).max()) or 1.0
-        if self.max_episode_steps is None:
-            self.max_episode_steps = int(self.dataset.lengths.max())
-
-    def _columns(self) -> tuple[Column, ...]:
-        return Column("returns_to_go", np.float32), Column("timesteps", np.int64)
-
-    def _buffer_options(self) -> dict[str, Any]:
-        return {"reduce": Sequence(self.context_length)}
-
-    def _replay_dataset(self) -> None:
-        assert self.dataset is not None
-        data = self.dataset
-        columns = {"returns_to_go": data.returns_to_go(self.gamma) / self.return_scale, "timesteps": data.timesteps}
-        self.data_buffer = self._make_buffer(max(len(data), self.context_length), n_envs=1)
-        self.data_buffer.fill(data.with_columns(columns), self.policy.codec.from_env)
-
     # -- the policy ----------------------------------------------------------------------------------------------------
-
-    def _policy_options(self) -> dict[str, Any]:
-        sizes = {"context_length": self.context_length, "max_episode_steps": self.max_episode_steps}
-        return {**super()._policy_options(), **sizes}
 
     def _after_setup(self) -> None:
         super()._after_setup()

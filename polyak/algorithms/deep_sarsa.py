@@ -15,18 +15,17 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import taken
 from polyak.cards import Card, Search, tune
-from polyak.collecting.exploration import EpsilonGreedy, Exploration
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
-from polyak.kinds import epsilon_greedy
-from polyak.kinds.epsilon_greedy import Epsilon
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.rollout_learner import RolloutLearner, States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
-from polyak.schedules import LinearSchedule, Schedule
+from polyak.parts.epsilon import Epsilon, FollowsAtRollouts
+from polyak.parts.part import MadeOf, Through
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -91,6 +90,12 @@ def pass_exploration(model: Any) -> None:
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class PassedOn(FollowsAtRollouts):
+    """The learner is told, too: it learns the values of the policy that acts."""
+
+    completing: ClassVar = (pass_exploration,)
+
+
 @dataclass(eq=False, repr=False)
 class DeepSARSA(OnPolicyAlgorithm):
     """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts."""
@@ -119,28 +124,15 @@ class DeepSARSA(OnPolicyAlgorithm):
     entropy_index: ClassVar[float] = 1.0  # type: ignore[misc]
     vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
+    made_of: ClassVar[MadeOf] = {"epsilon": PassedOn}
     learner_class: ClassVar[type[Learner]] = DeepSARSALearner
     policies: ClassVar = policy_aliases(GreedyPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     supports_masks: ClassVar[bool] = False
     q_net = Held("policy.q_net")
-    predict = epsilon_greedy.predict
-    beginning: ClassVar = (epsilon_greedy.follow,)
-    completing: ClassVar = (pass_exploration,)
+    predict = Through("epsilon", Epsilon.predict)
     exploration_rate = Held[float]("epsilon.rate")
     exploration_schedule = Held[Schedule]("epsilon.schedule")
-
-    def _after_setup(self) -> None:
-        super()._after_setup()
-        self.epsilon = Epsilon(self._progress, self._exploration_schedule)
-        self._held = (self.epsilon,)
-
-    def _exploration_schedule(self) -> LinearSchedule:
-        """The exploration rate by remaining progress."""
-        return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
-
-    def _exploration(self) -> dict[str, Exploration]:
-        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._progress, self._random_actions())}
 
     card: ClassVar[Card] = Card(
         idea="values of the policy that acts: SARSA, Expected SARSA, n-step, lambda",

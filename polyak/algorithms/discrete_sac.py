@@ -9,13 +9,13 @@ Shapes: B batch rows, A actions, K critics.
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.algorithms.sac import SACLearner, check_temperature, parse_ent_coef, temperature_loss
+from polyak.algorithms.sac import SACLearner, Temperature, temperature_loss
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
@@ -25,6 +25,7 @@ from polyak.learning.learner import Learner, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.categorical import CategoricalPolicy
 from polyak.ops.updates import polyak_update
+from polyak.parts.part import MadeOf
 
 # -- losses; those of critics and temperature are SAC's ----------------------------------------------------------------
 
@@ -115,6 +116,7 @@ class DiscreteSAC(OffPolicyAlgorithm):
     """Entropy to hold when alpha is learned, as a fraction of the largest, log A of A actions, in [0, 1]. The paper's
     is 0.98: almost uniform, so that where every choice matters it cannot settle on the better one."""
 
+    made_of: ClassVar[MadeOf] = {"temperature": Temperature}
     learner_class: ClassVar[type[Learner]] = DiscreteSACLearner
     policies: ClassVar = policy_aliases(CategoricalPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
@@ -122,14 +124,6 @@ class DiscreteSAC(OffPolicyAlgorithm):
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
     log_ent_coef = Held("learner.log_ent_coef")
-
-    def _adopt(self, name: str, before: Any) -> None:
-        check_temperature(self, name, before)  # before the learner is told
-        super()._adopt(name, before)
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        parse_ent_coef(self.ent_coef)
 
     card: ClassVar[Card] = Card(
         idea="SAC with exact means over all actions",

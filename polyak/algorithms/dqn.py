@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyak.cards import Card, Search, tune
-from polyak.collecting.exploration import EpsilonGreedy, Exploration
 from polyak.collecting.train_freq import TrainFreq
 from polyak.data import Transition
 from polyak.distributed.runners import RunnerGroup
@@ -32,8 +31,6 @@ from polyak.hyperparameters.declaration import (
     require,
 )
 from polyak.hyperparameters.held import Held
-from polyak.kinds import epsilon_greedy
-from polyak.kinds.epsilon_greedy import Epsilon
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
@@ -42,6 +39,8 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import ValuePolicy
 from polyak.ops.soft_values import munchausen_bonus, soft_log_policy
 from polyak.ops.updates import polyak_update
+from polyak.parts.epsilon import Epsilon
+from polyak.parts.part import MadeOf, Part, Through
 from polyak.schedules import LinearSchedule, Schedule
 from polyak.warning import warn_user
 
@@ -161,10 +160,86 @@ class DQNLearner(Learner):
 
 def step_made(model: Any) -> None:
     """After a step: the target network's clock ticks, and exploration follows its schedule."""
-    model._n_calls += 1
-    if model._n_calls % max(model.target_update_interval // model.n_envs, 1) == 0:
-        model._update_target()
+    model.target_clock.tick()
     model.epsilon.follow(model.clock.remaining)
+
+
+class TargetClock(Part):
+    """Counts the steps between two updates of the target network."""
+
+    after_step: ClassVar = (step_made,)
+    calls = 0
+
+    def prepare(self) -> None:
+        n_envs, interval = self.model.n_envs, self.model.target_update_interval
+        if n_envs > interval:
+            warn_user(
+                f"The number of environments used is greater than target_update_interval ({n_envs} > {interval}): the "
+                f"target network is updated at every step of all of them, that is, every {n_envs} environment steps.",
+            )
+        self.calls = 0
+
+    def tick(self) -> None:
+        """A step of all environments, or one gradient step from a dataset alone."""
+        model = self.model
+        self.calls += 1
+        if self.calls % max(model.target_update_interval // model.n_envs, 1) == 0:
+            model.learner.set(tau=model.tau)
+            model.learner.together("update_target")
+
+    def state(self) -> dict[str, Any]:
+        return {"_n_calls": self.calls}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.calls = int(state["_n_calls"])
+
+
+class EpsilonOfSteps(Epsilon):
+    """Moves at each step. Noise in the network takes its place, if there is any."""
+
+    def make_schedule(self) -> LinearSchedule:
+        return LinearSchedule(0.0, 0.0, 1.0) if self.model.noisy else super().make_schedule()
+
+    def build(self) -> None:
+        """Runners elsewhere are told for each step."""
+        if isinstance(runner := self.model.runner, RunnerGroup):
+            runner.epsilon_after = lambda steps: self.schedule(1.0 - float(steps) / float(self.model._total_timesteps))
+
+    change_env = build
+
+
+class Extensions(Part):
+    """Dueling streams, noisy layers, Munchausen learning."""
+
+    def check(self) -> None:
+        model = self.model
+        if model.noisy:
+            self._require_defaults(
+                "exploration_fraction exploration_initial_eps exploration_final_eps",
+                "noisy=True explores by the noise of its layers and takes no random actions. Leave it out.",
+            )
+        else:
+            self._require_defaults("sigma0", "only layers with noise read it. Pass noisy=True as well.")
+        if model.munchausen:
+            why = "the softmax of Munchausen learning takes no maximum whose choice could be another network's."
+            require(not model.double, "double", model.double, f"{why} Leave it out.")
+            why = "the bonus of Munchausen learning belongs to every single step, and sums of rewards have one action."
+            require(model.n_steps == 1, "n_steps", model.n_steps, f"{why} Use n_steps=1.")
+        else:
+            names = "munchausen_alpha munchausen_temperature munchausen_clip"
+            self._require_defaults(names, "only Munchausen learning reads it. Pass munchausen=True as well.")
+
+    def _require_defaults(self, names: str, why: str) -> None:
+        """Refuses values that would have no effect."""
+        for field in fields(self.model):
+            if field.name in names.split():
+                value = getattr(self.model, field.name)
+                require(value == field.default, field.name, value, why)
+
+    def policy_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Of the network only what differs from a plain one, since a policy of one's own may know nothing else."""
+        own: dict[str, Any] = {"dueling": self.model.dueling} if self.model.dueling else {}
+        return own | ({"sigma0": self.model.sigma0} if self.model.noisy else {}) | options
 
 
 @dataclass(eq=False, repr=False)
@@ -210,83 +285,21 @@ class DQN(OffPolicyAlgorithm):
     munchausen_clip: Annotated[float, Only("a negative number", lambda x: x < 0)] = -1.0
     """Least bonus, before it is weighted."""
 
-    after_step: ClassVar = (step_made,)
+    made_of: ClassVar[MadeOf] = {
+        "target_clock": TargetClock,
+        "epsilon": EpsilonOfSteps,
+        "extensions": Extensions,
+    }
     supports_masks: ClassVar[bool] = True
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("dueling", "noisy", "sigma0"), NETWORKS)
-    kept: ClassVar[Mapping[str, str]] = {"_n_calls": "_n_calls"}
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net, q_net_target = Held("policy.q_net"), Held("policy.q_net_target")
-    predict = epsilon_greedy.predict
+    predict = Through("epsilon", Epsilon.predict)
+    _n_calls = Held[int]("target_clock.calls")
     exploration_rate = Held[float]("epsilon.rate")
     exploration_schedule = Held[Schedule]("epsilon.schedule")
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        if self.noisy:
-            self._require_defaults(
-                "exploration_fraction exploration_initial_eps exploration_final_eps",
-                "noisy=True explores by the noise of its layers and takes no random actions. Leave it out.",
-            )
-        else:
-            self._require_defaults("sigma0", "only layers with noise read it. Pass noisy=True as well.")
-        if self.munchausen:
-            why = "the softmax of Munchausen learning takes no maximum whose choice could be another network's."
-            require(not self.double, "double", self.double, f"{why} Leave it out.")
-            why = "the bonus of Munchausen learning belongs to every single step, and sums of rewards have one action."
-            require(self.n_steps == 1, "n_steps", self.n_steps, f"{why} Use n_steps=1.")
-        else:
-            names = "munchausen_alpha munchausen_temperature munchausen_clip"
-            self._require_defaults(names, "only Munchausen learning reads it. Pass munchausen=True as well.")
-
-    def _require_defaults(self, names: str, why: str) -> None:
-        """Refuse values that would have no effect."""
-        for field in fields(self):
-            if field.name in names.split():
-                value = getattr(self, field.name)
-                require(value == field.default, field.name, value, why)
-
-    def _policy_options(self) -> dict[str, Any]:
-        """Of the network only what differs from a plain one, since a policy of one's own may know nothing else."""
-        options: dict[str, Any] = {"dueling": self.dueling} if self.dueling else {}
-        return options | ({"sigma0": self.sigma0} if self.noisy else {}) | super()._policy_options()
-
-    # -- exploration ---------------------------------------------------------------------------------------------------
-
-    def _exploration_schedule(self) -> LinearSchedule:
-        """The exploration rate by remaining progress."""
-        if self.noisy:
-            return LinearSchedule(0.0, 0.0, 1.0)
-        return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
-
-    def _exploration(self) -> dict[str, Exploration]:
-        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedy(self._progress, self._random_actions())}
-
-    # -- the target's clock --------------------------------------------------------------------------------------------
-
-    def _after_setup(self) -> None:
-        super()._after_setup()
-        self.epsilon = Epsilon(self._progress, self._exploration_schedule)
-        self._held = (self.epsilon,)
-        if self.n_envs > self.target_update_interval:
-            warn_user(
-                f"The number of environments used is greater than target_update_interval ({self.n_envs} > "
-                f"{self.target_update_interval}): the target network is updated at every step of all of them, that is, "
-                f"every {self.n_envs} environment steps.",
-            )
-        self._n_calls = 0
-
-    def _make_group(self, actor: Any) -> RunnerGroup:
-        group = super()._make_group(actor)
-        group.epsilon_after = lambda steps: self.epsilon.schedule(1.0 - float(steps) / float(self._total_timesteps))
-        return group
-
-    def _update_target(self) -> None:
-        """The target network's clock has struck."""
-        assert isinstance(self.learner, DQNLearner)
-        self.learner.set(tau=self.tau)
-        self.learner.together("update_target")
 
     card: ClassVar[Card] = Card(
         idea="learn the value of each action, act greedily",

@@ -23,6 +23,7 @@ from polyak.learning.learner import Learner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import Activation, create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
+from polyak.parts.part import MadeOf, of_policy
 
 # -- critics -----------------------------------------------------------------------------------------------------------
 
@@ -81,6 +82,7 @@ class DroQ(SAC):
     bodies."""
 
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics", "dropout_rate"), NETWORKS)
+    made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics", "dropout_rate")}
     learner_class: ClassVar[type[Learner]] = REDQLearner
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, actor="squashed_gaussian", critic=DropoutCritic, net_arch=[256, 256]
@@ -89,14 +91,10 @@ class DroQ(SAC):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         require(self.subset <= self.n_critics, "subset", self.subset, f"there are n_critics={self.n_critics}.")
-        self._check_not_twice("n_critics", "dropout_rate")
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "gradient_steps": 2, "n_critics": 3, "policy_delay": 2}
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "n_critics": self.n_critics, "dropout_rate": self.dropout_rate}
 
     card: ClassVar[Card] = Card(
         idea="REDQ with two critics, with dropout and layer normalisation",

@@ -15,7 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.algorithms.sac import SAC, SACLearner, check_temperature, parse_ent_coef
+from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
@@ -24,8 +24,9 @@ from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Tunable, Update
-from polyak.learning.part_rates import PartRates, check_part_rates
+from polyak.learning.part_rates import PartRates
 from polyak.noise import ActionNoise
+from polyak.parts.part import MadeOf, of_policy
 
 TINY = 1e-10
 """Added to the lengths of slopes: a critic that is flat somewhere has no direction there."""
@@ -114,6 +115,7 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics",), NETWORKS)
+    made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature, "network": of_policy("n_critics")}
     learner_class: ClassVar[type[Learner]] = EDACLearner
     policies: ClassVar = SAC.policies
     action_spaces: ClassVar = (spaces.Box,)
@@ -125,22 +127,12 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        parse_ent_coef(self.ent_coef)
-        check_part_rates(self.learning_rates, "actor", "critic", "ent_coef")
-        self._check_not_twice("n_critics")
         fix = "a single critic has no other to be kept apart from. Use n_critics=2 or more, or eta=0."
         require(self.n_critics > 1 or self.eta == 0, "eta", self.eta, fix)
-
-    def _adopt(self, name: str, before: Any) -> None:
-        check_temperature(self, name, before)  # before the learner is told
-        super()._adopt(name, before)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "n_critics": 3}
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "n_critics": self.n_critics, "use_sde": self.use_sde}
 
     card: ClassVar[Card] = Card(
         idea="SAC with the smallest of many critics, which are kept apart; SAC-N",

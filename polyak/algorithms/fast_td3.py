@@ -16,18 +16,20 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from polyak.algorithms.c51 import Atoms
 from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
 from polyak.cards import Card, Search, tune
 from polyak.collecting.exploration import Exploration, MixedNoise
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import AtLeastTwo, Count, Fraction, Natural, NonNegative, Rate, require
 from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
-from polyak.learning.clamped_returns import warn_of_clamping
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.categorical_critic import CategoricalCritic
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.ops.distributional import clamped_share, project
+from polyak.parts.part import MadeOf
+from polyak.parts.replay import Replay
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -85,6 +87,12 @@ class FastTD3Learner(TD3Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class LargeBatches(Replay):
+    """Replays in few and large batches."""
+
+    few_updates: ClassVar = True
+
+
 @dataclass(eq=False, repr=False)
 class FastTD3(TD3):
     """FastTD3: TD3 with distributional critics and large batches, for many environments (arXiv:2505.22642)."""
@@ -117,13 +125,12 @@ class FastTD3(TD3):
     weight_decay: NonNegative = 0.1
     """Decoupled weight decay of the optimizers (AdamW)."""
 
-    watching: ClassVar = (warn_of_clamping,)
+    made_of: ClassVar[MadeOf] = {"atoms": Atoms, "replay": LargeBatches}
     built_with: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS),
         "weight_decay": OPTIMIZER,
     }
     learner_class: ClassVar[type[Learner]] = FastTD3Learner
-    few_updates: ClassVar[bool] = True
     explores_by: ClassVar[tuple[str, ...]] = (*TD3.explores_by, "noise_min", "noise_max")
     policies: ClassVar = policy_aliases(
         ContinuousPolicy,
@@ -138,13 +145,8 @@ class FastTD3(TD3):
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        self._check_not_twice("n_atoms", "v_min", "v_max")
-        require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
         fix = f"it must not exceed noise_max={self.noise_max}."
         require(self.noise_min <= self.noise_max, "noise_min", self.noise_min, fix)
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.AdamW, {"weight_decay": self.weight_decay})

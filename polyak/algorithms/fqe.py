@@ -8,7 +8,7 @@ Shapes: B batch rows, K critics, M actions in a state, A action dimensions or ch
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -36,6 +36,8 @@ from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, 
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.evaluation import EvaluationPolicy
 from polyak.ops.updates import polyak_update
+from polyak.parts.part import of_policy
+from polyak.parts.replay import DatasetReplay
 from polyak.seeding import random_states_kept
 from polyak.warning import advise
 
@@ -107,6 +109,45 @@ class FQELearner(Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class Choices(DatasetReplay):
+    """Replays a dataset with what the policy that is evaluated would choose in each state."""
+
+    initial: tuple[Any, np.ndarray] | None = None
+    """The first observations of the dataset's episodes, and what the policy chooses there."""
+    _shape: tuple[int, ...] = ()
+    """Of the choices in a state that is a Box."""
+
+    def columns(self) -> tuple[Column, ...]:
+        return (Column(CHOICES, np.float32, self._shape),)
+
+    def read_dataset(self) -> None:
+        model, data = self.model, self.memory.dataset
+        assert data is not None
+        theirs = getattr(model.target, "action_space", data.action_space)
+        fix = f"the policy acts in {theirs}, the dataset in {data.action_space}. Use dataset.for_env(env)."
+        require(theirs == data.action_space, "target", model.target, fix)
+        choices = self.choices_in(data.observations)
+        self._shape = choices.shape[1:]
+        is_first, is_last = np.zeros((2, count(data.observations)), bool)
+        is_first[data.starts + np.arange(data.n_episodes)] = is_last[data.ends + np.arange(data.n_episodes)] = True
+        self.initial = initial_observations(data), choices[is_first]
+        columns = {**data.columns, CHOICES: choices[~is_first]}
+        parts = Parts(data.observations, data.actions, data.rewards, data.ends, data.terminated, columns)
+        extended = Dataset.from_parts(parts, data.observation_space, data.action_space, data.env_id)
+        self.memory.recorded = self.make(len(data), n_envs=1)
+        self.memory.recorded.fill(extended, model.policy.codec.from_env, self.rewards)
+
+    def choices_in(self, observations: ArrayObs) -> np.ndarray:
+        """What the policy chooses in N states, in the critics' units: [N, M, A], or probabilities [N, A]."""
+        model = self.model
+        model._check_target()
+        found = choices_of(model.target, observations, model.action_space, model.n_samples, model.deterministic)
+        if isinstance(model.action_space, spaces.Discrete):
+            return found
+        codes: np.ndarray = model.policy.codec.from_env(found)
+        return codes.reshape(*found.shape[:2], -1).astype(np.float32)
+
+
 @dataclass(eq=False, repr=False)
 class FQE(OfflineAlgorithm):
     """Fitted Q Evaluation: what a given policy would earn, learned from a dataset that others recorded
@@ -142,6 +183,7 @@ class FQE(OfflineAlgorithm):
         "n_critics": NETWORKS,
         **dict.fromkeys(("target", "deterministic", "n_samples"), "the dataset holds its choices. Make a new model."),
     }
+    made_of: ClassVar[Mapping[str, Any]] = {"replay": Choices, "network": of_policy("n_critics")}
     learner_class: ClassVar[type[Learner]] = FQELearner
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
@@ -152,10 +194,6 @@ class FQE(OfflineAlgorithm):
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
 
-    # Not annotated: not a hyper-parameter.
-    _initial = cast("tuple[Any, np.ndarray] | None", None)
-    """The first observations of the dataset's episodes, and what the policy chooses there."""
-
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         shifts = self.reward_scaling in ("standard", "range") or (
@@ -163,16 +201,12 @@ class FQE(OfflineAlgorithm):
         )
         fix = "values could not be given in units of the rewards, since it subtracts. Use 'returns' or (scale, 0)."
         require(not shifts, "reward_scaling", self.reward_scaling, fix)
-        self._check_not_twice("n_critics")
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
         from polyak.algorithms.td3 import TD3
 
         return {**super().trial(), "target": TD3(**{**TD3.trial(), "env": "Pendulum-v1"})}
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "n_critics": self.n_critics}
 
     # -- the dataset, and what the policy does in it -------------------------------------------------------------------
 
@@ -183,36 +217,6 @@ class FQE(OfflineAlgorithm):
     def _check_ready(self) -> None:
         require(self.dataset is not None, "env", None, "pass a dataset: FQE.load(path, env=dataset, target=policy).")
         super()._check_ready()
-
-    def _columns(self) -> tuple[Column, ...]:
-        if isinstance(self.action_space, spaces.Discrete):
-            return (Column(CHOICES, np.float32, (int(self.action_space.n),)),)
-        return (Column(CHOICES, np.float32, self._choices.shape[1:]),)
-
-    def _replay_dataset(self) -> None:
-        data = self.dataset
-        assert data is not None
-        theirs = getattr(self.target, "action_space", data.action_space)
-        fix = f"the policy acts in {theirs}, the dataset in {data.action_space}. Use dataset.for_env(env)."
-        require(theirs == data.action_space, "target", self.target, fix)
-        self._choices = self._choices_in(data.observations)
-        is_first, is_last = np.zeros((2, count(data.observations)), bool)
-        is_first[data.starts + np.arange(data.n_episodes)] = is_last[data.ends + np.arange(data.n_episodes)] = True
-        self._initial = initial_observations(data), self._choices[is_first]
-        columns = {**data.columns, CHOICES: self._choices[~is_first]}
-        parts = Parts(data.observations, data.actions, data.rewards, data.ends, data.terminated, columns)
-        extended = Dataset.from_parts(parts, data.observation_space, data.action_space, data.env_id)
-        self.data_buffer = self._make_buffer(len(data), n_envs=1)
-        self.data_buffer.fill(extended, self.policy.codec.from_env, self._reward_of_data)
-        del self._choices
-
-    def _choices_in(self, observations: ArrayObs) -> np.ndarray:
-        """What the policy chooses in N states, in the critics' units: [N, M, A], or probabilities [N, A]."""
-        self._check_target()
-        found = choices_of(self.target, observations, self.action_space, self.n_samples, self.deterministic)
-        if isinstance(self.action_space, spaces.Discrete):
-            return found
-        return self.policy.codec.from_env(found).reshape(*found.shape[:2], -1).astype(np.float32)
 
     def _check_target(self) -> None:
         require(self.target is not None, "target", None, "pass the policy to evaluate: a model, or a function.")
@@ -259,7 +263,7 @@ class FQE(OfflineAlgorithm):
 
     def values(self, observations: ArrayObs) -> np.ndarray:
         """What N states are worth under the policy, by each critic: [N, ...] -> [K, N] float64."""
-        return self._asked("values", observations, self._choices_in(observations))
+        return self._asked("values", observations, self.replay.choices_in(observations))
 
     @torch.no_grad()
     def _asked(self, question: str, observations: ArrayObs, about: np.ndarray) -> np.ndarray:
@@ -287,9 +291,9 @@ class FQE(OfflineAlgorithm):
             values = self.values(initial_observations(dataset))
         else:
             fix = "this model has no dataset of its own: pass one, or FQE.load(path, env=dataset)."
-            require(self._initial is not None, "dataset", None, fix)
-            assert self._initial is not None
-            values = self._asked("values", *self._initial)
+            require(self.replay.initial is not None, "dataset", None, fix)
+            assert self.replay.initial is not None
+            values = self._asked("values", *self.replay.initial)
         by_critic = tuple(values.mean(1).tolist()) if len(values) > 1 else ()
         advise(
             "intervals of fitted Q evaluation",

@@ -38,6 +38,8 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.hierarchical import ELAPSED, GOAL, HierarchicalPolicy
 from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
+from polyak.parts.part import MadeOf, of_policy
+from polyak.parts.replay import Replay
 from polyak.schedules import Schedule
 
 Level = Literal["low", "high"]
@@ -242,6 +244,35 @@ Entries = Annotated[Sequence, _all("whole numbers", lambda x: isinstance(x, int)
 Sizes = Annotated[Sequence, _all("positive numbers", lambda x: isinstance(x, float | int) and x > 0)]
 
 
+class GoalWindows(Replay):
+    """Replays windows around each row, in which goals were set and reached."""
+
+    def check(self) -> None:
+        super().check()
+        own = (self.model.replay_buffer_kwargs or {}).get("reduce")
+        fix = "the levels learn from windows around each row, as goal_steps says. Leave it out."
+        require(own is None, "replay_buffer_kwargs['reduce']", own, fix)
+
+    def options(self) -> dict[str, Any]:
+        steps = self.model.goal_steps
+        return {**super().options(), "reduce": reduce.Sequence(steps, burn_in=steps - 1)}
+
+    def with_columns(self, dataset: Dataset) -> Dataset:
+        steps = self.model.goal_steps
+        here, then = (
+            np.concatenate([self._positions(getattr(part, name)) for part in dataset.chunks()])
+            for name in ("observations", "next_observations")
+        )
+        elapsed = dataset.timesteps % steps
+        ends = np.repeat(dataset.ends, dataset.lengths)
+        last = np.minimum(np.arange(len(dataset)) - elapsed + steps, ends) - 1
+        return dataset.with_columns({GOAL: then[last] - here, ELAPSED: elapsed})
+
+    def _positions(self, observations: Any) -> np.ndarray:
+        found: np.ndarray = self.model.policy.position(mapped(torch.as_tensor, observations)).numpy()
+        return found
+
+
 @dataclass(eq=False, repr=False)
 class HIRO(OffPolicyAlgorithm):
     """HIRO: a higher level sets goals every few steps, a lower level learns to reach them (arXiv:1805.08296).
@@ -281,47 +312,14 @@ class HIRO(OffPolicyAlgorithm):
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("goal_steps", "goal_range", "goal_entries", "goal_noise"), NETWORKS
     )
+    made_of: ClassVar[MadeOf] = {
+        "replay": GoalWindows,
+        "goals": of_policy("goal_steps", "goal_range", "goal_entries", "goal_noise"),
+    }
     learner_class: ClassVar[type[Learner]] = HIROLearner
     policies: ClassVar = policy_aliases(HierarchicalPolicy)
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        self._check_not_twice(*self._goal_options())
-        own = (self.replay_buffer_kwargs or {}).get("reduce")
-        fix = "the levels learn from windows around each row, as goal_steps says. Leave it out."
-        require(own is None, "replay_buffer_kwargs['reduce']", own, fix)
-
-    def _goal_options(self) -> dict[str, Any]:
-        return {
-            "goal_steps": self.goal_steps,
-            "goal_range": self.goal_range,
-            "goal_entries": self.goal_entries,
-            "goal_noise": self.goal_noise,
-        }
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), **self._goal_options()}
-
-    def _buffer_options(self) -> dict[str, Any]:
-        windows = reduce.Sequence(self.goal_steps, burn_in=self.goal_steps - 1)
-        return {**super()._buffer_options(), "reduce": windows}
-
-    def _with_columns(self, dataset: Dataset) -> Dataset:
-        """With the goals that recorded steps have reached: every ``goal_steps`` a new one."""
-        here, then = (
-            np.concatenate([self._positions(getattr(part, name)) for part in dataset.chunks()])
-            for name in ("observations", "next_observations")
-        )
-        elapsed = dataset.timesteps % self.goal_steps
-        ends = np.repeat(dataset.ends, dataset.lengths)
-        last = np.minimum(np.arange(len(dataset)) - elapsed + self.goal_steps, ends) - 1
-        return dataset.with_columns({GOAL: then[last] - here, ELAPSED: elapsed})
-
-    def _positions(self, observations: Any) -> np.ndarray:
-        policy: Any = self.policy
-        return policy.position(mapped(torch.as_tensor, observations)).numpy()
 
     card: ClassVar[Card] = Card(
         idea="a level that sets goals every few steps, and one that learns to reach them",

@@ -25,7 +25,7 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.bounded import BoundedGaussianActor
 from polyak.nn.policies.valued import ValuedPolicy
 from polyak.ops.updates import polyak_update
-from polyak.schedules import CosineSchedule, Schedule, get_schedule_fn
+from polyak.schedules import CosineSchedule, Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -147,6 +147,7 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     max_weight: Positive = 100.0
     """The largest exp(beta * advantage)."""
 
+    kept_as_schedules: ClassVar = ("actor_learning_rate",)
     learner_class: ClassVar[type[Learner]] = IQLLearner
     policies: ClassVar = policy_aliases(ValuedPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
     action_spaces: ClassVar = (spaces.Box,)
@@ -155,10 +156,6 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
     value = Held("policy.value")
-
-    def _setup_model(self) -> None:
-        self.actor_learning_rate = get_schedule_fn(self.actor_learning_rate)
-        super()._setup_model()
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

@@ -44,6 +44,8 @@ from polyak.nn.networks.layers import Activation
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.policies.cloning import CloningPolicy
 from polyak.nn.policies.valued import StateCritic
+from polyak.parts.part import MadeOf
+from polyak.parts.replay import DatasetReplay
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -139,6 +141,20 @@ class MARWILLearner(BCLearner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class WithReturns(DatasetReplay):
+    """Replays transitions with the returns that followed them."""
+
+    def returns_to_go(self, dataset: Dataset) -> np.ndarray:
+        """[N]"""
+        return dataset.returns_to_go(self.model.gamma, self.rewards(dataset.rewards))
+
+    def columns(self) -> tuple[Column, ...]:
+        return (Column("returns_to_go", np.float32),)
+
+    def with_columns(self, dataset: Dataset) -> Dataset:
+        return dataset.with_columns({"returns_to_go": self.returns_to_go(dataset)})
+
+
 @dataclass(eq=False, repr=False)
 class MARWIL(BC):
     """Monotonic advantage re-weighted imitation learning: clone the better actions more (Wang et al. 2018).
@@ -169,6 +185,7 @@ class MARWIL(BC):
     ``"range"`` brings them to [0, 1]; ``"returns"`` multiplies by 1000 and divides by the range of the episodes'
     returns; ``(scale, shift)`` multiplies and adds. All are taken from the dataset."""
 
+    made_of: ClassVar[MadeOf] = {"replay": WithReturns}
     built_with: ClassVar[Mapping[str, str]] = {
         "gamma": "the dataset has been read with it. Make a new model.",
         "advantage_norm_start": NETWORKS,
@@ -179,19 +196,9 @@ class MARWIL(BC):
 
     def learner_factory(self) -> Any:
         if self.advantage_norm_start is None:
-            start = 1.0 if self.dataset is None else float(np.square(self._returns_to_go(self.dataset)).mean())
+            start = 1.0 if self.dataset is None else float(np.square(self.replay.returns_to_go(self.dataset)).mean())
             self.advantage_norm_start = start or 1.0
         return super().learner_factory()
-
-    def _returns_to_go(self, dataset: Dataset) -> np.ndarray:
-        """[N]"""
-        return dataset.returns_to_go(self.gamma, self._reward_of_data(dataset.rewards))
-
-    def _columns(self) -> tuple[Column, ...]:
-        return (*super()._columns(), Column("returns_to_go", np.float32))
-
-    def _with_columns(self, dataset: Dataset) -> Dataset:
-        return dataset.with_columns({"returns_to_go": self._returns_to_go(dataset)})
 
     card: ClassVar[Card] = Card(
         idea="clone the actions that came out better than expected, exponentially more",

@@ -7,7 +7,7 @@ What differs from the paper: members share their data rather than bootstrap it, 
 them; rewards and terminations are learned, unless functions of them are given; outputs of the model are standardised.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -25,6 +25,8 @@ from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.loops.updates import record_means
+from polyak.parts.part import MadeOf
+from polyak.parts.replay import Replay
 from polyak.schedules import Schedule
 
 
@@ -57,6 +59,17 @@ class Fits:
         self.clock.updates += fit.steps
         model.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
         record_means(fit.metrics, model.logger, model.host)
+
+
+class Fitted(Replay):
+    """Fits the model to all experience, without plans."""
+
+    few_updates: ClassVar = True
+    storing: ClassVar = (without_plans,)
+    numpy_alone: ClassVar = "a model is fitted to rows in main memory"
+
+    def updates(self) -> Fits:
+        return Fits(self.model)
 
 
 @dataclass(eq=False, repr=False)
@@ -121,9 +134,7 @@ class PETS(OffPolicyAlgorithm):
     replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
     n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
     n_learners: ClassVar[int] = 1  # type: ignore[misc]
-    few_updates: ClassVar[bool] = True
-    storing: ClassVar = (without_plans,)
-    updates: ClassVar[Callable[..., Any]] = Fits
+    made_of: ClassVar[MadeOf] = {"replay": Fitted}
     learner_class: ClassVar[type[Learner]] = ModelLearner
     policies: ClassVar = {"MlpPolicy": PlanningPolicy}
     action_spaces: ClassVar = (spaces.Box,)
@@ -162,9 +173,6 @@ class PETS(OffPolicyAlgorithm):
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return model_optimizer()
-
-    def _why_numpy(self) -> str | None:
-        return "a model is fitted to rows in main memory"
 
     def _columns(self) -> tuple[Column, ...]:
         return ()  # plans are no experience

@@ -25,7 +25,9 @@ from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
-from polyak.schedules import Schedule, get_schedule_fn
+from polyak.parts.part import MadeOf
+from polyak.parts.rollouts import Rollouts
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -191,6 +193,34 @@ def move_kl_coef(model: Any, outcome: Gained) -> None:
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class Epochs(Rollouts):
+    """Makes ``n_epochs`` shuffled passes over each rollout."""
+
+    watching: ClassVar = (log_ranges, move_kl_coef)
+
+    def check(self) -> None:
+        model = self.model
+        enough = model.batch_size > 1 or not model.normalize_advantage
+        require(enough, "batch_size", model.batch_size, "it must be greater than 1 to normalise advantages.")
+        fix = "there is no weight that could move. Give kl_coef as well."
+        require(model.kl_target is None or model.kl_coef is not None, "kl_target", model.kl_target, fix)
+
+    def optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
+
+    def updates_per_rollout(self, rows: int) -> int:
+        return cast(int, self.model.n_epochs * -(-rows // self.model.batch_size))
+
+    def lesson(self, minibatches: Minibatches) -> Gained:
+        model, learner = self.model, cast(PPOLearner, self.model.learner)
+        lesson = learner.learn_from(minibatches(model.batch_size) for _ in range(model.n_epochs))
+        if lesson.too_far:
+            model.logger.debug(
+                f"Update ended in epoch {lesson.passes - 1}: the policy moved more than 1.5 * target_kl."
+            )
+        return Gained({**lesson.metrics, "loss": lesson.metrics["loss"][-1:]}, lesson.passes)
+
+
 @dataclass(eq=False, repr=False)
 class PPO(OnPolicyAlgorithm):
     """Proximal Policy Optimization: many small clipped steps on each rollout (arXiv:1707.06347)."""
@@ -218,36 +248,10 @@ class PPO(OnPolicyAlgorithm):
     2/3 or more than 3/2 of it. ``None`` leaves it as it is."""
 
     kept_as_schedules: ClassVar = ("clip_range", "clip_range_vf")
-    watching: ClassVar = (log_ranges, move_kl_coef)
+    made_of: ClassVar[MadeOf] = {"rollouts": Epochs}
     learner_class: ClassVar[type[Learner]] = PPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        enough = self.batch_size > 1 or not self.normalize_advantage
-        require(enough, "batch_size", self.batch_size, "it must be greater than 1 to normalise advantages.")
-        fix = "there is no weight that could move. Give kl_coef as well."
-        require(self.kl_target is None or self.kl_coef is not None, "kl_target", self.kl_target, fix)
-
-    def _setup_model(self) -> None:
-        self.clip_range = get_schedule_fn(self.clip_range)
-        if self.clip_range_vf is not None:
-            self.clip_range_vf = get_schedule_fn(self.clip_range_vf)
-        super()._setup_model()
-
-    def _default_optimizer(self) -> OptimizerRecipe:
-        return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
-
-    def _updates_per_rollout(self, rows: int) -> int:
-        return self.n_epochs * -(-rows // self.batch_size)
-
-    def lesson(self, minibatches: Minibatches) -> Gained:
-        """``n_epochs`` shuffled passes over the rollout."""
-        lesson = cast(PPOLearner, self.learner).learn_from(minibatches(self.batch_size) for _ in range(self.n_epochs))
-        if lesson.too_far:
-            self.logger.debug(f"Update ended in epoch {lesson.passes - 1}: the policy moved more than 1.5 * target_kl.")
-        return Gained({**lesson.metrics, "loss": lesson.metrics["loss"][-1:]}, lesson.passes)
 
     card: ClassVar[Card] = Card(
         idea="many small clipped steps on each rollout",

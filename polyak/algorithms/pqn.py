@@ -9,7 +9,7 @@ Shapes: B minibatch rows, N environments, A actions, M = A choices of a mask.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from gymnasium import spaces
@@ -18,18 +18,18 @@ from torch import Tensor
 from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
 from polyak.cards import Card, Search, tune
-from polyak.collecting.exploration import EpsilonGreedyEach, Exploration
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
-from polyak.kinds import epsilon_greedy
-from polyak.kinds.epsilon_greedy import Epsilon
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
 from polyak.learning.rollout_learner import States
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
-from polyak.schedules import LinearSchedule, Schedule
+from polyak.parts.epsilon import EachItsOwn, Epsilon
+from polyak.parts.part import MadeOf, Through
+from polyak.parts.rollouts import Rollouts
+from polyak.schedules import Schedule
 
 # -- targets -----------------------------------------------------------------------------------------------------------
 
@@ -63,6 +63,24 @@ class PQNLearner(DeepSARSALearner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class Passes(Rollouts):
+    """Makes ``n_epochs`` shuffled passes over each rollout."""
+
+    def optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.RAdam)
+
+    def updates_per_rollout(self, rows: int) -> int:
+        return cast(int, self.model.n_epochs * -(-rows // self.model.batch_size))
+
+    def lesson(self, minibatches: Minibatches) -> Gained:
+        model, metrics = self.model, dict[str, list[Tensor]]()
+        for _ in range(model.n_epochs):
+            for update in model.learner.learn_all(minibatches(model.batch_size)):
+                for name, value in update.metrics.items():
+                    metrics.setdefault(name, []).append(value)
+        return Gained(metrics, model.n_epochs)
+
+
 @dataclass(eq=False, repr=False)
 class PQN(OnPolicyAlgorithm):
     """Parallelised Q-learning: lambda-returns of short rollouts, layer normalisation, no replay (arXiv:2407.04811)."""
@@ -93,49 +111,18 @@ class PQN(OnPolicyAlgorithm):
     entropy_index: ClassVar[float] = 1.0  # type: ignore[misc]
     vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
+    made_of: ClassVar[MadeOf] = {"rollouts": Passes, "epsilon": EachItsOwn}
     learner_class: ClassVar[type[Learner]] = PQNLearner
     policies: ClassVar = policy_aliases(GreedyPolicy, layer_norm=True)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net = Held("policy.q_net")
-    predict = epsilon_greedy.predict
-    beginning: ClassVar = (epsilon_greedy.follow,)
+    predict = Through("epsilon", Epsilon.predict)
     exploration_rate = Held[float]("epsilon.rate")
     exploration_schedule = Held[Schedule]("epsilon.schedule")
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "batch_size": 16}
-
-    def _default_optimizer(self) -> OptimizerRecipe:
-        return OptimizerRecipe(torch.optim.RAdam)
-
-    def _updates_per_rollout(self, rows: int) -> int:
-        return self.n_epochs * -(-rows // self.batch_size)
-
-    # -- exploration ---------------------------------------------------------------------------------------------------
-
-    def _after_setup(self) -> None:
-        super()._after_setup()
-        self.epsilon = Epsilon(self._progress, self._exploration_schedule)
-        self._held = (self.epsilon,)
-
-    def _exploration_schedule(self) -> LinearSchedule:
-        """The exploration rate by remaining progress."""
-        return LinearSchedule(self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction)
-
-    def _exploration(self) -> dict[str, Exploration]:
-        return {**super()._exploration(), "epsilon_greedy": EpsilonGreedyEach(self._progress, self._random_actions())}
-
-    # -- learning ------------------------------------------------------------------------------------------------------
-
-    def lesson(self, minibatches: Minibatches) -> Gained:
-        """``n_epochs`` shuffled passes over the rollout."""
-        metrics: dict[str, list[Tensor]] = {}
-        for _ in range(self.n_epochs):
-            for update in self.learner.learn_all(minibatches(self.batch_size)):
-                for name, value in update.metrics.items():
-                    metrics.setdefault(name, []).append(value)
-        return Gained(metrics, self.n_epochs)
 
     card: ClassVar[Card] = Card(
         idea="Q-learning of many environments, with layer normalisation in place of replay and targets",

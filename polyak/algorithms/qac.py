@@ -33,6 +33,8 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.plain import plain
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.parts.part import MadeOf
+from polyak.parts.rollouts import Rollouts
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
@@ -118,6 +120,12 @@ class QACLearner(ActorCriticLearner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class RolloutsOfActions(Rollouts):
+    """Rollouts that give the value of the action that follows."""
+
+    numpy_alone: ClassVar = "rollouts in tensors do not give the value of the action that follows"
+
+
 @dataclass(eq=False, repr=False)
 class QAC(ActorCritic):
     """Actor-critic with an action-value critic trained by SARSA (Sutton et al. 2000)."""
@@ -131,12 +139,10 @@ class QAC(ActorCritic):
 
     use_sde: ClassVar[bool] = False  # type: ignore[misc]  # noise for continuous actions
     sde_sample_freq: ClassVar[int] = -1  # type: ignore[misc]
+    made_of: ClassVar[MadeOf] = {"rollouts": RolloutsOfActions}
     learner_class: ClassVar[type[Learner]] = QACLearner
     policies: ClassVar = policy_aliases(ActionValuePolicy, share_features_extractor=False)
     action_spaces: ClassVar = (spaces.Discrete,)
-
-    def _why_numpy(self) -> str | None:
-        return super()._why_numpy() or "rollouts in tensors do not give the value of the action that follows"
 
     card: ClassVar[Card] = Card(
         idea="the actor follows values of actions, which the critic learns by SARSA",

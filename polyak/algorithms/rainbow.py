@@ -9,14 +9,21 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from polyak.algorithms.c51 import C51, C51Learner
+from polyak.algorithms.c51 import C51, Atoms, C51Learner
 from polyak.algorithms.dqn import DQN
 from polyak.cards import Card, Search, tune
-from polyak.hyperparameters.declaration import AtLeastTwo, Count, Natural, Rate, require
+from polyak.hyperparameters.declaration import AtLeastTwo, Count, Natural, Rate
 from polyak.kinds.network_algorithm import NETWORKS
-from polyak.learning.clamped_returns import warn_of_clamping
 from polyak.learning.learner import Learner, OptimizerRecipe
+from polyak.parts.part import MadeOf
+from polyak.parts.replay import Replay
 from polyak.schedules import Schedule
+
+
+class HalfPrioritised(Replay):
+    """Replays with the priorities of table 1."""
+
+    priorities: ClassVar = {"alpha": 0.5}
 
 
 @dataclass(eq=False, repr=False)
@@ -51,19 +58,10 @@ class Rainbow(DQN):
     v_max: float = 10.0
     """The last atom: discounted returns above it count as this."""
 
-    watching: ClassVar = (warn_of_clamping,)
+    made_of: ClassVar[MadeOf] = {"atoms": Atoms, "replay": HalfPrioritised}
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS)
     learner_class: ClassVar[type[Learner]] = C51Learner
     policies: ClassVar = C51.policies
-    priorities: ClassVar[Mapping[str, Any]] = {"alpha": 0.5}
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        self._check_not_twice("n_atoms", "v_min", "v_max")
-        require(self.v_min < self.v_max, "v_min", self.v_min, f"it must lie below v_max={self.v_max}.")
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {"n_atoms": self.n_atoms, "v_min": self.v_min, "v_max": self.v_max, **super()._policy_options()}
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1.5e-4})

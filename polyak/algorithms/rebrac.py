@@ -32,6 +32,8 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
 from polyak.noise import ActionNoise
+from polyak.parts.part import MadeOf
+from polyak.parts.replay import Replay
 from polyak.schedules import Schedule
 
 NEXT_ACTIONS, CONTINUES = "next_actions", "continues"
@@ -136,6 +138,21 @@ def without_next_actions(model: Any, step: Step) -> Step:
     return step._replace(extras={**step.extras, **none})
 
 
+class NextActions(Replay):
+    """Replays transitions with the action that was recorded after each."""
+
+    storing: ClassVar = (without_next_actions,)
+
+    def columns(self) -> tuple[Column, ...]:
+        width = get_action_dim(self.model.action_space)
+        return Column(NEXT_ACTIONS, np.float32, (width,)), Column(CONTINUES, np.bool_)
+
+    def read_dataset(self) -> None:
+        assert self.memory.dataset is not None
+        self.memory.dataset = with_next_actions(self.memory.dataset, self.model.policy.codec.from_env)
+        super().read_dataset()
+
+
 @dataclass(eq=False, repr=False)
 class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """ReBRAC: TD3+BC with penalties in actor and critics, and normalised critics (arXiv:2305.09836).
@@ -168,7 +185,7 @@ class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     normalize_q: bool = True
     """Divide the actor's value by its mean size, so that ``actor_bc_coef`` does not depend on that of rewards."""
 
-    storing: ClassVar = (without_next_actions, *OfflineAlgorithm.storing)
+    made_of: ClassVar[MadeOf] = {"replay": NextActions}
     learner_class: ClassVar[type[Learner]] = ReBRACLearner
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, ContinuousPolicy, actor="deterministic", critic=NormalisedCritic, net_arch=[256, 256, 256]
@@ -184,17 +201,6 @@ class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
         super()._check_hyperparameters()
         fix = "the penalty of the critics belongs to the next step. Use n_steps=1."
         require(self.n_steps == 1, "n_steps", self.n_steps, fix)
-
-    # -- the next action -----------------------------------------------------------------------------------------------
-
-    def _columns(self) -> tuple[Column, ...]:
-        width = get_action_dim(self.action_space)
-        return *super()._columns(), Column(NEXT_ACTIONS, np.float32, (width,)), Column(CONTINUES, np.bool_)
-
-    def _replay_dataset(self) -> None:
-        assert self.dataset is not None
-        self.dataset = with_next_actions(self.dataset, self.policy.codec.from_env)
-        super()._replay_dataset()
 
     card: ClassVar[Card] = Card(
         idea="TD3 with penalties in actor and critics for leaving the data, and layer normalisation",

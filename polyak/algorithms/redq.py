@@ -22,6 +22,7 @@ from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import GradientSteps
 from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
 from polyak.ops.updates import polyak_update
+from polyak.parts.part import MadeOf, of_policy
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -101,19 +102,16 @@ class REDQ(SAC):
     """Gradient steps of the critics per step of the actor and the temperature."""
 
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics",), NETWORKS)
+    made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics")}
     learner_class: ClassVar[type[Learner]] = REDQLearner
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         require(self.subset <= self.n_critics, "subset", self.subset, f"there are n_critics={self.n_critics}.")
-        self._check_not_twice("n_critics")
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "gradient_steps": 2, "n_critics": 3, "policy_delay": 2}
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "n_critics": self.n_critics}
 
     card: ClassVar[Card] = Card(
         idea="an ensemble of critics, a few of which are drawn for each target; 20 updates a step",

@@ -20,7 +20,7 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Part, Search, Task, tune
 from polyak.collecting.rollout import RolloutWriter, Successors
 from polyak.collecting.runner import Runner
-from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
+from polyak.data import EpisodeBuffer, RolloutSamples
 from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
 from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.on_policy import OnPolicyAlgorithm
@@ -31,7 +31,9 @@ from polyak.loops.training import Loop
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.schedules import Schedule, get_schedule_fn
+from polyak.parts.part import MadeOf
+from polyak.parts.rollouts import Rollouts
+from polyak.schedules import Schedule
 
 # -- returns -----------------------------------------------------------------------------------------------------------
 
@@ -141,6 +143,27 @@ def _episodes(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any
     return {"episodes_per_update": task.n_envs * tune.draw_power_of_two(trial, "episodes_per_update", 1, 8)}
 
 
+class WholeEpisodes(Rollouts):
+    """Rollouts of whole episodes, whose length is not known before."""
+
+    buffer_class: ClassVar = EpisodeBuffer
+    beginning: ClassVar = (begin_episodes,)
+
+    def check_ready(self, first: bool) -> None:
+        super().check_ready(first)
+        model = self.model
+        fix = f"each of the n_envs={model.n_envs} environments makes at least one. Use {model.n_envs} or more."
+        enough = model.env is None or model.episodes_per_update >= model.n_envs
+        require(enough, "episodes_per_update", model.episodes_per_update, fix)
+
+    def expected_updates(self, timesteps: int) -> tuple[int, int]:
+        return 0, 1  # the length of episodes is not known
+
+    def writer(self, steps: int | None = None) -> WholeEpisodeWriter:
+        self.buffer.episodes = self.model.episodes_per_update
+        return WholeEpisodeWriter(self.buffer, self.successors, self.model, steps or self.model.n_steps)
+
+
 @dataclass(eq=False, repr=False)
 class REINFORCE(OnPolicyAlgorithm):
     """REINFORCE: one step along the policy gradient by the returns of whole episodes (Williams 1992)."""
@@ -175,11 +198,10 @@ class REINFORCE(OnPolicyAlgorithm):
     built_with: ClassVar[Mapping[str, str]] = {"baseline": NETWORKS}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     loop: ClassVar[Callable[..., Loop]] = episodes_loop
-    beginning: ClassVar = (begin_episodes,)
+    made_of: ClassVar[MadeOf] = {"rollouts": WholeEpisodes}
     learner_class: ClassVar[type[Learner]] = REINFORCELearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
     action_spaces: ClassVar = ACTION_SPACES
-    _rollout_buffer_class: ClassVar[type[RolloutBuffer]] = EpisodeBuffer
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
@@ -190,35 +212,6 @@ class REINFORCE(OnPolicyAlgorithm):
         super()._check_hyperparameters()
         fix = "without a baseline there are no values to add. Give baseline=True as well, or leave it False."
         require(self.baseline or not self.bootstrap_truncated, "bootstrap_truncated", self.bootstrap_truncated, fix)
-
-    def _setup_model(self) -> None:
-        self._check_episodes()
-        if self.critic_learning_rate is not None:
-            self.critic_learning_rate = get_schedule_fn(self.critic_learning_rate)
-        super()._setup_model()
-
-    def _check_episodes(self) -> None:
-        fix = f"each of the n_envs={self.n_envs} environments makes at least one. Use {self.n_envs} or more."
-        require(
-            self.env is None or self.episodes_per_update >= self.n_envs,
-            "episodes_per_update",
-            self.episodes_per_update,
-            fix,
-        )
-
-    def _check_ready(self) -> None:
-        super()._check_ready()
-        self._check_episodes()  # a loaded model may have another number of environments
-
-    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        return 0, 1  # the length of episodes is not known
-
-    # -- whole episodes ------------------------------------------------------------------------------------------------
-
-    def _writer(self, buffer: RolloutBuffer, successors: Successors, steps: int | None = None) -> WholeEpisodeWriter:
-        assert isinstance(buffer, EpisodeBuffer)
-        buffer.episodes = self.episodes_per_update
-        return WholeEpisodeWriter(buffer, successors, self, steps or self.n_steps)
 
     card: ClassVar[Card] = Card(
         idea="one step along the policy gradient by the returns of whole episodes",

@@ -18,13 +18,15 @@ from polyak.data import Transition
 from polyak.hyperparameters.changing import FixedHyperparameterError
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm, minus_action_dim
+from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.part_rates import PartRates, check_part_rates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
+from polyak.parts.part import MadeOf, Part
+from polyak.parts.replay import minus_action_dim
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -160,6 +162,31 @@ class SACLearner(SoftActorCriticLearner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class Temperature(Part):
+    """The entropy temperature alpha of a model, which may be learned."""
+
+    def check(self) -> None:
+        parse_ent_coef(self.model.ent_coef)
+
+    def adopt(self, name: str, before: Any) -> None:
+        """Refuses to set what a learned temperature has begun with."""
+        check_temperature(self.model, name, before)
+
+
+class GaussianTemperature(Temperature):
+    """The same where actions are continuous: gSDE, and a rate for each part that learns."""
+
+    rated: ClassVar[tuple[str, ...]] = ("actor", "critic", "ent_coef")
+    """Names that ``learning_rates`` may hold."""
+
+    def check(self) -> None:
+        super().check()
+        check_part_rates(self.model.learning_rates, *self.rated)
+
+    def policy_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {**options, "use_sde": self.model.use_sde}
+
+
 @dataclass(eq=False, repr=False)
 class SAC(OffPolicyAlgorithm):
     """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
@@ -185,8 +212,7 @@ class SAC(OffPolicyAlgorithm):
     target_update_interval: Count = 1
     """Gradient steps between two target updates."""
 
-    rated_parts: ClassVar[tuple[str, ...]] = ("actor", "critic", "ent_coef")
-    """Names that ``learning_rates`` may hold."""
+    made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature}
     learner_class: ClassVar[type[Learner]] = SACLearner
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256]
@@ -197,18 +223,6 @@ class SAC(OffPolicyAlgorithm):
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
     log_ent_coef = Held("learner.log_ent_coef")
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        parse_ent_coef(self.ent_coef)
-        check_part_rates(self.learning_rates, *self.rated_parts)
-
-    def _adopt(self, name: str, before: Any) -> None:
-        check_temperature(self, name, before)  # before the learner is told
-        super()._adopt(name, before)
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "use_sde": self.use_sde}
 
     card: ClassVar[Card] = Card(
         idea="maximum entropy: stochastic actor, two critics, tuned temperature",

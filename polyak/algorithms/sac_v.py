@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyak.algorithms.sac import SAC, SACLearner, soft_value
+from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner, soft_value
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import NonNegative
@@ -26,6 +26,7 @@ from polyak.learning.part_rates import PartRates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.valued import CriticWithoutTarget, LaggingValuePolicy
 from polyak.ops.updates import polyak_update
+from polyak.parts.part import MadeOf
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -80,6 +81,12 @@ class SACVLearner(SACLearner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class TemperatureBesideValues(GaussianTemperature):
+    """The same beside a network of state values."""
+
+    rated: ClassVar = ("actor", "critic", "value", "ent_coef")
+
+
 @dataclass(eq=False, repr=False)
 class SACV(SAC):
     """Soft Actor-Critic in its first form: a state-value network with a target, a fixed temperature (arXiv:1801.01290).
@@ -95,7 +102,7 @@ class SACV(SAC):
     """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"value"``,
     ``"ent_coef"``."""
 
-    rated_parts: ClassVar = ("actor", "critic", "value", "ent_coef")
+    made_of: ClassVar[MadeOf] = {"temperature": TemperatureBesideValues}
     learner_class: ClassVar[type[Learner]] = SACVLearner
     policies: ClassVar = policy_aliases(
         LaggingValuePolicy, actor="squashed_gaussian", critic=CriticWithoutTarget, net_arch=[256, 256]

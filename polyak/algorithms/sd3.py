@@ -6,9 +6,8 @@ Shapes: B batch rows, A action dimensions, K noisy actions in each state, P pair
 units of the action space scaled to [-1, 1].
 """
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from gymnasium import spaces
@@ -27,6 +26,8 @@ from polyak.nn.policies.pairs import PairedPolicy
 from polyak.noise import ActionNoise
 from polyak.ops.soft_values import softmax_mean
 from polyak.ops.updates import polyak_update
+from polyak.parts.part import MadeOf
+from polyak.parts.replay import Replay
 from polyak.schedules import Schedule
 
 # -- targets; the losses are those of DDPG -----------------------------------------------------------------------------
@@ -119,11 +120,19 @@ class SD3Learner(Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
-def paired_updates(model: Any) -> Updates:
-    """Gradient steps on one minibatch for each pair of actor and critic."""
-    updates = updates_of(model)
-    updates.times = len(model.pairs)
-    return updates
+class PairedReplay(Replay):
+    """Draws one minibatch for each pair of actor and critic."""
+
+    def updates(self) -> Updates:
+        updates = updates_of(self.model)
+        updates.times = len(self.model.pairs)
+        return updates
+
+    def expected_updates(self, timesteps: int) -> tuple[int, int] | None:
+        found = super().expected_updates(timesteps)
+        assert found is not None
+        updates, rows = found
+        return updates, rows * (1 + self.model.n_noise_samples // 6)  # a noisy action is a sixth of a row's arithmetic
 
 
 @dataclass(eq=False, repr=False)
@@ -155,17 +164,13 @@ class SD3(OffPolicyAlgorithm):
     target_noise_clip: NonNegative = 0.5
     """Largest such noise."""
 
-    updates: ClassVar[Callable[..., Any]] = paired_updates
+    made_of: ClassVar[MadeOf] = {"replay": PairedReplay}
     learner_class: ClassVar[type[Learner]] = SD3Learner
     policies: ClassVar = policy_aliases(PairedPolicy)
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar = True
     pairs = Held("policy.pairs")
     pairs_target = Held("policy.pairs_target")
-
-    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        updates, rows = super()._expected_updates(timesteps)
-        return updates, rows * (1 + self.n_noise_samples // 6)  # a noisy action is a sixth of a row's arithmetic
 
     card: ClassVar[Card] = Card(
         idea="two actors with a critic each, targets that are softmax means over actions nearby",

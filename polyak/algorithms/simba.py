@@ -19,12 +19,14 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Rate
 from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
-from polyak.kinds.off_policy import GradientSteps, minus_action_dim
+from polyak.kinds.off_policy import GradientSteps
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.loops.off_policy import OffPolicyLoop, off_policy_loop
 from polyak.loops.training import Loop
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
+from polyak.parts.part import MadeOf, of_policy
+from polyak.parts.replay import minus_action_dim
 from polyak.schedules import Schedule
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
@@ -77,17 +79,11 @@ class SimBa(SAC):
 
     built_with: ClassVar[Mapping[str, str]] = {"n_critics": NETWORKS, "weight_decay": OPTIMIZER}
     loop: ClassVar[Callable[..., Loop]] = observing_loop
+    made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics")}
     learner_class: ClassVar[type[Learner]] = SimBaLearner
     policies: ClassVar = policy_aliases(
         SimBaPolicy, actor=SimBaActor, critic=SimBaCritic, net_arch={"pi": [128], "qf": [512, 512]}
     )
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        self._check_not_twice("n_critics")
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {**super()._policy_options(), "n_critics": self.n_critics}
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.AdamW, {"weight_decay": self.weight_decay})

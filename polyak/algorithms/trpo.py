@@ -27,6 +27,8 @@ from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
+from polyak.parts.part import MadeOf
+from polyak.parts.rollouts import Rollouts
 from polyak.schedules import Schedule
 
 # -- objective and direction -------------------------------------------------------------------------------------------
@@ -286,6 +288,23 @@ def _parts(vector: Tensor, like: Parts) -> Parts:
 Shrinking = Annotated[float, Only("a number above 0 and below 1", lambda x: 0 < x < 1)]
 
 
+class TrustRegion(Rollouts):
+    """Makes one step of the actor, and passes of the value function, on each rollout."""
+
+    def optimizer(self) -> OptimizerRecipe:
+        return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
+
+    def updates_per_rollout(self, rows: int) -> int:
+        return cast(int, self.model.n_critic_updates * -(-rows // self.model.batch_size))
+
+    def lesson(self, minibatches: Minibatches) -> Gained:
+        """One step of the actor, and ``n_critic_updates`` shuffled passes of the value function."""
+        rollout = next(minibatches(None))
+        passes = (minibatches(self.model.batch_size) for _ in range(self.model.n_critic_updates))
+        update = cast(TRPOLearner, self.model.learner).learn_from(rollout, passes)
+        return Gained({name: [value] for name, value in update.metrics.items()}, 1)
+
+
 @dataclass(eq=False, repr=False)
 class TRPO(OnPolicyAlgorithm):
     """Trust Region Policy Optimization: one step on each rollout, as long as a KL divergence allows (arXiv:1502.05477).
@@ -320,6 +339,7 @@ class TRPO(OnPolicyAlgorithm):
     entropy_index: ClassVar[float] = 1.0  # type: ignore[misc]
     max_grad_norm: ClassVar[None] = None  # type: ignore[misc]
     vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
+    made_of: ClassVar[MadeOf] = {"rollouts": TrustRegion}
     learner_class: ClassVar[type[Learner]] = TRPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
@@ -327,19 +347,6 @@ class TRPO(OnPolicyAlgorithm):
     @classmethod
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "batch_size": 32}
-
-    def _default_optimizer(self) -> OptimizerRecipe:
-        return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})
-
-    def _updates_per_rollout(self, rows: int) -> int:
-        return self.n_critic_updates * -(-rows // self.batch_size)
-
-    def lesson(self, minibatches: Minibatches) -> Gained:
-        """One step of the actor, and ``n_critic_updates`` shuffled passes of the value function."""
-        rollout = next(minibatches(None))
-        passes = (minibatches(self.batch_size) for _ in range(self.n_critic_updates))
-        update = cast(TRPOLearner, self.learner).learn_from(rollout, passes)
-        return Gained({name: [value] for name, value in update.metrics.items()}, 1)
 
     card: ClassVar[Card] = Card(
         idea="one natural-gradient step on each rollout, as long as a KL divergence allows",

@@ -35,6 +35,8 @@ from polyak.algorithms import (
     tqc,
     trpo,
 )
+from polyak.algorithms.ppo import Epochs
+from polyak.algorithms.trpo import TrustRegion
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.collection import Collection
@@ -96,12 +98,15 @@ from polyak.learning.rollout_learner import RolloutLearner
 from polyak.loops.clock import EpisodeStatistics
 from polyak.loops.off_policy import OffPolicyLoop, off_policy_loop, storage_of
 from polyak.loops.on_policy import on_policy_loop
-from polyak.loops.training import Loop
+from polyak.loops.training import Loop, tasks
 from polyak.loops.updates import following
 from polyak.nn.catalog import check_policy_fits
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.networks.encoders import Obs
 from polyak.noise import ActionNoise
+from polyak.parts.part import MadeOf
+from polyak.parts.replay import Replay
+from polyak.parts.rollouts import Rollouts
 from polyak.schedules import Schedule
 from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
@@ -598,12 +603,34 @@ def rollout_loop(model: Any, callback: BaseCallback, log_interval: int | None) -
     return StepwiseRollouts(model, plain)
 
 
+class TheirRollouts(Rollouts):
+    """Rollouts in the peer's buffers, whose classes subclasses extend."""
+
+    numpy_alone: ClassVar = "what extends Stable-Baselines3's classes reads numpy"
+    buffer_classes: ClassVar[tuple[type[RolloutBuffer], ...]] = RolloutBuffer, DictRolloutBuffer
+    """Of a single space, and of a Dict."""
+
+    def check_batch_size(self) -> None:
+        """A minibatch above the rollout is the whole rollout, as in the peer, of which the constructor warns."""
+
+    def make_buffer(self) -> Any:
+        model = self.model
+        if model.rollout_buffer_class is None:
+            model.rollout_buffer_class = self.buffer_classes[isinstance(model.observation_space, spaces.Dict)]
+        return super().make_buffer()
+
+    def writer(self, steps: int | None = None) -> Any:
+        writer = super().writer(steps)
+        return writer if _is_polyaks(self.model._update_info_buffer) else Reporting(writer, self.model)
+
+
 class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
     """See :class:`polyak.kinds.on_policy.OnPolicyAlgorithm` and :class:`BaseAlgorithm`."""
 
     supports_masks: ClassVar[bool] = False  # as in the peer
 
     policy_aliases = ON_POLICY_ALIASES
+    made_of: ClassVar[MadeOf] = {"rollouts": TheirRollouts}
     loop: ClassVar[Callable[..., Loop]] = rollout_loop
 
     def __init__(
@@ -660,15 +687,6 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
         super()._check_hyperparameters()
         self.rollout_buffer_kwargs = self.rollout_buffer_kwargs or {}  # subclasses unpack them
 
-    def _check_batch_size(self) -> None:
-        """A minibatch above the rollout is the whole rollout, as in the peer, of which the constructor warns."""
-
-    def _make_rollout_buffer(self) -> RolloutBuffer:
-        if self.rollout_buffer_class is None:
-            nested = isinstance(self.observation_space, spaces.Dict)
-            self.rollout_buffer_class = DictRolloutBuffer if nested else RolloutBuffer
-        return super()._make_rollout_buffer()
-
     def _after_setup(self) -> None:
         super()._after_setup()
         self._maybe_recommend_cpu()
@@ -683,13 +701,9 @@ class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
                 UserWarning,
             )
 
-    learn = with_defaults(on_policy.OnPolicyAlgorithm.learn, tb_log_name="OnPolicyAlgorithm")
+    learn = with_defaults(Algorithm.learn, log_interval=1, tb_log_name="OnPolicyAlgorithm")
 
     # -- what subclasses override --------------------------------------------------------------------------------------
-
-    def _writer(self, *args: Any) -> Any:
-        writer = super()._writer(*args)
-        return writer if _is_polyaks(self._update_info_buffer) else Reporting(writer, self)
 
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
@@ -740,7 +754,7 @@ class StepwiseRollouts:
         model, plain = self.model, self.plain
         more = {"use_masking": model._use_masking} if isinstance(model, MaskablePPO) else {}
         if model._collection is None:
-            model.renew_rollout_buffer()
+            model.rollouts.make_room()
         assert model.env is not None
         callback = plain.collector.callback
         if not model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=model.n_steps, **more):
@@ -898,6 +912,33 @@ class StepwiseReplay:
         return True
 
 
+class TheirReplay(Replay):
+    """Experience in the peer's buffers, whose classes subclasses extend."""
+
+    numpy_alone: ClassVar = "what extends Stable-Baselines3's classes reads numpy"
+    _chose_buffer = False
+
+    def make_own(self) -> ReplayBuffer:
+        model = self.model
+        if isinstance(model.replay_buffer_class, type):
+            refuse("replay_buffer_class", model.replay_buffer_class, HerReplayBuffer, _NOT_CALLED_OF_HINDSIGHT)
+        if model.replay_buffer_class is None:
+            nested = isinstance(model.observation_space, spaces.Dict)
+            many = NStepReplayBuffer if model.n_steps != 1 and not nested else ReplayBuffer
+            model.replay_buffer_class, self._chose_buffer = DictReplayBuffer if nested else many, True
+        elif model.n_steps != 1 and not self._chose_buffer:
+            warn_user(
+                f"n_steps={model.n_steps} does not reach a replay_buffer_class of your own: pass it in "
+                "replay_buffer_kwargs, as dict(n_steps=..., gamma=...), if that class takes it.",
+                UserWarning,
+            )
+        with overcommitted():  # as in the peer, which warns
+            return super().make_own()
+
+    def options(self) -> dict[str, Any]:
+        return super().options() if self._chose_buffer else dict(self.model.replay_buffer_kwargs or {})
+
+
 class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
     """See :class:`polyak.kinds.off_policy.OffPolicyAlgorithm` and :class:`BaseAlgorithm`.
 
@@ -907,6 +948,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         sde_support: whether the algorithm can use gSDE.
     """
 
+    made_of: ClassVar[MadeOf] = {"replay": TheirReplay}
     loop: ClassVar[Callable[..., Loop]] = replay_loop
 
     def __init__(
@@ -973,27 +1015,6 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         super()._check_hyperparameters()
         self.replay_buffer_kwargs = self.replay_buffer_kwargs or {}  # subclasses unpack them
 
-    def _make_replay_buffer(self) -> ReplayBuffer:
-        if isinstance(self.replay_buffer_class, type):
-            refuse("replay_buffer_class", self.replay_buffer_class, HerReplayBuffer, _NOT_CALLED_OF_HINDSIGHT)
-        if self.replay_buffer_class is None:
-            nested = isinstance(self.observation_space, spaces.Dict)
-            many = NStepReplayBuffer if self.n_steps != 1 and not nested else ReplayBuffer
-            self.replay_buffer_class, self._chose_buffer = DictReplayBuffer if nested else many, True
-        elif self.n_steps != 1 and not self._chose_buffer:
-            warn_user(
-                f"n_steps={self.n_steps} does not reach a replay_buffer_class of your own: pass it in "
-                "replay_buffer_kwargs, as dict(n_steps=..., gamma=...), if that class takes it.",
-                UserWarning,
-            )
-        with overcommitted():  # as in the peer, which warns
-            return super()._make_replay_buffer()
-
-    _chose_buffer = False
-
-    def _buffer_options(self) -> dict[str, Any]:
-        return super()._buffer_options() if self._chose_buffer else dict(self.replay_buffer_kwargs or {})
-
     def _setup_model(self) -> None:
         super()._setup_model()
         self._convert_train_freq()
@@ -1002,7 +1023,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         """Convert ``train_freq`` to its usual form, after it has been changed."""
         self.train_freq = convert_train_freq(self.train_freq)
 
-    learn = with_defaults(off_policy.OffPolicyAlgorithm.learn, tb_log_name="run")
+    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="run")
 
     # -- what subclasses override --------------------------------------------------------------------------------------
 
@@ -1071,11 +1092,8 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     def _on_step(self) -> None:
         """Called after each step, when it is stored."""
-        for function in self.after_step:
-            function(self)
-
-    def _why_numpy(self) -> str | None:
-        return "what extends Stable-Baselines3's classes reads numpy"
+        for task in tasks(self, "after_step"):
+            task()
 
     def _sample_action(
         self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
@@ -1120,7 +1138,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         truncated = dones & np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
         replay_buffer.record(step._replace(terminated=dones & ~truncated, truncated=truncated))
 
-    def train(self, gradient_steps: int, batch_size: int) -> None:  # type: ignore[override]
+    def train(self, gradient_steps: int, batch_size: int) -> None:
         """Sample minibatches and learn from them."""
         super().train(gradient_steps, batch_size)
 
@@ -1154,7 +1172,60 @@ class A2C(a2c.A2C, OnPolicyAlgorithm):
 
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
 
-    learn = with_defaults(a2c.A2C.learn, tb_log_name="A2C")
+    learn = with_defaults(Algorithm.learn, log_interval=100, tb_log_name="A2C")
+
+
+class TheirEpochs(TheirRollouts, Epochs):
+    """The same, of which PPO makes several passes."""
+
+    def check_batch_size(self) -> None:
+        """A minibatch above the rollout is the whole rollout, of which the truncated-batch check warns."""
+        model = self.model
+        if model.env is not None and model.normalize_advantage:
+            rows = model.n_steps * model.n_envs
+            why = f"n_steps * n_envs = {rows} must be greater than 1: a single advantage cannot be normalised."
+            require(rows > 1, "n_steps", model.n_steps, why)
+
+
+class MaskableEpochs(TheirEpochs):
+    """The same with masks, for which the buffer has a column."""
+
+    buffer_classes: ClassVar = MaskableRolloutBuffer, MaskableDictRolloutBuffer
+
+    def find_masks(self) -> None:
+        """Nothing to do."""
+
+
+class RecurrentEpochs(TheirEpochs):
+    """The same with recurrent states."""
+
+    def make_buffer(self) -> Any:
+        nested = isinstance(self.model.observation_space, spaces.Dict)
+        self.buffer_class = RecurrentDictRolloutBuffer if nested else RecurrentRolloutBuffer  # type: ignore[misc]
+        return Rollouts.make_buffer(self)
+
+    def sequence_length(self, longest: int | None) -> int:
+        """Accepts any ``n_steps``: where they have no factor of about ``batch_size``, sequences are longer."""
+        try:
+            return super().sequence_length(longest)
+        except ValueError:
+            steps, rows = self.model.n_steps, self.model.batch_size
+            length = min(n for n in range(rows, steps + 1) if steps % n == 0)
+            warn_user(
+                f"minibatches are made of equal sequences, but n_steps={steps} has no factor of about "
+                f"batch_size={rows}: they have {length} steps. Use a multiple of batch_size.",
+                UserWarning,
+            )
+            return length
+
+    def minibatches(self) -> Callable[[int | None], Iterator[Any]]:
+        """Equal sequences, which the learner reads, and not those of the buffer's ``get``."""
+        buffer = self.buffer
+        if type(buffer).get is not RecurrentRolloutBuffer.get:
+            return super().minibatches()
+        if self.model.learner.gathers_late:
+            return cast(Callable[[int | None], Iterator[Any]], buffer.minibatches)
+        return lambda size: (rows.gathered() for rows in buffer.minibatches(size))
 
 
 @in_order(
@@ -1166,14 +1237,8 @@ class PPO(ppo.PPO, OnPolicyAlgorithm):
 
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
 
-    learn = with_defaults(ppo.PPO.learn, tb_log_name="PPO")
-
-    def _check_batch_size(self) -> None:
-        """A minibatch above the rollout is the whole rollout, of which the truncated-batch check warns."""
-        if self.env is not None and self.normalize_advantage:
-            rows = self.n_steps * self.n_envs
-            why = f"n_steps * n_envs = {rows} must be greater than 1: a single advantage cannot be normalised."
-            require(rows > 1, "n_steps", self.n_steps, why)
+    made_of: ClassVar[MadeOf] = {"rollouts": TheirEpochs}
+    learn = with_defaults(Algorithm.learn, log_interval=1, tb_log_name="PPO")
 
 
 @in_order(
@@ -1186,7 +1251,7 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     supports_masks: ClassVar[bool] = True
     stores_masks: ClassVar[tuple[str, ...]] = ()  # its buffers always do
     policy_aliases = MASKABLE_ALIASES
-    _check_batch_size = PPO._check_batch_size
+    made_of: ClassVar[MadeOf] = {"rollouts": MaskableEpochs}
     _use_masking = True
 
     def learn(  # type: ignore[override]
@@ -1262,15 +1327,6 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     def _needs_masks(self) -> bool:
         return self._use_masking
 
-    def _make_rollout_buffer(self) -> RolloutBuffer:
-        if self.rollout_buffer_class is None:
-            nested = isinstance(self.observation_space, spaces.Dict)
-            self.rollout_buffer_class = MaskableDictRolloutBuffer if nested else MaskableRolloutBuffer
-        return super()._make_rollout_buffer()
-
-    def _masks_found(self) -> None:
-        """Nothing to do: the buffer has a column for them."""
-
     def _make_runner(self) -> None:
         assert self.env is not None
         rows = FromVecEnv(self.env, raw=self.raw_experience, masks=self._masks())
@@ -1326,14 +1382,9 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
     ``policy_kwargs`` are in sb3-contrib's words, and in polyak's in its files."""
 
     policy_aliases = RECURRENT_ALIASES
-    learn = with_defaults(recurrent_ppo.RecurrentPPO.learn, tb_log_name="RecurrentPPO")
-    _check_batch_size = PPO._check_batch_size
+    learn = with_defaults(Algorithm.learn, log_interval=1, tb_log_name="RecurrentPPO")
+    made_of: ClassVar[MadeOf] = {"rollouts": RecurrentEpochs}
     _renamed = staticmethod(renamed_memory)
-
-    def _make_rollout_buffer(self) -> RolloutBuffer:
-        nested = isinstance(self.observation_space, spaces.Dict)
-        self._rollout_buffer_class = RecurrentDictRolloutBuffer if nested else RecurrentRolloutBuffer  # type: ignore[misc]
-        return super(OnPolicyAlgorithm, self)._make_rollout_buffer()
 
     def _column_options(self) -> dict[str, Any]:
         options = super()._column_options()
@@ -1347,29 +1398,6 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
         policy: Any = self.policy
         layers, _, units = policy.lstm_hidden_state_shape
         return layers, self.n_envs, units
-
-    def _sequence_length(self, longest: int | None) -> int:
-        """Accept any ``n_steps``: where they have no factor of about ``batch_size``, sequences are longer."""
-        try:
-            return super()._sequence_length(longest)
-        except ValueError:
-            length = min(n for n in range(self.batch_size, self.n_steps + 1) if self.n_steps % n == 0)
-            warn_user(
-                f"minibatches are made of equal sequences, but n_steps={self.n_steps} has no factor of about "
-                f"batch_size={self.batch_size}: they have {length} steps. Use a multiple of batch_size.",
-                UserWarning,
-            )
-            return length
-
-    @property
-    def _minibatches(self) -> Callable[[int | None], Iterator[Any]]:
-        """Equal sequences, which the learner reads, and not those of the buffer's ``get``."""
-        buffer = self.rollout_buffer
-        if type(buffer).get is not RecurrentRolloutBuffer.get:
-            return super()._minibatches
-        if self.learner.gathers_late:
-            return buffer.minibatches
-        return lambda size: (rows.gathered() for rows in buffer.minibatches(size))
 
     @property
     def _last_lstm_states(self) -> RNNStates | None:
@@ -1393,6 +1421,12 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
         if options := hyperparameters.get("policy_kwargs"):
             hyperparameters = {**hyperparameters, "policy_kwargs": recurrent_options.to_contrib(options)}
         return super()._unbuilt(policy, device, hyperparameters)
+
+
+class TheirTrustRegion(TheirRollouts, TrustRegion):
+    """The same, of which TRPO makes one step."""
+
+    check_batch_size = TheirEpochs.check_batch_size
 
 
 class TRPOLearner(trpo.TRPOLearner):
@@ -1422,8 +1456,8 @@ class TRPO(trpo.TRPO, OnPolicyAlgorithm):
         "the step is made by its learner. Give the class a learner_class that extends TRPOLearner, with ascent() or "
         "products() of your own",
     )
-    learn = with_defaults(trpo.TRPO.learn, tb_log_name="TRPO")
-    _check_batch_size = PPO._check_batch_size
+    learn = with_defaults(Algorithm.learn, log_interval=1, tb_log_name="TRPO")
+    made_of: ClassVar[MadeOf] = {"rollouts": TheirTrustRegion}
 
     def hessian_vector_product(
         self, params: Sequence[torch.Tensor], grad_kl: torch.Tensor, vector: torch.Tensor, retain_graph: bool = True
@@ -1513,7 +1547,7 @@ class DQN(dqn.DQN, _Aliased):
     supports_masks: ClassVar[bool] = False  # as in the peer
 
     policy_aliases = DQN_ALIASES
-    learn = with_defaults(dqn.DQN.learn, tb_log_name="DQN")
+    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="DQN")
     train = with_defaults(dqn.DQN.train, batch_size=100)
 
 
@@ -1539,7 +1573,7 @@ class QRDQN(_Renaming, qrdqn.QRDQN, _Aliased):
     _renamed = staticmethod(renamed)
     quantile_net, quantile_net_target = Held("policy.quantile_net"), Held("policy.quantile_net_target")
     n_quantiles = Held("policy.n_quantiles")
-    learn = with_defaults(qrdqn.QRDQN.learn, tb_log_name="QRDQN")
+    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="QRDQN")
     train = with_defaults(qrdqn.QRDQN.train, batch_size=100)
 
     def _policy_options(self) -> dict[str, Any]:
@@ -1554,7 +1588,7 @@ class TD3(td3.TD3, _Aliased):
     """See :class:`polyak.TD3`."""
 
     policy_aliases = TD3_ALIASES
-    learn = with_defaults(td3.TD3.learn, tb_log_name="TD3")
+    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="TD3")
     train = with_defaults(td3.TD3.train, batch_size=100)
 
 
@@ -1562,7 +1596,7 @@ class TD3(td3.TD3, _Aliased):
 class DDPG(ddpg.DDPG, TD3):
     """See :class:`polyak.DDPG`."""
 
-    learn = with_defaults(ddpg.DDPG.learn, tb_log_name="DDPG")
+    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="DDPG")
     train = with_defaults(ddpg.DDPG.train, batch_size=100)
 
 
@@ -1571,7 +1605,7 @@ class SAC(sac.SAC, _Aliased):
     """See :class:`polyak.SAC`."""
 
     policy_aliases = SAC_ALIASES
-    learn = with_defaults(sac.SAC.learn, tb_log_name="SAC")
+    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="SAC")
     train = with_defaults(sac.SAC.train, batch_size=64)
 
     def _after_setup(self) -> None:
@@ -1602,7 +1636,7 @@ class TQC(tqc.TQC, SAC):
     """See :class:`polyak.TQC`."""
 
     policy_aliases = TQC_ALIASES
-    learn = with_defaults(tqc.TQC.learn, tb_log_name="TQC")
+    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="TQC")
     train = with_defaults(tqc.TQC.train, batch_size=64)
 
 
@@ -1614,7 +1648,7 @@ class CrossQ(crossq.CrossQ, _Aliased):
     """See :class:`polyak.CrossQ`."""
 
     policy_aliases = CROSSQ_ALIASES
-    learn = with_defaults(crossq.CrossQ.learn, tb_log_name="CrossQ")
+    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="CrossQ")
     train = with_defaults(crossq.CrossQ.train, batch_size=64)
     ent_coef_optimizer, ent_coef_tensor = SAC.ent_coef_optimizer, SAC.ent_coef_tensor
     log_ent_coef = SAC.log_ent_coef

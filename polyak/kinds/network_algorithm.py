@@ -22,7 +22,7 @@ from polyak.checkpoint.parameters import parameters, restore, saved_parameters, 
 from polyak.checkpoint.saved import Saved, prefixed
 from polyak.checkpoint.serialise import encode
 from polyak.collecting.actor import Actor
-from polyak.collecting.exploration import ActingProgress, Exploration, RandomActions
+from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.runner import Acting, Runner
 from polyak.collecting.tensors.actor import TensorActor
 from polyak.collecting.tensors.exploration import exploring_in_tensors
@@ -31,7 +31,7 @@ from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, env
 from polyak.envs import VecEnv
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.batched import BatchedVecEnv
-from polyak.envs.composed import as_named, is_composed
+from polyak.envs.composed import is_composed
 from polyak.envs.masks import KEY, Masks, holds_masks, mask_size
 from polyak.envs.wrappers.layers import turned_images
 from polyak.envs.wrappers.transpose import VecTransposeImage
@@ -40,7 +40,6 @@ from polyak.hyperparameters.changing import NETWORKS as NETWORKS
 from polyak.hyperparameters.changing import OPTIMIZER as OPTIMIZER
 from polyak.hyperparameters.declaration import Becomes, NonNegative, Rate, fitted, later, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.held_part import HeldPart
 from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load, faster_device
@@ -50,6 +49,7 @@ from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
+from polyak.parts.acting import predicted
 from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, value_of
 from polyak.seeding import set_random_seed
 from polyak.suggestions import did_you_mean
@@ -129,8 +129,6 @@ class NetworkAlgorithm(Algorithm):
         self._rows_have_masks = False
         """Whether a file has brought experience with masks, which environments need not have shown yet."""
         self._learners: LearnerGroup | None = None
-        self._held: tuple[HeldPart, ...] = ()
-        """What is logged and saved with it."""
         self._policy_name, self.policy = cast(Any, self.policy), cast(Any, None)
         super().__post_init__(_init_setup_model)
 
@@ -176,21 +174,11 @@ class NetworkAlgorithm(Algorithm):
         fix = f"{type(self).__name__} learns from a rollout as a whole, in this process. Pass n_learners=1."
         require(shared, "n_learners", self.n_learners, fix)
 
-    def _check_not_twice(self, *names: str) -> None:
-        """Refuse arguments to which ``policy_kwargs`` give other values."""
-        options = self.policy_kwargs or {}
-        for name in names:
-            value = getattr(self, name)
-            fix = f"{name}={value!r} says otherwise. Give {name} as an argument of {type(self).__name__} alone."
-            require(options.get(name, value) == value, f"policy_kwargs[{name!r}]", options.get(name), fix)
-
     def _after_setup(self) -> None:
         """For what hangs on the learner."""
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)
-        for part in self._held:
-            part.adopt(name, self._current_progress_remaining)
         value, learner = getattr(self, name), getattr(self, "learner", None)
         if name == "learning_rate":
             self._setup_lr_schedule()
@@ -216,7 +204,8 @@ class NetworkAlgorithm(Algorithm):
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if not known."""
-        return 0, 1
+        found = (part.expected_updates(timesteps) for part in self.parts.values())
+        return next((updates for updates in found if updates is not None), (0, 1))
 
     # -- construction --------------------------------------------------------------------------------------------------
 
@@ -246,7 +235,10 @@ class NetworkAlgorithm(Algorithm):
         return partial(self.policy_class, self.observation_space, self.action_space, **kwargs)
 
     def _policy_options(self) -> dict[str, Any]:
-        return dict(self.policy_kwargs or {})
+        options = dict(self.policy_kwargs or {})
+        for part in self.parts.values():
+            options = part.policy_options(options)
+        return options
 
     def make_optimizer(self) -> OptimizerRecipe:
         """The optimizer that ``policy_kwargs`` asks for, or the algorithm's own."""
@@ -257,7 +249,8 @@ class NetworkAlgorithm(Algorithm):
         return OptimizerRecipe(cls, kwargs)
 
     def _default_optimizer(self) -> OptimizerRecipe:
-        return OptimizerRecipe(torch.optim.Adam)
+        found = (part.optimizer() for part in self.parts.values())
+        return next((recipe for recipe in found if recipe is not None), OptimizerRecipe(torch.optim.Adam))
 
     def learner_factory(self) -> Callable[[], Learner]:
         """A picklable recipe for the learner, so that it can be built here or in another process."""
@@ -272,6 +265,9 @@ class NetworkAlgorithm(Algorithm):
 
     def _build(self) -> None:
         self._setup_lr_schedule()
+        for name in self.kept_as_schedules:
+            if (value := getattr(self, name)) is not None:
+                self._put(**{name: get_schedule_fn(value)})
         learner = self.learner_factory()()
         if self._device_name == "auto" and self.device.type == "cuda":
             self.device = self._faster_device(learner)
@@ -368,6 +364,8 @@ class NetworkAlgorithm(Algorithm):
 
     def _episodes_lost(self) -> None:
         """Some episodes ended without a last step, with the process that made them."""
+        for part in self.parts.values():
+            part.lose_episodes()
 
     # -- environments in tensors ---------------------------------------------------------------------------------------
 
@@ -379,6 +377,9 @@ class NetworkAlgorithm(Algorithm):
     def _why_numpy(self) -> str | None:
         """Why experience in tensors must be copied to numpy; ``None``: it need not be."""
         assert isinstance(self.env, BatchedVecEnv)
+        reasons = (part.why_numpy() for part in self.parts.values())
+        if (own := next((why for why in reasons if why is not None), None)) is not None:
+            return own
         if self.env.batch.device is None:
             return "they speak numpy"
         device = torch.device(self.env.batch.device)
@@ -421,8 +422,6 @@ class NetworkAlgorithm(Algorithm):
         self.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
 
     def _write_logs(self, **counters: float) -> None:
-        for part in self._held:
-            part.record(self.logger)
         self._read_episodes()
         super()._write_logs(**counters)
 
@@ -440,11 +439,8 @@ class NetworkAlgorithm(Algorithm):
         return kind(self._acting_policy, self._exploration())
 
     def _exploration(self) -> dict[str, Exploration]:
-        """What comes between policy and environments while collecting, by name, in the order in which it is asked."""
-        return {}
-
-    def _random_actions(self) -> RandomActions:
-        return RandomActions(self.action_space, self.policy.codec)
+        """What comes between policy and environments while collecting, by name, in the order in which it is called."""
+        return {name: one for part in self.parts.values() for name, one in part.exploration().items()}
 
     @property
     def _uses_masks(self) -> bool:
@@ -462,7 +458,7 @@ class NetworkAlgorithm(Algorithm):
         shown = self.runner is not None and self.runner.env.masked
         if size is not None and (shown or self._rows_have_masks):
             columns += [Column(name, np.bool_, (size,)) for name in self.stores_masks]
-        return tuple(columns)
+        return (*columns, *(column for part in self.parts.values() for column in part.columns()))
 
     def _column_options(self) -> dict[str, Any]:
         """As an argument of buffers, which those of a user's own need not know as long as there are none."""
@@ -503,17 +499,7 @@ class NetworkAlgorithm(Algorithm):
             the action or actions, an array in the environment's units, and the next state. Of a Dict or Tuple space one
             action is a value of the space, and several are a list of such, which type checkers are not shown.
         """
-        observation = as_named(observation, self.observation_space)
-        masks = self._allowed(observation, action_masks)
-        more = {} if masks is None else {"action_masks": masks}
-        return self.policy.predict(self._as_learned(observation), state, episode_start, deterministic, **more)
-
-    def _allowed(self, observation: Any, masks: Any) -> Any:
-        """Masks as they are given, or those that a Dict observation holds; ``None``: everything is allowed."""
-        supported = self.supports_masks and self.policy.supports_masks
-        if masks is not None or not (supported and isinstance(observation, Mapping)):
-            return masks
-        return observation.get(KEY) if holds_masks(self.observation_space, self.action_space) else None
+        return predicted(self, observation, state, episode_start, deterministic, action_masks)
 
     # -- exporting -----------------------------------------------------------------------------------------------------
 
@@ -613,21 +599,11 @@ class NetworkAlgorithm(Algorithm):
         """Take back what the learner has learned."""
         restore(self.learner, saved)
 
-    def _extra_state(self) -> dict[str, Any]:
-        state = super()._extra_state()
-        for part in self._held:
-            state |= part.state()
-        return state
-
-    def _load_extra_state(self, state: dict[str, Any]) -> None:
-        super()._load_extra_state(state)
-        for part in self._held:
-            part.load_state(state)
-
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._resume(saved, resume, force_reset)
-        if not resume or self.runner is None or saved.info["n_envs"] != self.n_envs:
-            return
-        self.runner.actor.load_state(saved.state_of("actor"))
-        if "collection" in saved.info:
-            self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))
+        if resume and self.runner is not None and saved.info["n_envs"] == self.n_envs:
+            self.runner.actor.load_state(saved.state_of("actor"))
+            if "collection" in saved.info:
+                self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))
+        for part in self.parts.values():
+            part.resume(saved, resume)

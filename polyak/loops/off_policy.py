@@ -138,7 +138,7 @@ def acting(model: Any, callback: BaseCallback, log_interval: int | None) -> OffP
         partial(getattr, model, "policy"),
         model._start_episodes,
     )
-    after_step = tasks(model, model.after_step)
+    after_step = tasks(model, "after_step")
     if model.in_tensors:
         collector.shown = lambda step, series: shown(names, on_host(step), series)
         after_step += (partial(read_now_and_then, model, log_interval),)
@@ -188,4 +188,5 @@ class Prepared:
 
 def storage_of(model: Any) -> Into:
     """Where a model's steps go to."""
-    return Prepared(model.memory, tasks(model, model.storing)) if model.storing else model.memory
+    functions = tasks(model, "storing")
+    return Prepared(model.memory, functions) if functions else model.memory

@@ -41,7 +41,9 @@ class OnPolicyLoop:
     """Collects a rollout, then learns from it; again and again."""
 
     settings: Any
-    """The hyper-parameters, which a program may change meanwhile, and the buffer of now."""
+    """The model, whose learner a program may change meanwhile."""
+    rollouts: Any
+    """Where rollouts are kept: see :class:`~polyak.parts.rollouts.Rollouts`."""
     collector: Collector
     """Where experience comes from."""
     updates: RolloutUpdates | ModelLessons
@@ -84,12 +86,9 @@ class OnPolicyLoop:
         """A rollout to fill, or the one of which a file has brought a part."""
         for task in self.beginning:
             task()
-        settings = self.settings
         if self.collector.clock.series is None:
-            settings.renew_rollout_buffer()
-            settings.rollout_buffer.reset()
-            settings._successors = Successors()
-        self.rollout: RolloutWriter = settings._writer(settings.rollout_buffer, settings._successors, steps)
+            self.rollouts.renew()
+        self.rollout: RolloutWriter = self.rollouts.writer(steps)
         return self.rollout
 
     def complete(self) -> None:
@@ -131,7 +130,7 @@ class OnPolicyLoop:
 
 def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OnPolicyLoop:
     """The loop of a model that learns from rollouts. What its class and its settings ask for is found out here."""
-    runner, clock, split, late = model.runner, model.clock, model._split, model.rewards_follow
+    runner, clock, split, late = model.runner, model.clock, model._split, model.rollouts.rewards_follow
     kind = GroupCollector if isinstance(runner, RunnerGroup) else Collector
     policy = partial(getattr, model, "policy")
     collector = kind(runner, model._progress, clock, model.statistics, callback, unseen, policy, model._start_episodes)
@@ -140,12 +139,13 @@ def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None)
     completing = () if late is None else (lambda: late(model.rollout_buffer),)
     loop = OnPolicyLoop(
         model,
+        model.rollouts,
         collector,
         ModelLessons(model) if is_own(model, "train") else rollout_updates(model),
         split,
         model._callback_locals(callback=callback),
-        beginning=tasks(model, model.beginning),
-        completing=(*completing, *tasks(model, model.completing)),
+        beginning=tasks(model, "beginning"),
+        completing=(*completing, *tasks(model, "completing")),
         between=engine_checks(model),
         tick=clock.tick,
         log_interval=log_interval,
@@ -161,14 +161,9 @@ def unseen(step: Step, series: Collection) -> dict[str, Any]:
 
 def rollout_updates(model: Any) -> RolloutUpdates:
     """How a model learns from rollouts."""
-    minibatches = partial(getattr, model, "_minibatches")
     known = model.host, type(model).following(model), model.clock, model.logger, model._split
-    return RolloutUpdates(model.learner, model.lesson, minibatches, *known, tasks(model, model.watching))
-
-
-def train_on_rollout(model: Any) -> None:
-    """Learn from the rollout buffer."""
-    rollout_updates(model).make(model.rollout_buffer)
+    rollouts = model.rollouts
+    return RolloutUpdates(model.learner, rollouts.lesson, rollouts.minibatches, *known, tasks(model, "watching"))
 
 
 def on_policy_locals(step: Step) -> dict[str, Any]:

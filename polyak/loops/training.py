@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
+from polyak.callbacks.evaluating import EvalCallback
 from polyak.evaluation.undisturbed import learning
 from polyak.hyperparameters.declaration import NonNegative, fitted, require
 from polyak.loops.clock import EpisodeWithoutEnd
@@ -39,12 +40,13 @@ class Training:
         model: Any,
         total_timesteps: int,
         callback: MaybeCallback,
-        log_interval: int | None,
+        log_interval: int | Literal["auto"] | None,
         tb_log_name: str | None,
         reset_num_timesteps: bool,
         progress_bar: bool,
     ) -> None:
         fitted("total_timesteps", total_timesteps, NonNegative)
+        log_interval = model.log_every if log_interval == "auto" else log_interval
         fitted("log_interval", log_interval, int | None)
         require(log_interval != 0, "log_interval", log_interval, "give at least 1, or None for no tables.")
         name = type(model).__name__ if tb_log_name is None else tb_log_name
@@ -75,9 +77,28 @@ class Training:
             print("time: " + ", ".join(f"{name} {share} %" for name, share in model._split.percent().items()))
 
 
-def tasks(model: Any, functions: tuple[Callable[..., Any], ...]) -> tuple[Callable[..., Any], ...]:
-    """Functions of a model that its class names, to be called without it."""
-    return tuple(partial(function, model) for function in functions)
+def watched(callback: MaybeCallback, eval_env: Any, eval_freq: int | None, n_eval_episodes: int, steps: int) -> Any:
+    """A callback, and an evaluation beside it.
+
+    Args:
+        callback: what the user gave.
+        eval_env: where to evaluate; ``None``: nowhere.
+        eval_freq: steps between two evaluations; ``None``: ten in all.
+        n_eval_episodes: episodes of each.
+        steps: of the whole training.
+    """
+    if eval_env is None:
+        require(eval_freq is None, "eval_freq", eval_freq, "there is no eval_env to evaluate in.")
+        return callback
+    freq = max(steps // 10, 1) if eval_freq is None else eval_freq
+    evaluation = EvalCallback(eval_env, eval_freq=freq, n_eval_episodes=n_eval_episodes, verbose=0)
+    others = callback if isinstance(callback, list) else [] if callback is None else [callback]
+    return [*others, evaluation]
+
+
+def tasks(model: Any, name: str) -> tuple[Callable[..., Any], ...]:
+    """Functions that the parts of a model have under a name, to be called without the model."""
+    return tuple(partial(function, model) for part in model.parts.values() for function in getattr(part, name))
 
 
 def engine_checks(model: Any) -> tuple[Task, ...]:

@@ -150,7 +150,7 @@ class ModelUpdates:
 
 def updates_of(model: Any) -> Updates:
     """How a model learns from its memory."""
-    after = tasks(model, model.after_step) if model.learns_offline else ()
+    after = tasks(model, "after_step") if model.learns_offline else ()
     known = (
         model.learner,
         model.memory,
@@ -160,12 +160,12 @@ def updates_of(model: Any) -> Updates:
         model.logger,
         model._split,
     )
-    return Updates(*known, after, tasks(model, model.watching))
+    return Updates(*known, after, tasks(model, "watching"))
 
 
 def asked_updates(model: Any) -> Any:
     """The same, or its own ``train`` where a program has written one."""
-    return ModelUpdates(model) if is_own(model, "train") else type(model).updates(model)
+    return ModelUpdates(model) if is_own(model, "train") else model.replay.updates()
 
 
 def record_means(metrics: Mapping[str, list[Tensor]], logger: Logger, host: LearnerHost) -> None:

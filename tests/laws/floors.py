@@ -29,11 +29,12 @@ FLOORS = {
     "logging": 5,
     "callbacks": 6,
     "loops": 7,
-    "algorithm": 8,
-    "kinds": 9,
-    "algorithms": 10,
-    "compat": 11,
-    "zoo": 12,
+    "parts": 8,
+    "algorithm": 9,
+    "kinds": 10,
+    "algorithms": 11,
+    "compat": 12,
+    "zoo": 13,
 }
 FACES = ("custom", "rllib")
 """Public modules of names alone, on top of all floors."""

@@ -8,7 +8,7 @@ Shapes: E elites of the model, B rollouts, S numbers of an observation, A of an 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -32,6 +32,8 @@ from polyak.learning.learner import LearnerRecipe
 from polyak.loops.updates import record_means, updates_of
 from polyak.nn.options import check_counts, check_keywords, keywords_of
 from polyak.nn.policies.base import Policy
+from polyak.parts.part import MadeOf
+from polyak.parts.replay import Replay
 from polyak.schedules import Schedule
 
 if TYPE_CHECKING:  # it calls methods of the algorithm that it stands before
@@ -134,9 +136,115 @@ class ImaginedUpdates:
     def make(self, steps: int, *replay: Any) -> None:
         """Some gradient steps: see :meth:`~polyak.loops.updates.Updates.make`."""
         model = self.model
-        if self.memory.imagined.size() == 0 or self.clock.steps - model._fitted_at >= model.model_freq:
-            model._imagine()
+        if self.memory.imagined.size() == 0 or self.clock.steps - model.replay.fitted_at >= model.model_freq:
+            model.replay.imagine()
         self.plain.make(steps, *replay)
+
+
+class Imagination(Replay):
+    """Replays imagined steps, too, and holds the model that imagines them."""
+
+    memory: ImaginingMemory
+    numpy_alone: ClassVar = "a model is fitted to rows in main memory"
+    fitted_at = 0
+    """Environment steps at the last fit of the model."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.memory = ImaginingMemory(real_share=model.real_share)
+
+    def check(self) -> None:
+        super().check()
+        own = {"reward_function", "termination_function"}
+        check_keywords("model_kwargs", self.model.model_kwargs or {}, keywords_of(DynamicsModel) - own)
+        check_counts((DynamicsModel,), self.model.model_kwargs or {})
+
+    def build(self) -> None:
+        super().build()
+        model = self.model
+        chosen: dict[str, Any] = {"n_members": 7, "n_elites": 5, **(model.model_kwargs or {})}
+        chosen |= {"reward_function": model.reward_function, "termination_function": model.termination_function}
+        make: Any = partial(DynamicsModel, model.observation_space, model.action_space, **chosen)
+        optimizer, rate = model_optimizer(), self._now(model.model_learning_rate)
+        recipe = LearnerRecipe(ModelLearner, make, optimizer, rate, self._options_of_fits())
+        model.model_host = LearnerHost(model._compiles, model.precision)
+        model.model_learner = model.model_host.take(recipe(), model.device)
+        fix = "a model imagines no recurrent states. Use a policy without memory."
+        require(not model._columns(), "policy_kwargs", model.policy_kwargs, fix)
+        self.memory.imagined = self.make(model.imagined_size, n_envs=1)
+        fix = "a model imagines no goals. Leave it out."
+        require(self.memory.imagined.relabel is None, "replay_buffer_kwargs", model.replay_buffer_kwargs, fix)
+
+    def _now(self, value: float | Schedule) -> float:
+        return value(self.model.clock.remaining) if callable(value) else value
+
+    def _options_of_fits(self) -> dict[str, float]:
+        model = self.model
+        return {"holdout": model.holdout, "patience": model.patience, "bounds_weight": model.bounds_weight}
+
+    def adopt(self, name: str, before: Any) -> None:
+        super().adopt(name, before)
+        if name == "real_share":
+            self.memory.real_share = self.model.real_share
+
+    def updates(self) -> ImaginedUpdates:
+        return ImaginedUpdates(self.model)
+
+    def begin(self, reset: bool) -> None:
+        super().begin(reset)
+        model = self.model
+        if reset:
+            self.fitted_at = 0
+        fits = max(model.clock.total - model.clock.steps, 0) // model.model_freq
+        model.model_host.expect(Load(fits * model.model_gradient_steps, model.model_batch_size))
+
+    def imagine(self) -> None:
+        """Fits the model to all experience, and lets the policy act in it."""
+        model, memory = self.model, self.memory
+        rows = rows_of((memory.own, memory.recorded), model.device)
+        if len(rows.rewards) < 2:
+            return
+        self.fitted_at = model.clock.steps
+        learner: ModelLearner = model.model_learner
+        learner.set(learning_rate=self._now(model.model_learning_rate), **self._options_of_fits())
+        fit = learner.fit(rows, model.model_gradient_steps, model.model_batch_size)
+        record_means(fit.metrics, model.logger, model.host)
+        model.policy.set_training_mode(False)
+        dynamics, length = learner.model, max(round(self._now(model.rollout_length)), 1)
+        n = math.ceil(model.n_rollouts / dynamics.n_elites) * dynamics.n_elites
+        starts = cast(Tensor, rows.observations)[torch.randint(len(rows.rewards), (n,), device=model.device)]
+        assert memory.imagined is not None
+        memory.imagined.take_over(imagine(dynamics, model.policy, starts, length, model.normalisation.replay))
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "fitted_at": self.fitted_at}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.fitted_at = int(state["fitted_at"])
+
+    def save(self, saved: Saved, include: set[str]) -> None:
+        super().save(saved, include)
+        part = Saved({})
+        store(self.model.model_learner, part)
+        saved.info["model"] = part.info
+        saved.state |= prefixed("model/networks", part.networks) | prefixed("model/optimizers", part.optimizers)
+        if "replay_buffer" in include and self.memory.imagined is not None:
+            saved.info["imagined"], arrays = split_state(self.memory.imagined.state_dict())
+            saved.replay = {**saved.replay, **prefixed("imagined", arrays)}
+
+    def load(self, saved: Saved) -> None:
+        networks, optimizers = (beneath(saved.state, f"model/{kind}") for kind in ("networks", "optimizers"))
+        restore(self.model.model_learner, Saved(saved.info["model"], networks, optimizers))
+
+    def resume(self, saved: Saved, resume: bool) -> None:
+        real = {name: array for name, array in saved.replay.items() if not name.startswith("imagined/")}
+        super().resume(replace(saved, replay=real), resume)
+        if resume and "imagined" in saved.info and self.memory.imagined is not None:
+            state = join_state(saved.info["imagined"], beneath(saved.replay, "imagined"))
+            self.memory.imagined.load_state_dict(state)
 
 
 @dataclass(eq=False, repr=False)
@@ -190,100 +298,4 @@ class Imagining(Base):
     }
     prioritized: ClassVar[bool] = False  # type: ignore[misc]  # minibatches come from several buffers
     n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
-    kept: ClassVar[Mapping[str, str]] = {"fitted_at": "_fitted_at"}
-    updates: ClassVar[Callable[..., Any]] = ImaginedUpdates
-    memory = cast(ImaginingMemory, None)  # not annotated, since it is no hyper-parameter
-    _fitted_at = 0
-    """Environment steps at the last fit of the model."""
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        own = {"reward_function", "termination_function"}
-        check_keywords("model_kwargs", self.model_kwargs or {}, keywords_of(DynamicsModel) - own)
-        check_counts((DynamicsModel,), self.model_kwargs or {})
-
-    def _read_arguments(self) -> None:
-        super()._read_arguments()
-        self.memory = ImaginingMemory(real_share=self.real_share)
-
-    def _build(self) -> None:
-        super()._build()
-        chosen: dict[str, Any] = {"n_members": 7, "n_elites": 5, **(self.model_kwargs or {})}
-        chosen |= {"reward_function": self.reward_function, "termination_function": self.termination_function}
-        make: Any = partial(DynamicsModel, self.observation_space, self.action_space, **chosen)
-        optimizer, rate = model_optimizer(), self._now(self.model_learning_rate)
-        recipe = LearnerRecipe(ModelLearner, make, optimizer, rate, self._model_options())
-        self.model_host = LearnerHost(self._compiles, self.precision)
-        self.model_learner = cast(ModelLearner, self.model_host.take(recipe(), self.device))
-
-    def _now(self, value: float | Schedule) -> float:
-        return value(self._current_progress_remaining) if callable(value) else value
-
-    def _model_options(self) -> dict[str, float]:
-        return {"holdout": self.holdout, "patience": self.patience, "bounds_weight": self.bounds_weight}
-
-    def _setup_model(self) -> None:
-        super()._setup_model()
-        fix = "a model imagines no recurrent states. Use a policy without memory."
-        require(not self._columns(), "policy_kwargs", self.policy_kwargs, fix)
-        self.memory.imagined = self._make_buffer(self.imagined_size, n_envs=1)
-        fix = "a model imagines no goals. Leave it out."
-        require(self.memory.imagined.relabel is None, "replay_buffer_kwargs", self.replay_buffer_kwargs, fix)
-
-    def _adopt(self, name: str, before: Any) -> None:
-        super()._adopt(name, before)
-        if name == "real_share":
-            self.memory.real_share = self.real_share
-
-    def _why_numpy(self) -> str | None:
-        return "a model is fitted to rows in main memory"
-
-    # -- the loop ------------------------------------------------------------------------------------------------------
-
-    def _prepare_to_learn(self, reset: bool) -> None:
-        super()._prepare_to_learn(reset)
-        if reset:
-            self._fitted_at = 0
-        fits = max(self._total_timesteps - self.num_timesteps, 0) // self.model_freq
-        self.model_host.expect(Load(fits * self.model_gradient_steps, self.model_batch_size))
-
-    def _imagine(self) -> None:
-        """Fit the model to all experience, and let the policy act in it."""
-        rows = rows_of((self.replay_buffer, self.data_buffer), self.device)
-        if len(rows.rewards) < 2:
-            return
-        self._fitted_at = self.num_timesteps
-        self.model_learner.set(learning_rate=self._now(self.model_learning_rate), **self._model_options())
-        fit = self.model_learner.fit(rows, self.model_gradient_steps, self.model_batch_size)
-        record_means(fit.metrics, self.logger, self.host)
-        self.policy.set_training_mode(False)
-        model, length = self.model_learner.model, max(round(self._now(self.rollout_length)), 1)
-        n = math.ceil(self.n_rollouts / model.n_elites) * model.n_elites
-        starts = cast(Tensor, rows.observations)[torch.randint(len(rows.rewards), (n,), device=self.device)]
-        assert self.memory.imagined is not None
-        made = imagine(model, self.policy, starts, length, self._vec_normalize_env)
-        self.memory.imagined.take_over(made)
-
-    # -- files ---------------------------------------------------------------------------------------------------------
-
-    def _save_state(self, saved: Saved, include: set[str]) -> None:
-        super()._save_state(saved, include)
-        part = Saved({})
-        store(self.model_learner, part)
-        saved.info["model"] = part.info
-        saved.state |= prefixed("model/networks", part.networks) | prefixed("model/optimizers", part.optimizers)
-        if "replay_buffer" in include and self.memory.imagined is not None:
-            saved.info["imagined"], arrays = split_state(self.memory.imagined.state_dict())
-            saved.replay = {**saved.replay, **prefixed("imagined", arrays)}
-
-    def _load_state(self, saved: Saved) -> None:
-        super()._load_state(saved)
-        networks, optimizers = (beneath(saved.state, f"model/{kind}") for kind in ("networks", "optimizers"))
-        restore(self.model_learner, Saved(saved.info["model"], networks, optimizers))
-
-    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        real = {name: array for name, array in saved.replay.items() if not name.startswith("imagined/")}
-        super()._resume(replace(saved, replay=real), resume, force_reset)
-        if resume and "imagined" in saved.info and self.memory.imagined is not None:
-            state = join_state(saved.info["imagined"], beneath(saved.replay, "imagined"))
-            self.memory.imagined.load_state_dict(state)
+    made_of: ClassVar[MadeOf] = {"replay": Imagination}

@@ -93,7 +93,7 @@ def td_error(model: Any, dataset: Dataset) -> float:
     """E[(Q(s, a) - r - gamma Q(s', pi(s')))^2] over transitions and critics. Terminal states are worth 0; those in
     which an episode was truncated are not."""
     total = 0.0
-    rewards_of = getattr(model, "_reward_of_data", np.asarray)
+    rewards_of = model.units.rewards if hasattr(model, "units") else np.asarray
     for part in dataset.chunks():
         following = np.where(part.terminations, 0.0, _values(model, part.next_observations))
         target = rewards_of(np.asarray(part.rewards, np.float64)) + model.gamma * following

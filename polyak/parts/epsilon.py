@@ -1,0 +1,105 @@
+"""Random actions now and then, fewer and fewer of them: how algorithms explore that act greedily by action values."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from polyak.collecting.exploration import EpsilonGreedy, EpsilonGreedyEach, Exploration
+from polyak.logging.logger import Logger
+from polyak.nn.policies.base import n_rows
+from polyak.parts.acting import allowed, predicted, random_actions
+from polyak.parts.part import Part
+from polyak.schedules import LinearSchedule, Schedule
+
+
+def follow(model: Any) -> None:
+    """Takes the exploration rate of this moment."""
+    model.epsilon.follow(model.clock.remaining)
+
+
+class Epsilon(Part):
+    """The probability of a random action."""
+
+    explores_by: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy
+    schedule: Schedule
+    """The probability by remaining progress, which is 1 at the start of training and 0 at the end."""
+
+    @property
+    def rate(self) -> float:
+        """The present probability."""
+        rate: float = self.model._progress.epsilon
+        return rate
+
+    @rate.setter
+    def rate(self, value: float) -> None:
+        self.model._progress.epsilon = value
+
+    def make_schedule(self) -> LinearSchedule:
+        """What the hyper-parameters ask for."""
+        model = self.model
+        return LinearSchedule(model.exploration_initial_eps, model.exploration_final_eps, model.exploration_fraction)
+
+    def follow(self, progress: float) -> None:
+        """Takes the value of the schedule at this remaining progress."""
+        self.rate = self.schedule(progress)
+
+    def prepare(self) -> None:
+        self.schedule = self.make_schedule()
+        self.follow(1.0)
+
+    def adopt(self, name: str, before: Any) -> None:
+        if name.startswith("exploration_"):
+            self.schedule = self.make_schedule()
+            self.follow(self.model.clock.remaining)
+
+    def exploration(self) -> dict[str, Exploration]:
+        return {"epsilon_greedy": self.explores_by(self.model._progress, random_actions(self.model))}
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+        *,
+        action_masks: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """The policy's action for one observation or a batch of them; unless it is to be ``deterministic``, a random
+        one with the probability ``exploration_rate``. All actions of a batch are random, or none is.
+
+        Arguments and result: see :meth:`polyak.kinds.network_algorithm.NetworkAlgorithm.predict`.
+        """
+        model, policy = self.model, self.model.policy
+        greedy = partial(predicted, model, observation, state, episode_start, deterministic, action_masks)
+        if deterministic or np.random.rand() >= self.rate:
+            return greedy()
+        if state is not None or policy.acting_memory(1) is not None:  # a recurrent state advances with each action
+            state = greedy()[1]
+        masks, vectorized = allowed(model, observation, action_masks), policy.is_vectorized_observation(observation)
+        rows = n_rows(observation) if vectorized else 1
+        masks = None if masks is None else policy.checked_masks(masks, rows)
+        actions = policy.to_env(random_actions(model)(rows, masks))
+        return (actions if vectorized else np.array(actions[0])), state
+
+    def record(self, logger: Logger) -> None:
+        logger.record("rollout/exploration_rate", self.rate)
+
+    def state(self) -> dict[str, Any]:
+        return {"exploration_rate": self.rate}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.rate = state["exploration_rate"]
+
+
+class FollowsAtRollouts(Epsilon):
+    """That of algorithms with rollouts, which moves before each of them."""
+
+    beginning: ClassVar = (follow,)
+
+
+class EachItsOwn(FollowsAtRollouts):
+    """Draws for each environment whether it acts at random."""
+
+    explores_by: ClassVar = EpsilonGreedyEach

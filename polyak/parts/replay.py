@@ -1,0 +1,539 @@
+"""What minibatches are drawn from: a dataset, one's own experience, or both."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer, split_state
+from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
+from polyak.collecting.tensors.replay import TensorReplay
+from polyak.collecting.train_freq import TrainFreq, convert_train_freq
+from polyak.data import Dataset, HerReplayBuffer, InsufficientMemoryError, ReplayBuffer
+from polyak.data.hindsight.relabel import Hindsight
+from polyak.data.replay_memory import ReplayMemory
+from polyak.data.replay_state import EXTRAS
+from polyak.data.sampling.reduce import NStep, Sequence
+from polyak.distributed.shards import ShardedReplay
+from polyak.envs import DummyVecEnv
+from polyak.envs.spaces import SpaceError
+from polyak.experience.samplers import Prioritized, Uniform, make_prioritized
+from polyak.hyperparameters.declaration import HyperparameterError, require
+from polyak.learning.replayed_sequences import SequenceRows
+from polyak.loops.off_policy import storage_of
+from polyak.loops.updates import updates_of
+from polyak.noise import for_environments
+from polyak.parts.acting import random_actions
+from polyak.parts.part import Part
+from polyak.warning import advise
+
+_NOMINAL_EPISODE = 200
+"""Steps in an episode, where a guess is needed."""
+
+
+class DatasetReplay(Part):
+    """Replays a dataset."""
+
+    priorities: ClassVar[Mapping[str, Any]] = {}
+    """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.memory = ReplayMemory()
+
+    @property
+    def offline(self) -> bool:
+        """Whether there is a dataset and no environment."""
+        return cast(bool, self.model.learns_offline)
+
+    # -- the dataset ---------------------------------------------------------------------------------------------------
+
+    def attach(self, env: Any) -> bool:
+        if not isinstance(env, Dataset):
+            return False
+        model = self.model
+        if hasattr(model, "action_space"):
+            check_spaces(env, model)
+        else:
+            model._check_action_space(env.action_space)
+            model.observation_space, model.action_space = env.observation_space, env.action_space
+        self.memory.dataset = env
+        return True
+
+    def use(self, dataset: Dataset) -> None:
+        """Learn from these transitions, too: those of its own experience are replayed beside them.
+
+        Args:
+            dataset: of the model's spaces: see :meth:`~polyak.data.Dataset.for_env`.
+
+        Raises:
+            ValueError: it has others.
+        """
+        check_spaces(dataset, self.model)
+        self.memory.dataset = dataset
+        self._check_mixture()
+        self.read_dataset()
+
+    def _check_mixture(self) -> None:
+        """Refuses priorities where minibatches come from two buffers: neither knows how the other's rows compare."""
+        if self.memory.dataset is not None and self.model.env is not None:
+            fix = "a model that learns from a dataset and by acting draws uniformly. Use prioritized=False."
+            require(not self.model.prioritized, "prioritized", self.model.prioritized, fix)
+
+    def read_dataset(self) -> None:
+        """Fills a buffer with what the dataset holds: in memory, or in a temporary file where it does not fit."""
+        dataset, policy = self.memory.dataset, self.model.policy
+        assert dataset is not None
+        try:
+            buffer = self.make(self.least_rows(dataset), n_envs=1)
+        except InsufficientMemoryError:
+            buffer = self.make(self.least_rows(dataset), n_envs=1, storage_device="disk")
+        blank = tuple(policy.initial_memory(1) or ())  # no dataset has recurrent states: sequences begin afresh
+        buffer.fill(self.with_columns(dataset), policy.codec.from_env, self.rewards, blank=blank)
+        self.memory.recorded = buffer
+
+    def least_rows(self, dataset: Dataset) -> int:
+        """Rows of the buffer that takes a dataset."""
+        return len(dataset)
+
+    def with_columns(self, dataset: Dataset) -> Dataset:
+        """A dataset with what the learner reads of it besides; here as it is."""
+        return dataset
+
+    def rewards(self, rewards: np.ndarray) -> np.ndarray:
+        """What is learned from instead of rewards [B]; see :class:`~polyak.parts.units.Units`."""
+        units = self.model.parts.get("units")
+        return rewards if units is None else units.rewards(rewards)
+
+    # -- buffers -------------------------------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        model = self.model
+        if (recurrence := model.policy.recurrence) is not None:
+            memory = tuple(model.policy.initial_memory(1) or ())
+            model.learner.rows_of = SequenceRows(recurrence.burn_in, recurrence.length, self._one_n_steps, memory)
+        if self.memory.dataset is not None:
+            self.read_dataset()
+
+    @property
+    def _one_n_steps(self) -> int:
+        """``n_steps`` of sequences, which take one number."""
+        n_steps = self.model.n_steps
+        require(isinstance(n_steps, int), "n_steps", n_steps, "sequences take one number of steps.")
+        return cast(int, n_steps)
+
+    def make(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
+        """A replay buffer as the hyper-parameters describe it, but for some options."""
+        model = self.model
+        return ReplayBuffer(
+            size,
+            model.observation_space,
+            model.action_space,
+            device=model.device,
+            n_envs=n_envs,
+            optimize_memory_usage=model.optimize_memory_usage,
+            **model._column_options(),
+            **{**self.options(), **options},
+        )
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of the replay buffer besides those that every one has."""
+        model = self.model
+        own: dict[str, Any] = model.replay_buffer_kwargs or {}
+        many: dict[str, Any] = {} if model.n_steps == 1 else {"n_steps": model.n_steps, "gamma": model.gamma}
+        if (recurrence := model.policy.recurrence) is not None:
+            fix = "a recurrent policy draws sequences as its own max_seq_len and burn_in say: leave it out."
+            require(own.get("reduce") is None, "replay_buffer_kwargs['reduce']", own.get("reduce"), fix)
+            n_step = NStep(self._one_n_steps, model.gamma)
+            many = {"reduce": Sequence(recurrence.length + n_step.n_steps - 1, recurrence.burn_in, n_step)}
+        return {**own, **many, **self._sampler()}
+
+    def _sampler(self) -> dict[str, Any]:
+        """The argument of the replay buffer that ``prioritized`` stands for, if any."""
+        prioritized = self.model.prioritized
+        if not prioritized:
+            return {}
+        fix = "replay_buffer_kwargs names a sampler, too: leave out one of them."
+        require("sampler" not in (self.model.replay_buffer_kwargs or {}), "prioritized", prioritized, fix)
+        try:
+            return {"sampler": make_prioritized(**(self.priorities if prioritized is True else prioritized))}
+        except (TypeError, ValueError) as error:
+            raise HyperparameterError(f"prioritized={prioritized!r} cannot be used: {error}") from None
+
+    def check(self) -> None:
+        self._sampler()
+
+    def change_env(self) -> None:
+        self._check_mixture()
+
+    def expected_updates(self, timesteps: int) -> tuple[int, int] | None:
+        return timesteps, self.model.batch_size
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def updates(self) -> Any:
+        """How the model learns from its memory."""
+        return updates_of(self.model)
+
+    def train(self, gradient_steps: int, batch_size: int = 256) -> None:
+        """Sample minibatches and learn from them.
+
+        Args:
+            gradient_steps: how many.
+            batch_size: transitions in each.
+        """
+        model = self.model
+        replay = model.gamma, model.dataset_share, model.normalisation.replay
+        self.updates().make(gradient_steps, batch_size, *replay)
+
+    def summary(self) -> dict[str, str]:
+        return {} if self.memory.dataset is None else {"dataset": repr(self.memory.dataset)}
+
+    def save(self, saved: Saved, include: set[str]) -> None:
+        if "replay_buffer" in include and self.offline:
+            assert self.memory.recorded is not None
+            saved.info["replay"], saved.replay = split_state(self.memory.recorded.drawing_state())
+
+    def resume(self, saved: Saved, resume: bool) -> None:
+        if resume and "replay" in saved.info and self.offline:
+            assert self.memory.recorded is not None
+            self.memory.recorded.load_drawing_state(join_state(saved.info["replay"], saved.replay))
+
+
+class Replay(DatasetReplay):
+    """Replays what the model experiences, and a dataset if it has one."""
+
+    few_updates: ClassVar[bool] = False
+    """Whether fewer updates than transitions are meant, so that there is no advice about it."""
+    numpy_alone: ClassVar[str | None] = None
+    """Why experience is stored in numpy alone; ``None``: it need not be."""
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        model = self.model
+        model.train_freq = convert_train_freq(model.train_freq)
+        if not isinstance(model.n_steps, int):
+            least, most = model.n_steps
+            require(1 <= least <= most, "n_steps", model.n_steps, "write (least, most), with 1 <= least <= most.")
+        sampler = {**(model.replay_buffer_kwargs or {}), **self._sampler()}.get("sampler")
+        if model.n_replay_shards:
+            self._check_shards(sampler)
+
+    def _check_shards(self, sampler: Any) -> None:
+        """Refuses what is asked of a replay buffer that shards cannot do."""
+        model = self.model
+        own, shards = model.replay_buffer_class, f"n_replay_shards={model.n_replay_shards} are made as ReplayBuffer"
+        asks = own is not None and issubclass(own, HerReplayBuffer)
+        why = "and hindsight asks environments for rewards, which shards have none of" if asks else "and as no other"
+        require(own is None, "replay_buffer_class", own, f"{shards}, {why}. Leave it out, or pass n_replay_shards=0.")
+        relabel = (model.replay_buffer_kwargs or {}).get("relabel")
+        fix = "shards do not see the infos of steps. Leave it out, or pass n_replay_shards=0."
+        require(relabel is None, "replay_buffer_kwargs['relabel']", relabel, fix)
+        known = sampler in (None, "uniform", "prioritized") or type(sampler) in (Uniform, Prioritized)
+        name, value = ("prioritized", model.prioritized) if model.prioritized else ("sampler", sampler)
+        fix = "shards draw uniformly or by proportional priorities: ranks in one say nothing of those in another."
+        require(known, name, value, fix)
+
+    def build(self) -> None:
+        model = self.model
+        self.memory.own = None if model.env is None else self.make_own()
+        super().build()
+        self._check_overlap()
+        if model.n_envs > 1 and 0 < model.gradient_steps < model.n_envs and not self.few_updates:
+            advise(
+                "updates per step",
+                f"n_envs={model.n_envs} and gradient_steps={model.gradient_steps}: a vectorised step brings "
+                f"{model.n_envs} transitions but no more updates: {model.n_envs} times fewer per environment step "
+                "than with one environment. Pass gradient_steps=-1 for as many updates as transitions.",
+            )
+
+    def check_ready(self, first: bool) -> None:
+        """Refuses to count episodes in several environments."""
+        model = self.model
+        freq: TrainFreq = model.train_freq
+        require(
+            freq.unit == "step" or model.n_envs == 1,
+            "train_freq",
+            (freq.frequency, freq.unit.value),
+            f"episodes are counted in a single environment, and n_envs={model.n_envs}. Use train_freq=(n, 'step').",
+        )
+
+    def adopt(self, name: str, before: Any) -> None:
+        if name == "gamma" and self.model.n_steps != 1:
+            self.memory.discount_by(self.model.gamma)
+        if name == "overlap":
+            self._check_overlap()
+        if name == "train_freq":
+            self.check_ready(False)
+
+    def _check_overlap(self) -> None:
+        """Refuses to overlap where sampling would have to ask environments that are under way."""
+        model = self.model
+        asks = isinstance(getattr(self.memory.own, "relabel", None), Hindsight)
+        if model.overlap and asks and model.env is not None:
+            require(
+                isinstance(model.env.unwrapped, DummyVecEnv),
+                "overlap",
+                model.overlap,
+                f"hindsight replay asks an environment's compute_reward() meanwhile, which a "
+                f"{type(model.env.unwrapped).__name__} cannot answer during a step. Use DummyVecEnv or overlap=False.",
+            )
+
+    def change_env(self) -> None:
+        own, in_tensors = self.memory.own, self.model.in_tensors
+        if own is None:
+            self.memory.own = self.make_own()
+        elif isinstance(own, TensorReplay) is not in_tensors:
+            if own.size() > 0:
+                there = "numpy" if in_tensors else "tensors"
+                raise ValueError(
+                    f"env={self.model.env!r} cannot be learned in with the experience that the model has, which is in "
+                    f"{there}: call model.replay_buffer.reset() before, or make a new model."
+                )
+            self._renew()
+        elif isinstance(own, ReplayBuffer):
+            own.use_env(self.model.env)
+        self._check_overlap()
+        super().change_env()
+
+    # -- buffers -------------------------------------------------------------------------------------------------------
+
+    def make_own(self) -> ReplayBuffer:
+        """The buffer of the model's own experience: here, in tensors, or in other processes."""
+        model = self.model
+        known = model.observation_space, model.action_space, model.device, model.n_envs
+        if model.in_tensors:
+            made: Any = TensorReplay(
+                model.buffer_size,
+                *known,
+                optimize_memory_usage=model.optimize_memory_usage,
+                n_steps=model.n_steps,
+                gamma=model.gamma,
+                columns=model._columns(),
+                **self._sampler(),
+            )
+        elif model.n_replay_shards:
+            made = ShardedReplay(
+                model.buffer_size,
+                *known,
+                model.n_replay_shards,
+                model.transport,
+                model.seed,
+                optimize_memory_usage=model.optimize_memory_usage,
+                **model._column_options(),
+                **self.options(),
+            )
+        else:
+            made = self.make(model.buffer_size, model.n_envs)
+        return cast(ReplayBuffer, made)
+
+    def make(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
+        model = self.model
+        options = {**self.options(), **options}
+        cls = model.replay_buffer_class or ReplayBuffer
+        if issubclass(cls, HerReplayBuffer):
+            options.setdefault("env", model.env)
+        return cls(
+            size,
+            model.observation_space,
+            model.action_space,
+            device=model.device,
+            n_envs=n_envs,
+            optimize_memory_usage=model.optimize_memory_usage,
+            **model._column_options(),
+            **options,
+        )
+
+    def why_numpy(self) -> str | None:
+        model = self.model
+        if self.numpy_alone is not None:
+            return self.numpy_alone
+        if any(part.storing for part in model.parts.values()):
+            return "it stores steps in its own way"
+        if model.replay_buffer_class is not None or model.replay_buffer_kwargs:
+            return "its replay buffer is in numpy (replay_buffer_class, replay_buffer_kwargs)"
+        if model.n_replay_shards:
+            return "its replay buffer is in other processes (n_replay_shards)"
+        if not isinstance(model.n_steps, int):
+            return "n_steps is drawn for each transition"
+        if self.memory.dataset is not None or model.overlap or model.train_freq.unit == "episode":
+            return "it learns from a dataset as well, counts episodes in train_freq, or has overlap=True"
+        return None
+
+    def lose_episodes(self) -> None:
+        if self.memory.own is not None:
+            self.memory.own.cut_episodes()
+
+    def find_masks(self) -> None:
+        own, model = self.memory.own, self.model
+        assert own is not None
+        if model._rows_have_masks:
+            return
+        if own.size() > 0:
+            raise ValueError(
+                "The environment says which actions it allows, but the replay buffer was filled without. Start with an "
+                "empty one: a new model, or model.replay_buffer.reset()."
+            )
+        self._renew()
+
+    def _renew(self) -> None:
+        """Puts a buffer in the place of the present one that has the columns of now."""
+        assert self.memory.own is not None
+        self.memory.own.close()
+        self.memory.own = self.make_own()
+
+    def _make_room(self, state: Mapping[str, Any]) -> ReplayBuffer:
+        """The replay buffer for a saved state, whose rows may have masks though environments have not been reset yet,
+        before which some do not say that they have any."""
+        model = self.model
+        masked = any(name.endswith(f"{EXTRAS}{model.stores_masks[0]}") for name in state)
+        if masked and model._uses_masks and (model.runner is None or not model.runner.env.masked):
+            model._rows_have_masks = True
+            self._renew()
+        assert self.memory.own is not None
+        return self.memory.own
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def expected_updates(self, timesteps: int) -> tuple[int, int] | None:
+        model = self.model
+        if self.offline:
+            return super().expected_updates(timesteps)
+        freq = model.train_freq
+        training = max(timesteps - max(model.learning_starts - model.num_timesteps, 0), 0)
+        if model.gradient_steps < 0:
+            return training, model.batch_size
+        steps = freq.frequency if freq.unit == "step" else _NOMINAL_EPISODE * freq.frequency
+        return training // (steps * model.n_envs) * model.gradient_steps, model.batch_size
+
+    def begin(self, reset: bool) -> None:
+        model, memory = self.model, self.memory
+        if not model._acts:
+            return
+        if model.buffer_size < model.batch_size:
+            advise(
+                "batch larger than the buffer",
+                f"buffer_size={model.buffer_size} holds fewer transitions than batch_size={model.batch_size} draws, so "
+                "that every minibatch repeats some. Use a larger buffer_size or a smaller batch_size.",
+            )
+        if reset:
+            memory.empty_at = 0
+        goes_on = not reset and memory.dataset is None and model.num_timesteps > 0
+        if not goes_on or memory.own is None or memory.own.size() > 0:
+            return
+        memory.empty_at = model.num_timesteps  # one row is too little to learn from
+        advise(
+            "training that continues without its replay buffer",
+            f"the model has made {model.num_timesteps} steps, but its replay buffer is empty: it is not in the file. "
+            f"Training continues once learning_starts={model.learning_starts} further steps of the policy are "
+            "collected. To keep the old experience, save(path, include=['replay_buffer']) and load(path, resume=True), "
+            "or use save_replay_buffer() and load_replay_buffer().",
+        )
+
+    def end_episodes(self) -> None:
+        """No n-step window and no hindsight goal may reach across the reset."""
+        model = self.model
+        if model._collection is not None and model._collection.pending is not None:
+            storage_of(model).record(model._collection.pending)
+        assert self.memory.own is not None
+        self.memory.own.cut_episodes()
+
+    def exploration(self) -> dict[str, Exploration]:
+        model = self.model
+        parts = gsde(model.use_sde, model.sde_sample_freq)
+        if model.action_noise is not None and isinstance(model.action_space, spaces.Box):
+            model._put(action_noise=for_environments(model.action_noise, model._envs_of_an_actor))
+            parts["noise"] = AdditiveNoise(model.action_noise)
+        if self.memory.dataset is None and model.random_warm_up and not (model.use_sde and model.use_sde_at_warmup):
+            parts["warm_up"] = WarmUp(model._progress, model.learning_starts, random_actions(model))
+        return parts
+
+    def counters(self) -> dict[str, float]:
+        return {} if self.offline else {"episodes": self.model.clock.episodes}
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def arguments(self, values: dict[str, Any]) -> None:
+        if "train_freq" in values:
+            values["train_freq"] = (self.model.train_freq.frequency, self.model.train_freq.unit.value)
+        if (options := values.get("replay_buffer_kwargs")) and "env" in options:
+            values["replay_buffer_kwargs"] = {k: v for k, v in options.items() if k != "env"}
+
+    def save(self, saved: Saved, include: set[str]) -> None:
+        if "replay_buffer" not in include or self.offline:
+            super().save(saved, include)
+            return
+        if self.model.clock.series is None:
+            self.memory.mend()
+        require(self.memory.own is not None, "include", ["replay_buffer"], "this model has no replay buffer.")
+        assert self.memory.own is not None
+        saved.info["replay"], saved.replay = split_state(self.memory.own.state_dict())
+
+    def resume(self, saved: Saved, resume: bool) -> None:
+        if not resume or not saved.replay or self.offline:
+            super().resume(saved, resume)
+            return
+        state = join_state(saved.info["replay"], saved.replay)
+        self._make_room(state).load_state_dict(state)
+
+    def write(self, path: Any) -> None:
+        """Write the replay buffer's filled part to a file, without pickle.
+
+        Args:
+            path: a path or a file opened for writing.
+
+        Raises:
+            ValueError: the model has no replay buffer yet, since it has no environment.
+        """
+        if self.memory.own is None:
+            raise ValueError("The replay buffer is not defined: the model has no environment. Call set_env(env) first.")
+        save_buffer(self.memory.own, path)
+
+    def read(self, path: Any, truncate_last_traj: bool = True, *, trust: bool = False) -> None:
+        """Read what :meth:`save_replay_buffer` wrote, or a replay buffer of Stable-Baselines3.
+
+        Where the ``compute_reward`` of the model's environment is another than that which hindsight experience was
+        collected with, all its rewards are recomputed, with a warning.
+
+        Args:
+            path: a path or a file opened for reading.
+            truncate_last_traj: for hindsight experience: take the last, unfinished episode as cut off there, since the
+                environment starts new episodes.
+            trust: also read a pickle that holds other things than Stable-Baselines3 puts there. It can run any code:
+                set this only for files that you trust.
+
+        Raises:
+            ValueError: not such a file, or it does not fit this model.
+        """
+        memory, model = self.memory, self.model
+        if memory.own is None:
+            memory.own = self.make_own()
+        memory.own.device = torch.device(model.device)
+        load_buffer(memory.own, path, trust, self._make_room)
+        if isinstance(memory.own, HerReplayBuffer):
+            memory.own.env = model.env
+            if truncate_last_traj:
+                memory.own.truncate_last_trajectory()
+
+
+def check_spaces(dataset: Dataset, model: Any) -> None:
+    """Refuses a dataset of other spaces than a model's.
+
+    Raises:
+        SpaceError: it has others.
+    """
+    for what in ("observation_space", "action_space"):
+        if getattr(dataset, what) != getattr(model, what):
+            raise SpaceError(
+                f"dataset has {what}={getattr(dataset, what)}, but the model has {getattr(model, what)}. Use "
+                "dataset.for_env(env) with the model's environment."
+            )
+
+
+def minus_action_dim(space: spaces.Space) -> float:
+    """The usual target entropy of a continuous policy: minus the number of action dimensions."""
+    return -float(math.prod(space.shape or (1,)))

@@ -1,0 +1,233 @@
+"""Fresh rollouts, and what is made of them."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, cast
+
+from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
+from polyak.collecting.exploration import Exploration, gsde
+from polyak.collecting.rollout import Successors
+from polyak.collecting.tensors.rollout import TensorRollout
+from polyak.data import RolloutBuffer
+from polyak.hyperparameters.declaration import require
+from polyak.loops.on_policy import rollout_updates, writer_of
+from polyak.loops.updates import Gained, Minibatches
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
+from polyak.parts.part import Part
+from polyak.warning import warn_user
+
+_MOST_STEPS = 10**9
+"""Of which divisors are looked for."""
+
+
+class Rollouts(Part):
+    """The rollout of an on-policy algorithm. A subclass says what is learned from one."""
+
+    buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
+    """Where ``rollout_buffer_class`` is ``None``."""
+    numpy_alone: ClassVar[str | None] = None
+    """Why rollouts are made in numpy alone; ``None``: they need not be."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.buffer: Any = None
+        """A rollout buffer, once there are environments."""
+        self.successors: Any = None
+        """Those of the rollout that is being collected."""
+        self.rewards_follow: Callable[[Any], None] | None = None
+        """Fills in the rewards of a rollout that was collected without them."""
+        self._outgrown = False
+        """Whether the next rollout needs another buffer."""
+
+    # -- what is learned -----------------------------------------------------------------------------------------------
+
+    def lesson(self, minibatches: Minibatches) -> Gained:
+        """Learns from a rollout: here by one gradient step on all of it."""
+        update = self.model.learner.learn(next(minibatches(None)))
+        return Gained({name: [value] for name, value in update.metrics.items()}, 1)
+
+    def train(self) -> None:
+        """Learn from the rollout buffer."""
+        rollout_updates(self.model).make(self.buffer)
+
+    def updates_per_rollout(self, rows: int) -> int:
+        """Gradient steps that are made of a rollout of so many rows."""
+        return 1
+
+    def minibatches(self) -> Minibatches:
+        """What is called with a size, ``None`` for all rows in one, and returns the minibatches of a pass over the
+        rollout, for the learner's ``update``."""
+        buffer, learner = self.buffer, self.model.learner
+        late = learner.gathers_late or learner.fellows is not None
+        return cast(Callable[[int | None], Iterator[Any]], buffer.passes() if late and buffer.plain else buffer.get)
+
+    def expected_updates(self, timesteps: int) -> tuple[int, int]:
+        """Gradient steps that so many environment steps will bring, and the rows of each."""
+        rows = self.model.n_steps * self.model.n_envs
+        return -(-timesteps // rows) * self.updates_per_rollout(rows), min(rows, self.model.batch_size or rows)
+
+    # -- construction --------------------------------------------------------------------------------------------------
+
+    def policy_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {"use_sde": True, **options} if self.model.use_sde else options
+
+    def build(self) -> None:
+        if self.model.env is not None:
+            self.buffer = self.make_buffer()
+
+    def check_ready(self, first: bool) -> None:
+        self.check_batch_size()
+        self._check_entropy_index()
+        model = self.model
+        rows = model.n_steps * model.n_envs
+        uneven = model.env is not None and model.batch_size is not None and rows % model.batch_size
+        if first and uneven and self.buffer.warns_of_rest:
+            warn_user(
+                f"a rollout has n_steps * n_envs = {model.n_steps} * {model.n_envs} = {rows} rows, of which batch_size="
+                f"{model.batch_size} is not a factor: in every pass there will be a truncated mini-batch of size "
+                f"{rows % model.batch_size}.",
+                UserWarning,
+            )
+
+    def check_batch_size(self) -> None:
+        """Refuses minibatches that are larger than a rollout."""
+        model = self.model
+        rows = model.n_steps * model.n_envs
+        require(
+            model.env is None or model.batch_size is None or model.batch_size <= rows,
+            "batch_size",
+            model.batch_size,
+            f"a rollout has only n_steps * n_envs = {model.n_steps} * {model.n_envs} = {rows} rows. Use batch_size="
+            f"{rows} or less, or a larger n_steps.",
+        )
+
+    def _check_entropy_index(self) -> None:
+        model = self.model
+        if model.entropy_index == 1:
+            return
+        fix = "actions that are squashed by tanh have no such entropy in closed form. Leave squash_output out."
+        require(not model.policy.squash_output, "entropy_index", model.entropy_index, fix)
+        fix = f"evaluate_actions() of {type(model.policy).__name__} has no argument entropy_index. Let it take one."
+        takes = "entropy_index" in inspect.signature(model.policy.evaluate_actions).parameters
+        require(takes, "entropy_index", model.entropy_index, fix)
+
+    def change_env(self) -> None:
+        if self.buffer is not None and isinstance(self.buffer, TensorRollout) is not self.model.in_tensors:
+            self.buffer, self.model._collection = self.make_buffer(), None
+
+    def adopt(self, name: str, before: Any) -> None:
+        self.check_batch_size()
+        if name == "entropy_index":
+            self._check_entropy_index()
+        if self.buffer is None:
+            return
+        if name in ("gamma", "gae_lambda"):
+            setattr(self.buffer, name, getattr(self.model, name))
+        if name in ("n_steps", "batch_size", "rollout_buffer_class", "rollout_buffer_kwargs"):
+            self.make_buffer()  # which refuses what cannot be
+            self._outgrown = True
+
+    def why_numpy(self) -> str | None:
+        model = self.model
+        if self.numpy_alone is not None:
+            return self.numpy_alone
+        own = model.rollout_buffer_class is not None or model.rollout_buffer_kwargs
+        if own or self.buffer_class is not RolloutBuffer:
+            return "its rollout buffer is in numpy"
+        if getattr(model._acting_policy, "acts_by_forward", False):
+            return f"{type(model._acting_policy).__name__} has a forward() of its own"
+        return None
+
+    # -- the buffer ----------------------------------------------------------------------------------------------------
+
+    def make_buffer(self) -> Any:
+        """A buffer as the hyper-parameters describe it, in numpy or in tensors."""
+        model = self.model
+        if model.in_tensors:
+            known = model.n_steps, model.observation_space, model.action_space, model.device
+            return TensorRollout(*known, model.gae_lambda, model.gamma, model.n_envs, model._columns())
+        sequences: dict[str, Any] = {}
+        if isinstance(model.policy, RecurrentActorCriticPolicy):
+            model.policy.sequence_length = sequences["sequence_length"] = self.sequence_length(model.policy.max_seq_len)
+        return (model.rollout_buffer_class or self.buffer_class)(
+            model.n_steps,
+            model.observation_space,
+            model.action_space,
+            device=model.device,
+            gamma=model.gamma,
+            gae_lambda=model.gae_lambda,
+            n_envs=self.n_envs,
+            **model._column_options(),
+            **sequences,
+            **(model.rollout_buffer_kwargs or {}),
+        )
+
+    @property
+    def n_envs(self) -> int:
+        """Environments whose steps make one rollout."""
+        return cast(int, self.model.n_envs)
+
+    def sequence_length(self, longest: int | None) -> int:
+        """Steps of the sequences of which a rollout is made for a recurrent policy, ``longest`` at most.
+
+        Raises:
+            ValueError: it cannot be cut into equal ones of about the length that the policy wants.
+        """
+        steps, rows = self.model.n_steps, self.model.batch_size
+        fix = f"a rollout of recurrent policies has at most {_MOST_STEPS:,} steps."
+        require(steps <= _MOST_STEPS, "n_steps", steps, fix)
+        longest = min(longest or steps, steps, rows or steps)
+        length = _largest_divisor(steps, longest)
+        fix = (
+            f"rollouts are cut into equal sequences of at most {longest} steps, and more than half as many, for the "
+            f"policy's memory. Use a multiple of {longest}, or another max_seq_len in policy_kwargs."
+        )
+        require(2 * length > longest, "n_steps", steps, fix)
+        return length
+
+    def find_masks(self) -> None:
+        self.buffer = self.make_buffer()
+
+    # -- collecting ----------------------------------------------------------------------------------------------------
+
+    def make_room(self) -> None:
+        """Puts another buffer in place, if a hyper-parameter has been set meanwhile."""
+        if self._outgrown:
+            self.buffer, self._outgrown = self.make_buffer(), False
+
+    def renew(self) -> None:
+        """Empties the buffer for another rollout."""
+        self.make_room()
+        self.buffer.reset()
+        self.successors = Successors()
+
+    def writer(self, steps: int | None = None) -> Any:
+        """What steps enter the buffer by; ``steps``: how many, if not as many as it takes."""
+        return writer_of(self.buffer, self.successors, self.model, steps)
+
+    def exploration(self) -> dict[str, Exploration]:
+        return gsde(self.model.use_sde, self.model.sde_sample_freq)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def save(self, saved: Saved, include: set[str]) -> None:
+        if self.model._collection is not None and self.buffer.resumable:
+            saved.info["rollout"], arrays = split_state(self.buffer.state_dict())
+            saved.state |= prefixed("rollout", arrays)
+            saved.state |= prefixed("successors", self.successors.state())
+
+    def resume(self, saved: Saved, resume: bool) -> None:
+        if self.model._collection is None:
+            return
+        if "rollout" in saved.info and self.buffer.resumable:
+            self.buffer.load_state_dict(join_state(saved.info["rollout"], saved.state_of("rollout")))
+            self.successors = Successors.from_state(saved.state_of("successors"), self.model.device)
+        else:
+            self.model._collection = None
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most ``most``."""
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return max(n for n in (*small, *(number // n for n in small)) if n <= most)
