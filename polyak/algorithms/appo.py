@@ -8,7 +8,7 @@ Shapes: T steps of N environments.
 """
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -20,9 +20,18 @@ from polyak.algorithms.ppo import next_kl_coef
 from polyak.cards import Card, Search, tune
 from polyak.data.circular import CircularBuffer
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
-from polyak.kinds.asynchronous import AsynchronousAlgorithm, Evaluated, Unroll, in_time, rows_of
+from polyak.kinds.asynchronous import (
+    AsynchronousAlgorithm,
+    acting_policy,
+    check_asynchronous,
+    expected_updates,
+    separate_runners,
+)
 from polyak.kinds.network_algorithm import RELOAD
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.vtrace_learner import Evaluated, Unroll, in_time, rows_of
+from polyak.loops.asynchronous import log_lag
+from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import ACTION_SPACES
@@ -106,6 +115,25 @@ class APPOLearner(IMPALALearner):
         return objective.plus(self.kl_coef * kl, kl=of_all)
 
 
+# -- after each update -------------------------------------------------------------------------------------------------
+
+
+def log_weights(model: Any, outcome: Gained) -> None:
+    """Log the range that clips, and the weight of the divergence, if there is one."""
+    model.logger.record("train/clip_range", model.learner.tunables["clip_range"])
+    if model.kl_coef is not None:
+        model.logger.record("train/kl_coef", model.kl_coef)
+
+
+def move_kl_coef(model: Any, outcome: Gained) -> None:
+    """Where the target network has followed: change the weight of the divergence by how far the policy has moved, if it
+    aims at anything."""
+    steps, interval = model.learner.steps, model.target_update_interval
+    if model.kl_target is not None and steps // interval > (steps - outcome.updates) // interval:
+        model._put(kl_coef=next_kl_coef(model.kl_coef, float(outcome.metrics["kl"][-1]), model.kl_target))
+        model.learner.set(kl_coef=model.kl_coef)
+
+
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
@@ -143,10 +171,20 @@ class APPO(AsynchronousAlgorithm):
     action_spaces: ClassVar = ACTION_SPACES
     takes_all: ClassVar[bool] = True
 
+    watching: ClassVar = (log_lag, log_weights, move_kl_coef)
+    _acting_policy = acting_policy
+    _make_group = separate_runners
+    _expected_updates = expected_updates
+
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
+        check_asynchronous(self)
         fix = "there is no weight that could move. Give kl_coef as well."
         require(self.kl_target is None or self.kl_coef is not None, "kl_target", self.kl_target, fix)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "n_steps": 16, "asynchronous": False}
 
     def _setup_model(self) -> None:
         self.clip_range = get_schedule_fn(self.clip_range)
@@ -161,21 +199,17 @@ class APPO(AsynchronousAlgorithm):
     def _updates_per_rollout(self, rows: int) -> int:
         return self.uses_per_rollout
 
-    def _lessons(self, unrolls: list[Unroll]) -> Iterable[Unroll]:
-        for unroll in unrolls:
+    def lesson(self, minibatches: Minibatches) -> Gained:
+        """Gradient steps on rollouts drawn from those that are kept, now that more have come."""
+        for unroll in minibatches(None):
             self._buffer.add(unroll)
-        return self._buffer.draw(self.uses_per_rollout)
-
-    def train(self) -> None:
-        """Learn from rollouts drawn from those that are kept."""
-        followed = self.learner.steps // self.target_update_interval
-        super().train()
-        self.logger.record("train/clip_range", self.learner.tunables["clip_range"])
-        if self.kl_coef is None:
-            return
-        self.logger.record("train/kl_coef", self.kl_coef)
-        if self.kl_target is not None and self.learner.steps // self.target_update_interval > followed:
-            self._put(kl_coef=next_kl_coef(self.kl_coef, float(self.metrics["kl"][-1]), self.kl_target))
+        metrics: dict[str, list[Tensor]] = {}
+        updates = 0
+        for update in self.learner.learn_all(self._buffer.draw(self.uses_per_rollout)):
+            updates += 1
+            for name, value in update.metrics.items():
+                metrics.setdefault(name, []).append(value)
+        return Gained(metrics, updates)
 
     card: ClassVar[Card] = Card(
         idea="IMPALA in PPO's clipped steps, with a target network",

@@ -9,16 +9,23 @@ Shapes: T steps of N environments.
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Fraction, Positive
-from polyak.kinds.asynchronous import AsynchronousAlgorithm, Evaluated, Unroll, VTraceLearner
+from polyak.kinds.asynchronous import (
+    AsynchronousAlgorithm,
+    acting_policy,
+    check_asynchronous,
+    expected_updates,
+    separate_runners,
+)
 from polyak.kinds.network_algorithm import OPTIMIZER
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
+from polyak.learning.vtrace_learner import Evaluated, Unroll, VTraceLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -111,6 +118,17 @@ class IMPALA(AsynchronousAlgorithm):
     learner_class: ClassVar[type[Learner]] = IMPALALearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
+    _acting_policy = acting_policy
+    _make_group = separate_runners
+    _expected_updates = expected_updates
+
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        check_asynchronous(self)
+
+    @classmethod
+    def trial(cls) -> dict[str, Any]:
+        return {**super().trial(), "n_steps": 16, "asynchronous": False}
 
     def _default_optimizer(self) -> OptimizerRecipe:
         if not self.use_rms_prop:

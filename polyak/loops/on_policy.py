@@ -60,7 +60,7 @@ class OnPolicyLoop:
     """Moves schedules on."""
     log_interval: int | None
     """Rollouts between two tables."""
-    estimates: bool = True
+    estimates: bool
     """Whether advantages are estimated before learning begins."""
 
     def iterate(self) -> bool:
@@ -149,6 +149,7 @@ def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None)
         between=engine_checks(model),
         tick=clock.tick,
         log_interval=log_interval,
+        estimates=not model.learner.estimates,
     )
     collector.shown = loop.shown
     return loop
@@ -163,7 +164,8 @@ def rollout_updates(model: Any) -> RolloutUpdates:
     """How a model learns from rollouts."""
     minibatches = partial(getattr, model, "_minibatches")
     known = model.host, type(model).following(model), model.clock, model.logger, model._split
-    return RolloutUpdates(model.learner, model.lesson, minibatches, *known, tasks(model, model.watching))
+    watching, explains = tasks(model, model.watching), not model.learner.estimates
+    return RolloutUpdates(model.learner, model.lesson, minibatches, *known, watching, explains)
 
 
 def train_on_rollout(model: Any) -> None:
