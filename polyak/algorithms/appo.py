@@ -8,7 +8,7 @@ Shapes: T steps of N environments.
 """
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -18,18 +18,24 @@ from torch import Tensor
 from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import next_kl_coef
 from polyak.cards import Card, Search, tune
-from polyak.data.circular import CircularBuffer
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
-from polyak.kinds.asynchronous import AsynchronousAlgorithm, Evaluated, Unroll, in_time, rows_of
+from polyak.kinds.asynchronous import (
+    AsynchronousAlgorithm,
+)
 from polyak.kinds.network_algorithm import RELOAD
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.vtrace_learner import Evaluated, Unroll, in_time, rows_of
+from polyak.loops.asynchronous import log_lag
+from polyak.loops.updates import Gained
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.updates import polyak_update
-from polyak.schedules import Schedule, get_schedule_fn
+from polyak.parts.asynchronous import UsedAgain
+from polyak.parts.part import MadeOf
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -106,7 +112,37 @@ class APPOLearner(IMPALALearner):
         return objective.plus(self.kl_coef * kl, kl=of_all)
 
 
+# -- after each update -------------------------------------------------------------------------------------------------
+
+
+def log_weights(model: Any, outcome: Gained) -> None:
+    """Log the range that clips, and the weight of the divergence, if there is one."""
+    model.logger.record("train/clip_range", model.learner.tunables["clip_range"])
+    if model.kl_coef is not None:
+        model.logger.record("train/kl_coef", model.kl_coef)
+
+
+def move_kl_coef(model: Any, outcome: Gained) -> None:
+    """Where the target network has followed: change the weight of the divergence by how far the policy has moved, if it
+    aims at anything."""
+    steps, interval = model.learner.steps, model.target_update_interval
+    if model.kl_target is not None and steps // interval > (steps - outcome.updates) // interval:
+        model._put(kl_coef=next_kl_coef(model.kl_coef, float(outcome.metrics["kl"][-1]), model.kl_target))
+        model.learner.set(kl_coef=model.kl_coef)
+
+
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+class ClippedUses(UsedAgain):
+    """Logs what clips."""
+
+    watching: ClassVar = (log_lag, log_weights, move_kl_coef)
+
+    def check(self) -> None:
+        super().check()
+        fix = "there is no weight that could move. Give kl_coef as well."
+        require(self.model.kl_target is None or self.model.kl_coef is not None, "kl_target", self.model.kl_target, fix)
 
 
 @dataclass(eq=False, repr=False)
@@ -142,40 +178,8 @@ class APPO(AsynchronousAlgorithm):
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
     takes_all: ClassVar[bool] = True
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        fix = "there is no weight that could move. Give kl_coef as well."
-        require(self.kl_target is None or self.kl_coef is not None, "kl_target", self.kl_target, fix)
-
-    def _setup_model(self) -> None:
-        self.clip_range = get_schedule_fn(self.clip_range)
-        super()._setup_model()
-        self._buffer: CircularBuffer[Unroll] = CircularBuffer(self.circular_buffer_size, self.uses_per_rollout)
-
-    def _prepare_to_learn(self, reset: bool) -> None:
-        super()._prepare_to_learn(reset)
-        if reset:
-            self._buffer = CircularBuffer(self.circular_buffer_size, self.uses_per_rollout)
-
-    def _updates_per_rollout(self, rows: int) -> int:
-        return self.uses_per_rollout
-
-    def _lessons(self, unrolls: list[Unroll]) -> Iterable[Unroll]:
-        for unroll in unrolls:
-            self._buffer.add(unroll)
-        return self._buffer.draw(self.uses_per_rollout)
-
-    def train(self) -> None:
-        """Learn from rollouts drawn from those that are kept."""
-        followed = self.learner.steps // self.target_update_interval
-        super().train()
-        self.logger.record("train/clip_range", self.learner.tunables["clip_range"])
-        if self.kl_coef is None:
-            return
-        self.logger.record("train/kl_coef", self.kl_coef)
-        if self.kl_target is not None and self.learner.steps // self.target_update_interval > followed:
-            self._put(kl_coef=next_kl_coef(self.kl_coef, float(self.metrics["kl"][-1]), self.kl_target))
+    kept_as_schedules: ClassVar = ("clip_range",)
+    made_of: ClassVar[MadeOf] = {"rollouts": ClippedUses}
 
     card: ClassVar[Card] = Card(
         idea="IMPALA in PPO's clipped steps, with a target network",

@@ -16,9 +16,12 @@ from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Fraction, Positive
-from polyak.kinds.asynchronous import AsynchronousAlgorithm, Evaluated, Unroll, VTraceLearner
+from polyak.kinds.asynchronous import (
+    AsynchronousAlgorithm,
+)
 from polyak.kinds.network_algorithm import OPTIMIZER
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
+from polyak.learning.vtrace_learner import Evaluated, Unroll, VTraceLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy

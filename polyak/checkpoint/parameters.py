@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -123,6 +125,9 @@ def store(learner: Learner, saved: Saved) -> None:
         saved.info["optimizers"][name], arrays = split_optimizer(name, optimizer.state_dict())
         saved.optimizers |= arrays
     saved.networks = {name: tensor.numpy(force=True) for name, tensor in learner.networks().items()}
+    numbers, tensors = learner.further_state()
+    saved.info |= numbers
+    saved.state |= {name: tensor.numpy(force=True) for name, tensor in tensors.items()}
 
 
 def restore(learner: Learner, saved: Saved) -> None:
@@ -143,6 +148,11 @@ def restore(learner: Learner, saved: Saved) -> None:
         load_optimizer(learner, name, optimizer_state(saved, name))
     check_counter("learner_steps", saved.info["learner_steps"])
     learner.steps = int(saved.info["learner_steps"])
+    learner.load_further_state(saved.info, partial(_tensors_of, saved))
+
+
+def _tensors_of(saved: Saved, prefix: str) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(np.array(array)) for name, array in saved.state_of(prefix).items()}
 
 
 def saved_parameters(saved: Saved) -> dict[str, Any]:

@@ -55,6 +55,11 @@ class Actor:
         self.memory: State | None = None
         self._decide = backend_of(policy)
 
+    def part(self) -> None:
+        """Act from now on by a copy of the policy, to which newer weights are brought."""
+        self.policy = copy_of(self.policy)
+        self.codec, self._decide = self.policy.codec, backend_of(self.policy)
+
     def use(self, policy: Policy) -> None:
         """Act with this policy, which may be the present one."""
         if policy is not self.policy:

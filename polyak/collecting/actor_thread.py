@@ -30,8 +30,8 @@ class ActorThread(Generic[Item]):
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin, or continue; nothing, if it is running."""
-        if self._thread is None:
+        """Begin, or continue; nothing, if it is running, or if an error waits to be raised."""
+        if self._thread is None and self._error is None:
             self._stopping = False
             self._thread = Thread(target=self._run, name="polyak-actor", daemon=True)
             self._thread.start()

@@ -127,6 +127,11 @@ class RolloutWriter:
         kept = self.successors.states
         return (States.joined([*kept, last]) if kept else last).tensors(self.buffer.observation_space, device)
 
+    def following(self, runner: Any) -> tuple[Any, np.ndarray, State]:
+        """What the runner holds after the last step: observations [N, ...], where episodes begin [N], and the recurrent
+        state [N, ...] by name; empty of a policy without one."""
+        return runner.obs, runner.episode_starts, dict(self.actor.recall(runner.episode_starts) or {})
+
     def fill(self, evaluation: Evaluation) -> Tensor:
         """Put in what the learner says. -> values [N, 1] of the observations after the last step"""
         buffer = self.buffer

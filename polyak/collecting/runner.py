@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from gymnasium import spaces
 
+from polyak.collecting.actor_thread import ActorThread
 from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import Observations, Step
 from polyak.envs.adapters.infos import cut_short
@@ -78,6 +79,8 @@ class Runner:
         self._sends_floats = isinstance(space, spaces.Box) and space.dtype.kind == "f"
         """Whether they are an array of floats in the environment's units; others are looked at in the network's."""
         self._begin()
+        self.thread: ActorThread[Any] | None = None
+        """One that steps it by itself, if there is any."""
         self._thread: ThreadPoolExecutor | None = None
         self._ahead: _Ahead | None = None
         self._resets = env.resets
@@ -89,6 +92,11 @@ class Runner:
             self.obs, self.allowed, self.original_obs = self.env.reset()
         self._resets = self.env.resets
         self._begin()
+
+    @property
+    def rollout_envs(self) -> int:
+        """Environments whose steps make one rollout."""
+        return self.env.num_envs
 
     def _begin(self) -> None:
         self.episode_starts: Any = full((self.env.num_envs,), True, bool, self.env.device)
@@ -125,8 +133,8 @@ class Runner:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the next :meth:`step` has been made already."""
-        return self._ahead is not None
+        """Whether the next :meth:`step` has been made already, or may be at any time."""
+        return self._ahead is not None or self.thread is not None
 
     def step(self) -> Step:
         """Act once in each environment; a step made :meth:`ahead` is handed out instead.
@@ -204,7 +212,10 @@ class Runner:
             self._ahead = _Ahead(acted, outcome.result() if error is None else None, error)
 
     def close_thread(self) -> None:
-        """End the thread that :meth:`ahead` uses, once it has come to rest; the next call starts another."""
+        """End the thread that :meth:`ahead` uses, once it has come to rest; the next call starts another. The other
+        :attr:`thread` rests until it is started again."""
+        if self.thread is not None:
+            self.thread.stop()
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
@@ -213,7 +224,10 @@ class Runner:
         return {**vars(self), "_thread": None}  # a copy starts its own
 
     def state(self) -> dict[str, np.ndarray]:
-        """The observations in hand, as arrays by name; empty before the first step."""
+        """The observations in hand, as arrays by name; empty before the first step. :attr:`thread` rests until it is
+        started again."""
+        if self.thread is not None:
+            self.thread.stop()
         if self.obs is None:
             return {}
         columns = {

@@ -6,6 +6,7 @@ Shapes: T steps of N environments of one runner.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,6 +99,11 @@ class SeparateRunners(RunnerGroup):
     def _is_exact(self) -> bool:
         return self.in_turn and super()._is_exact
 
+    @property
+    def rollout_envs(self) -> int:
+        """Environments whose steps make one rollout: those of one runner."""
+        return self.env.per_runner
+
     # -- collecting ----------------------------------------------------------------------------------------------------
 
     def publish(self, version: int, policy: nn.Module) -> None:
@@ -126,6 +132,15 @@ class SeparateRunners(RunnerGroup):
         assert self.in_hand is not None
         step, self.actor.memory, _ = row_of(self.in_hand.chunk, row, self.actor.codec)
         return step
+
+    def rows_in_hand(self) -> Iterator[tuple[int, bool]]:
+        """The rows of it that are not done with, and whether callbacks are yet to be asked about each. One is done with
+        when the next is wanted."""
+        assert self.in_hand is not None
+        while self.row < len(self.in_hand.chunk.infos):
+            is_new, self.shown = not self.shown, True
+            yield self.row, is_new
+            self.row, self.shown = self.row + 1, False
 
     def after_in_hand(self) -> Last:
         """What there is after its last step; the actor has the recurrent state then."""

@@ -25,7 +25,7 @@ def check_not_in_use(env: VecEnv) -> None:
         ValueError: another thread steps them.
     """
     model = learner()
-    if getattr(model, "steps_in_thread", False) and any(_trained_in(env, model)):
+    if getattr(getattr(model, "runner", None), "thread", None) is not None and any(_trained_in(env, model)):
         raise ValueError(
             f"the environment to evaluate in is the training environment, which {type(model).__name__} steps at the "
             "same time, in another thread. Make a second environment for evaluation, or pass asynchronous=False."

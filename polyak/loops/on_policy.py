@@ -62,7 +62,7 @@ class OnPolicyLoop:
     """Moves schedules on."""
     log_interval: int | None
     """Rollouts between two tables."""
-    estimates: bool = True
+    estimates: bool
     """Whether advantages are estimated before learning begins."""
 
     def iterate(self) -> bool:
@@ -149,6 +149,7 @@ def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None)
         between=engine_checks(model),
         tick=clock.tick,
         log_interval=log_interval,
+        estimates=not model.learner.estimates,
     )
     collector.shown = loop.shown
     return loop
@@ -162,8 +163,8 @@ def unseen(step: Step, series: Collection) -> dict[str, Any]:
 def rollout_updates(model: Any) -> RolloutUpdates:
     """How a model learns from rollouts."""
     known = model.host, type(model).following(model), model.clock, model.logger, model._split
-    rollouts = model.rollouts
-    return RolloutUpdates(model.learner, rollouts.lesson, rollouts.minibatches, *known, tasks(model, "watching"))
+    rollouts, watching, explains = model.rollouts, tasks(model, "watching"), not model.learner.estimates
+    return RolloutUpdates(model.learner, rollouts.lesson, rollouts.minibatches, *known, watching, explains)
 
 
 def on_policy_locals(step: Step) -> dict[str, Any]:

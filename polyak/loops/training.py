@@ -116,7 +116,7 @@ def check_engine(model: Any, before: int) -> None:
 def restart_if_interrupted(model: Any) -> None:
     """Between iterations: begin new episodes where another program has reset the environments, as evaluations do."""
     runner = model.runner
-    if runner is not None and runner.interrupted and not (runner.is_ahead or model.steps_in_thread):
+    if runner is not None and runner.interrupted and not runner.is_ahead:
         model._start_episodes()
 
 

@@ -212,6 +212,8 @@ class RolloutUpdates:
     """Adds up the time."""
     watching: tuple[Callable[[Gained], None], ...] = ()
     """Called with what was measured, when it is logged."""
+    explains: bool = True
+    """Whether to log the share of the variance of returns that values explain."""
 
     def make(self, buffer: Any) -> None:
         """Learn from a rollout whose advantages are known."""
@@ -220,8 +222,9 @@ class RolloutUpdates:
         outcome = self.lesson(partial(_timed, self.split, self.minibatches()))
         self.clock.updates += outcome.updates
         record_means(outcome.metrics, self.logger, self.host)
-        values, returns = buffer.values.reshape(-1), buffer.returns.reshape(-1)
-        self.logger.record("train/explained_variance", explained_variance(values, returns))
+        if self.explains:
+            values, returns = buffer.values.reshape(-1), buffer.returns.reshape(-1)
+            self.logger.record("train/explained_variance", explained_variance(values, returns))
         self.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
         if (log_std := getattr(self.learner.policy, "log_std", None)) is not None:
             self.logger.record("train/std", torch.exp(log_std.detach()).mean())

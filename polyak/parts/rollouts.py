@@ -209,6 +209,10 @@ class Rollouts(Part):
     def exploration(self) -> dict[str, Exploration]:
         return gsde(self.model.use_sde, self.model.sde_sample_freq)
 
+    def fresh_writer(self) -> Any:
+        """The same into a buffer of its own."""
+        return writer_of(self.make_buffer(), Successors(), self.model)
+
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def save(self, saved: Saved, include: set[str]) -> None:

@@ -6,7 +6,7 @@ import copy
 import math
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -21,7 +21,8 @@ from polyak.data import collect
 from polyak.data.circular import CircularBuffer
 from polyak.envs import make_vec_env
 from polyak.hyperparameters.declaration import HyperparameterError
-from polyak.kinds.asynchronous import Unroll, joined
+from polyak.learning.vtrace_learner import Unroll, joined
+from polyak.loops.asynchronous import InThread
 from tests.tolerance import bound
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu", "seed": 3, "n_steps": 16}
@@ -76,7 +77,7 @@ def test_objectives_by_a_loop_over_the_steps(memory: dict[str, Any]) -> None:
     options = {**TURNS, "policy_kwargs": {"net_arch": [16], **memory}, "broadcast_interval": 3, "learning_rate": 0.02}
     model = APPO("MlpPolicy", make_vec_env(CART_POLE, n_envs=3, seed=0), **options, target_update_interval=2)
     model.learn(48 * 4)
-    (unroll,) = model._unrolls
+    (unroll,) = model.collector.unrolls
     learner: Any = model.learner
     t = unroll.trajectory
     assert t.cuts.any()
@@ -118,12 +119,12 @@ def test_the_actor_lags_as_many_updates_as_it_is_told(cls: Any) -> None:
     for _ in range(6):
         old = weights(model)
         model.learn(32, reset_num_timesteps=False)
-        (unroll,) = model._unrolls
-        lags.append(model._lags[0])
+        (unroll,) = model.collector.unrolls
+        lags.append(model.collector.lags[0])
         with torch.no_grad():
             now = model.learner.evaluate_unroll(model.policy, unroll).log_probs
-            acted = model.learner.evaluate_unroll(model._acting_policy, unroll).log_probs
-        if model._since_broadcast:
+            acted = model.learner.evaluate_unroll(model.runner.actor.policy, unroll).log_probs
+        if model.learner.unpublished:
             torch.testing.assert_close(acted, unroll.trajectory.log_probs, rtol=0, atol=bound(terms=64, size=1.0))
             assert not torch.allclose(now, unroll.trajectory.log_probs, atol=1e-6)
         assert not all(map(torch.equal, old, weights(model)))
@@ -134,7 +135,7 @@ def test_the_actor_lags_as_many_updates_as_it_is_told(cls: Any) -> None:
 def test_a_lagging_actor_goes_on_from_a_file_as_if_nothing_had_happened(tmp_path: Path) -> None:
     model = IMPALA("MlpPolicy", make_vec_env(CART_POLE, n_envs=2, seed=0), **TURNS, broadcast_interval=4)
     model.learn(32 * 6)
-    assert model._since_broadcast == 2
+    assert model.learner.unpublished == 2
     env = copy.deepcopy(model.get_env())
     model.save(tmp_path / "model")
     model.learn(32 * 4, reset_num_timesteps=False)
@@ -180,7 +181,7 @@ def test_rollouts_side_by_side() -> None:
     parts = []
     for _ in range(2):
         model.learn(32, reset_num_timesteps=False)
-        parts.append(model._unrolls[0])
+        parts.append(model.collector.unrolls[0])
     both = joined(parts)
     assert isinstance(both, Unroll)
     assert both.trajectory.observations.shape == (17, 4, 4)  # type: ignore[union-attr]
@@ -206,7 +207,7 @@ def test_an_actor_in_a_thread_counts_what_is_learned_from_and_ends_with_learn(cl
     assert not all(map(torch.equal, before, weights(model)))
     assert sum(episode["l"] for episode in model.ep_info_buffer) <= model.num_timesteps
     assert len(model.ep_info_buffer) > 5
-    assert all(lag >= 0 for lag in model._lags)
+    assert all(lag >= 0 for lag in model.collector.lags)
     copied = copy.deepcopy(model)
     copied.learn(64)
     assert not actors()
@@ -301,9 +302,9 @@ def test_the_actor_looks_at_no_weights_of_the_learner(memory: str | None) -> Non
     """While a program is built, the learner's weights are none: they have no numbers, and lie on another device."""
     env = make_vec_env(CART_POLE, n_envs=2, seed=0, env_kwargs={"max_episode_steps": 5})
     kwargs = {**SMALL["policy_kwargs"], **({"memory": memory} if memory else {})}
-    model = IMPALA("MlpPolicy", env, **{**TURNS, "policy_kwargs": kwargs}).learn(64)
+    model = IMPALA("MlpPolicy", env, **{**SMALL, "policy_kwargs": kwargs}).learn(64)
     model.policy.to(torch.device("meta"))
-    rollout = model._make_rollout(lambda: False)
+    rollout = cast(InThread, model.collector).make(lambda: False)
     assert rollout is not None
     assert np.isfinite(rollout.buffer.values).all()
     assert rollout.buffer.rewards.shape == (16, 2)

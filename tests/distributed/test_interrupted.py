@@ -171,7 +171,7 @@ def test_runners_that_collect_each_by_itself(
     patience: Patience, transport: str, asynchronous: bool, every: int
 ) -> None:
     def check(model: Any) -> None:
-        for rollout in model.rollouts:
+        for rollout in model.collector.rollouts:
             seen, starts = rollout.buffer.observations[:, 0, 0], rollout.buffer.episode_starts[:, 0] > 0
             np.testing.assert_array_equal(seen[1:], np.where(starts[1:], 0, seen[:-1] + 1))
 

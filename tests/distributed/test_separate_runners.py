@@ -34,7 +34,7 @@ def test_one_runner_in_turn_learns_what_was_learned_from_its_steps_one_by_one() 
     one = impala(n_runners=1).learn(400)
     other = impala(n_runners=1, rollout_buffer_class=OwnBuffer).learn(400)
     np.testing.assert_array_equal(weights(one), weights(other))
-    assert one._lags == [0]
+    assert one.collector.lags == [0]
     assert any(info["l"] > 0 for info in one.ep_info_buffer)
 
 
@@ -59,7 +59,7 @@ def test_runners_here_give_equal_numbers_without_turns_too(algorithm: str) -> No
     one, other = (getattr(polyak, algorithm)("MlpPolicy", carts, **options).learn(300) for _ in range(2))
     np.testing.assert_array_equal(weights(one), weights(other))
     assert one._n_updates > 0
-    assert not one.steps_in_thread
+    assert not one.runner.is_ahead
 
 
 def test_training_resumes_in_the_middle_of_what_was_taken_at_once(tmp_path: Path) -> None:

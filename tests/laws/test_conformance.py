@@ -249,7 +249,7 @@ def learn_other_batches(eager: Any, compiled: Any) -> None:
             buffer = eager.data_buffer if eager.learns_offline else eager.replay_buffer
             batch = Transition.from_samples(buffer.sample(16), eager.gamma)
         elif isinstance(eager, AsynchronousAlgorithm):
-            batch = eager._unrolls[0]
+            batch = eager.collector.unrolls[0]
         else:
             batch = next(iter(eager.rollout_buffer.get(16)))
         for model in (eager, compiled):

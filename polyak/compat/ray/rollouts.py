@@ -21,8 +21,8 @@ from polyak.distributed.runner_process import Chunk
 from polyak.distributed.runners import RunnerGroup, in_succession
 from polyak.experience import Experience
 from polyak.experience.arrays import mapped
-from polyak.kinds.asynchronous import Rollout
 from polyak.loops.off_policy import OffPolicyLoop, acting, storage_of
+from polyak.nn.policies.base import State
 
 
 class RowsInOrder(RolloutBuffer):
@@ -206,11 +206,6 @@ class WholeRollouts(WholeEpisodes):
         found: Callable[[int | None], Any] = super()._minibatches  # type: ignore[misc]
         return (lambda size: found(None)) if self.undivided else found
 
-    def _made(self, *args: Any) -> Rollout:
-        made: Rollout = super()._made(*args)  # type: ignore[misc]
-        last = mapped(lambda part: part[:1], made.last_observations)
-        return made._replace(last_observations=last, episode_starts=np.ones(1, bool))
-
 
 def rounds_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:
     """The loop of a model that replays whole episodes."""
@@ -288,6 +283,9 @@ class EpisodeWriter:
         for row in self._rows:
             self._inner.record(row)
         return self._inner.ends(runner, device)
+
+    def following(self, runner: Any) -> tuple[Any, np.ndarray, State]:
+        return mapped(lambda part: part[:1], runner.obs), np.ones(1, bool), {}
 
     def rows(self) -> tuple[Any, ...]:
         return self._inner.rows()

@@ -27,7 +27,7 @@ from polyak.compat.ray.groups import beside
 from polyak.distributed.statistics import moments_in, take_moments
 from polyak.hyperparameters.declaration import require
 
-MOVING = ("kl_coef", "_n_updates", "_since_broadcast")
+MOVING = ("kl_coef", "_n_updates")
 """What learning moves of a model besides its learner."""
 State = dict[str, Any]
 Names = str | Collection[str] | None
@@ -184,8 +184,8 @@ def _learn_on(algorithm: Any, state: Mapping[str, Any]) -> None:
         with torch.no_grad():
             own[name].copy_(torch.from_numpy(array.copy()))
     learner.steps = int(state["steps"])
-    for name, value in state["values"].items():
-        setattr(algorithm.model, name, value)
+    for name in state["values"].keys() & MOVING:  # files of earlier versions have more
+        setattr(algorithm.model, name, state["values"][name])
 
 
 def _run_on(model: Any, state: Mapping[str, Any]) -> None:

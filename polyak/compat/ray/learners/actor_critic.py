@@ -21,8 +21,8 @@ from polyak.compat.ray.connectors.batches import (
     NumpyToTensor,
 )
 from polyak.compat.ray.learners.base import Batch, TorchLearner
-from polyak.kinds.asynchronous import Evaluated, Unroll, in_time, rows_of
 from polyak.learning.learner import Objective, Update
+from polyak.learning.vtrace_learner import Evaluated, Unroll, in_time, rows_of
 
 
 class Coefficient(NamedTuple):

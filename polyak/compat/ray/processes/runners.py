@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from polyak.compat.ray.config.base import AlgorithmConfig
 from polyak.compat.ray.groups import LocalRunner
@@ -11,6 +11,7 @@ from polyak.compat.ray.processes.acting import processes_of, tolerance_of
 from polyak.compat.ray.processes.runner_worker import RunnerOfConfig
 from polyak.distributed.runners import RemoteEnvs
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
+from polyak.learning.vtrace_learner import VTraceLearner
 
 
 def environments_elsewhere(config: AlgorithmConfig) -> RemoteEnvs:
@@ -81,4 +82,4 @@ class RemoteRunners(LocalRunner):
         """Act by the weights that the model has been brought to."""
         super().follow()
         if isinstance(self.model, AsynchronousAlgorithm):
-            self.model._broadcast()
+            cast(VTraceLearner, self.model.learner).publish(self.model.policy)

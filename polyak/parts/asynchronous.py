@@ -1,0 +1,86 @@
+"""Rollouts of an actor that need not have the newest weights."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+from polyak.data.circular import CircularBuffer
+from polyak.distributed.separate_runners import SeparateRunners
+from polyak.hyperparameters.declaration import require
+from polyak.learning.vtrace_learner import Unroll
+from polyak.loops.asynchronous import log_lag
+from polyak.loops.updates import Gained, Minibatches
+from polyak.nn.policies.base import Policy
+from polyak.parts.rollouts import Rollouts
+
+
+class OlderRollouts(Rollouts):
+    """Rollouts that a collector brings: see :mod:`polyak.loops.asynchronous`."""
+
+    numpy_alone: ClassVar = "an actor with weights of its own fills its rollouts"
+    watching: ClassVar = (log_lag,)
+
+    def check(self) -> None:
+        """Refuses what V-trace has no use for."""
+        model = self.model
+        fix = f"it must be at most rho_bar={model.rho_bar}."
+        require(model.c_bar <= model.rho_bar, "c_bar", model.c_bar, fix)
+        cls = model.rollout_buffer_class
+        fix = "it has an add() or compute_returns_and_advantage() of its own, and V-trace reads neither."
+        late = cls is None or cls.__new__(cls).values_may_follow  # as its methods say, not what it holds
+        require(late, "rollout_buffer_class", cls, fix)
+
+    @property
+    def n_envs(self) -> int:
+        return cast(int, self.model.runner.rollout_envs)
+
+    @property
+    def acting_policy(self) -> Policy:
+        """The actor's own copy of the policy, which the learner does not touch while the actor reads it."""
+        model = self.model
+        return cast(Policy, model.policy if model.runner is None else model.runner.actor.policy)
+
+    def make_group(self, actor: Any) -> SeparateRunners:
+        """The runners of the model, each of which collects by itself."""
+        model = self.model
+        waiting, requests = model.queue_size * model.rollouts_per_batch, model.requests_per_runner
+        held = model.env, actor, model._progress, model._split, model._uses_masks
+        return SeparateRunners(*held, not model.asynchronous, waiting, requests)
+
+    def expected_updates(self, timesteps: int) -> tuple[int, int]:
+        model = self.model
+        rows = model.n_steps * model._envs_of_an_actor * (model.rollouts_per_batch if model.n_runners else 1)
+        return -(-timesteps // rows) * self.updates_per_rollout(rows), rows
+
+    def minibatches(self) -> Minibatches:
+        return cast(Minibatches, self.model.collector.minibatches)
+
+
+class UsedAgain(OlderRollouts):
+    """Makes gradient steps on rollouts drawn from those that are kept, whenever more have come."""
+
+    watching: ClassVar[tuple[Callable[..., None], ...]] = (log_lag,)
+
+    def build(self) -> None:
+        super().build()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.kept: CircularBuffer[Unroll] = CircularBuffer(self.model.circular_buffer_size, self.model.uses_per_rollout)
+
+    def begin(self, reset: bool) -> None:
+        if reset:
+            self._forget()
+
+    def updates_per_rollout(self, rows: int) -> int:
+        return cast(int, self.model.uses_per_rollout)
+
+    def lesson(self, minibatches: Minibatches) -> Gained:
+        for unroll in minibatches(None):
+            self.kept.add(unroll)
+        metrics: dict[str, list[Any]] = {}
+        updates = 0
+        for update in self.model.learner.learn_all(self.kept.draw(self.model.uses_per_rollout)):
+            updates += 1
+            for name, value in update.metrics.items():
+                metrics.setdefault(name, []).append(value)
+        return Gained(metrics, updates)
