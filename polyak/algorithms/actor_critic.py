@@ -14,9 +14,8 @@ nor layers.
 Shapes: B rows, one of each environment.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
 from typing_extensions import Self
@@ -25,6 +24,7 @@ from polyak.algorithms.a2c import policy_gradient_loss, value_loss
 from polyak.callbacks.callback import MaybeCallback
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
+from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Count, Fraction, Rate
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
@@ -95,7 +95,7 @@ class ActorCritic(OnPolicyAlgorithm):
     gae_lambda: Fraction = 0.0
     """Trace decay, in [0, 1], for updates of several steps: 0 takes one-step errors, 1 the rewards of all steps."""
 
-    tau: Fraction | None = None
+    tau: Annotated[Fraction | None, Fixed(TARGET)] = None
     """Bootstrap from a lagging copy of the critic, which follows at this rate, in [0, 1]; 1 copies. ``None``: from the
     critic itself, without a copy."""
     target_update_interval: Count = 1
@@ -103,7 +103,6 @@ class ActorCritic(OnPolicyAlgorithm):
 
     vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
-    built_with: ClassVar[Mapping[str, str]] = {"tau": TARGET}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)

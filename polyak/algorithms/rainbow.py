@@ -12,8 +12,8 @@ import torch
 from polyak.algorithms.c51 import C51, C51Learner
 from polyak.algorithms.dqn import DQN
 from polyak.cards import Card, Search, tune
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import AtLeastTwo, Count, Natural, Rate, require
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.learning.clamped_returns import warn_of_clamping
 from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.schedules import Schedule
@@ -44,15 +44,14 @@ class Rainbow(DQN):
     """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
     (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
 
-    n_atoms: AtLeastTwo = 51
+    n_atoms: WithNetworks[AtLeastTwo] = 51
     """Atoms of a distribution."""
-    v_min: float = -10.0
+    v_min: WithNetworks[float] = -10.0
     """The first atom: discounted returns below it count as this."""
-    v_max: float = 10.0
+    v_max: WithNetworks[float] = 10.0
     """The last atom: discounted returns above it count as this."""
 
     watching: ClassVar = (warn_of_clamping,)
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS)
     learner_class: ClassVar[type[Learner]] = C51Learner
     policies: ClassVar = C51.policies
     priorities: ClassVar[Mapping[str, Any]] = {"alpha": 0.5}

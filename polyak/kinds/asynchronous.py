@@ -9,7 +9,7 @@ Shapes: T steps of N environments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -35,8 +35,8 @@ from polyak.distributed.runners import RunnerGroup
 from polyak.distributed.separate_runners import Finished, SeparateRunners
 from polyak.distributed.weights import put_back
 from polyak.experience import arrays
+from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Rate, require
-from polyak.kinds.network_algorithm import RELOAD
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.data_parallel import each, share_of
 from polyak.learning.learner import Tunable
@@ -237,7 +237,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
 
     learning_rate: Rate | Schedule = 5e-4
     _: KW_ONLY
-    n_steps: Count = 50
+    n_steps: Reload[Count] = 50
     """Steps per environment in one rollout."""
     gae_lambda: Fraction = 1.0
     """Trace decay lambda of V-trace, in [0, 1] (remark 2 of its paper)."""
@@ -253,18 +253,15 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     """Weight of the value loss, which is half the squared error."""
     max_grad_norm: NonNegative | None = 40.0
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
-    asynchronous: bool = True
+    asynchronous: Reload[bool] = True
     """Act in a thread of its own while the learner learns; with ``n_runners``, take the rollouts of each as they come.
     ``False``: take turns, runners in their order, so that equal seeds give equal numbers."""
-    queue_size: Count = 3
+    queue_size: Reload[Count] = 3
     """Rollouts that may wait for the learner, if it is ``asynchronous``; while there are so many, the actor waits, and
     no runner is asked for another."""
     broadcast_interval: Count = 1
     """Updates of the learner between two broadcasts of its weights to the actor."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        name: RELOAD.format(name) for name in ("asynchronous", "queue_size", "n_steps")
-    }
     loop: ClassVar[Callable[..., Loop]] = AsynchronousLoop
     _turns = cast(OnPolicyLoop, None)  # not annotated, since it is no hyper-parameter
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
