@@ -62,7 +62,9 @@ def plain(annotation: Any) -> Any:
     """An annotation without what only constructors read, such as the bounds of a number."""
     if isinstance(annotation, griffe.ExprBinOp):
         annotation.left, annotation.right = plain(annotation.left), plain(annotation.right)
-    elif isinstance(annotation, griffe.ExprSubscript) and _last(annotation.left) in _HIDDEN:
+    elif isinstance(annotation, griffe.ExprSubscript) and (
+        _last(annotation.left) in _HIDDEN or _value_of(annotation.left) is not None
+    ):
         inner = annotation.slice
         return plain(inner.elements[0] if isinstance(inner, griffe.ExprTuple) else inner)
     elif isinstance(annotation, griffe.ExprSubscript):
@@ -78,8 +80,9 @@ def _last(expression: Any) -> str:
     return str(expression).rpartition(".")[2]
 
 
-def _value_of(name: griffe.ExprName) -> Any:
-    """Of a name for an annotated type, ``Count = Annotated[int, ...]``, that type; ``None`` of any other."""
+def _value_of(name: Any) -> Any:
+    """Of a name for an annotated type, ``Count = Annotated[int, ...]``, or for what marks one, ``Reload[Count]``, what
+    it stands for; ``None`` of any other."""
     try:
         found = name.parent.modules_collection[name.canonical_path] if isinstance(name.parent, griffe.Object) else None
         value = getattr(found, "value", None)

@@ -40,12 +40,12 @@ from polyak.envs.masks import KEY, Masks, find_masks
 from polyak.envs.normalisation import Normalisation
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.wrappers.layers import PartNormalizer
-from polyak.hyperparameters.changing import change, checked_names, inherited
+from polyak.hyperparameters.changing import Fixed, change, checked_names, inherited
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Natural,
-    Only,
+    Seed,
     check_names,
     declared,
     fitted,
@@ -108,7 +108,9 @@ class Algorithm:
     """Folder for TensorBoard files; ``None`` writes none."""
     verbose: Natural | bool = 0
     """0 prints nothing, 1 the training table and what was wrapped, 2 debugging messages too."""
-    seed: Annotated[int, Only("an integer in [0, 2**32)", lambda n: 0 <= n < 2**32)] | None = None
+    seed: Annotated[
+        Seed | None, Fixed("it has been used. Call model.set_random_seed(seed), or load(path, {}=...).")
+    ] = None
     """Seeds python, numpy, torch, the environments and the action space."""
     _init_setup_model: InitVar[bool] = True
     """Build what learns at once; ``False`` leaves it to a later ``_setup_model()``."""
@@ -140,12 +142,6 @@ class Algorithm:
     """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
     predicts_raw: ClassVar[bool] = True
     """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
-    built_with: ClassVar[Mapping[str, str]] = {
-        "env": "use model.set_env(env).",
-        "seed": "it has been used. Call model.set_random_seed(seed), or load(path, seed=...).",
-    }
-    """Hyper-parameters that cannot change once a model is built -> why, and what to do instead. Those of the classes
-    above count, too: see :mod:`polyak.hyperparameters.changing`."""
     why_no_graph: ClassVar[str] = "it does not act by a graph of tensors"
     """Why :meth:`export` refuses a model, where :meth:`acting_graph` is that of this class."""
     saves_also: ClassVar[frozenset[str]] = frozenset()

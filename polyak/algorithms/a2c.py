@@ -5,17 +5,16 @@ Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning", arXiv:
 Shapes: B rows, all of one short rollout.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
+from polyak.hyperparameters.changing import Fixed, WithOptimizer
 from polyak.hyperparameters.declaration import Count, Fraction, Positive, Rate
-from polyak.kinds.network_algorithm import OPTIMIZER
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
@@ -92,20 +91,16 @@ class A2C(OnPolicyAlgorithm):
     """Trace decay of generalised advantage estimation, in [0, 1]; 1 gives the paper's n-step returns."""
     normalize_advantage: bool = False
     """Scale advantages to mean 0 and standard deviation 1 within each rollout."""
-    tau: Fraction | None = None
+    tau: Annotated[Fraction | None, Fixed(TARGET)] = None
     """Bootstrap from a lagging copy of the critic, which follows at this rate, in [0, 1]; 1 copies. ``None``: from the
     critic itself, without a copy."""
     target_update_interval: Count = 1
     """Updates between two of that copy."""
-    rms_prop_eps: Positive = 1e-5
+    rms_prop_eps: WithOptimizer[Positive] = 1e-5
     """RMSprop's epsilon."""
-    use_rms_prop: bool = True
+    use_rms_prop: WithOptimizer[bool] = True
     """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("use_rms_prop", "rms_prop_eps"), OPTIMIZER),
-        "tau": TARGET,
-    }
     log_every = 100
     learner_class: ClassVar[type[Learner]] = A2CLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)

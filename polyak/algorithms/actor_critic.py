@@ -14,15 +14,15 @@ nor layers.
 Shapes: B rows, one of each environment.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from torch import Tensor
 
 from polyak.algorithms.a2c import policy_gradient_loss, value_loss
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
+from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Count, Fraction, Rate
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
@@ -101,7 +101,7 @@ class ActorCritic(OnPolicyAlgorithm):
     gae_lambda: Fraction = 0.0
     """Trace decay, in [0, 1], for updates of several steps: 0 takes one-step errors, 1 the rewards of all steps."""
 
-    tau: Fraction | None = None
+    tau: Annotated[Fraction | None, Fixed(TARGET)] = None
     """Bootstrap from a lagging copy of the critic, which follows at this rate, in [0, 1]; 1 copies. ``None``: from the
     critic itself, without a copy."""
     target_update_interval: Count = 1
@@ -109,7 +109,6 @@ class ActorCritic(OnPolicyAlgorithm):
 
     vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
-    built_with: ClassVar[Mapping[str, str]] = {"tau": TARGET}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     log_every = 100
     made_of: ClassVar[MadeOf] = {"lagging_critic": LaggingCritic}

@@ -37,6 +37,7 @@ from polyak.envs.games.known import find_game, name_of
 from polyak.envs.masks import masks_for_rows
 from polyak.evaluation.elo import rating
 from polyak.evaluation.undisturbed import undisturbed
+from polyak.hyperparameters.changing import NewModel, Reload
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
@@ -50,7 +51,7 @@ from polyak.hyperparameters.declaration import (
     later,
     require,
 )
-from polyak.kinds.network_algorithm import NEW_MODEL, RELOAD, NetworkAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.loops.training import Loop, engine_checks
 from polyak.loops.updates import record_means
@@ -173,24 +174,24 @@ class AlphaZero(NetworkAlgorithm):
     began them, with the first move that was not left to chance; ratings are those of :meth:`rate`.
     """
 
-    env: Becomes[Game | str | None, Game | None] = later()  # type: ignore[assignment]
+    env: NewModel[Becomes[Game | str | None, Game | None]] = later()  # type: ignore[assignment]
     """A game: ``"connect4"``, ``"go"``, ``"tictactoe"``, or a :class:`~polyak.envs.games.game.Game`; ``None`` for a
     model that only predicts."""
     learning_rate: Rate | Schedule = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
-    simulations: Count = 50
+    simulations: Reload[Count] = 50
     """Positions that each search looks at."""
-    n_games: Parallel = 128
+    n_games: Reload[Parallel] = 128
     """Games that are played at once."""
-    n_workers: Processes = 0
+    n_workers: Reload[Processes] = 0
     """Processes that play these games, while this one learns; 0: this one plays them itself. With processes, moves are
     made with weights that are one round of learning old, equal seeds still give equal games, and what calls ``learn``
     must stand under ``if __name__ == "__main__":``."""
-    crew_class: type[Crew] | None = None
+    crew_class: Reload[type[Crew] | None] = None
     """What these processes are: those of this machine (:class:`~polyak.algorithms.search.crew.Crew`, which ``None``
     stands for), or :class:`polyak.compat.ray.RayCrew`, on Ray. The games are the same."""
-    buffer_size: Count = 100_000
+    buffer_size: Reload[Count] = 100_000
     """Positions kept to learn from."""
     learning_starts: Natural = 2_000
     """Positions kept before learning begins."""
@@ -204,25 +205,25 @@ class AlphaZero(NetworkAlgorithm):
     """Weight of the values' loss."""
     l2_coef: NonNegative = 1e-5
     """Weight of the sum of squares of all weights."""
-    selection: Literal["puct", "gumbel"] = "puct"
+    selection: Reload[Literal["puct", "gumbel"]] = "puct"
     """How the search chooses what to look at."""
-    exploration: NonNegative = 1.25
+    exploration: Reload[NonNegative] = 1.25
     """How much the network's opinion of moves weighs in the search, against what came of them."""
-    solves: bool = True
+    solves: Reload[bool] = True
     """Whether the search knows for certain what is won or lost by force; the paper's does not."""
-    dirichlet_alpha: Positive | None = None
+    dirichlet_alpha: Reload[Positive | None] = None
     """Concentration of the noise at the root while it learns; ``None``: 10 / number of moves."""
-    dirichlet_fraction: Fraction = 0.25
+    dirichlet_fraction: Reload[Fraction] = 0.25
     """Weight of that noise."""
-    warm_moves: Natural = 10
+    warm_moves: Reload[Natural] = 10
     """Moves at the start of each game that are drawn by visits while it learns; the others are the best. Those of
     ``opening_moves`` do not count."""
-    opening_moves: Natural = 0
+    opening_moves: Reload[Natural] = 0
     """The most moves that chance makes before a game is played and learned from; how many is drawn for each game, from
     0 up. None of them ends a game."""
-    keeps_trees: bool = True
+    keeps_trees: Reload[bool] = True
     """Whether a search continues from the tree of the one before it."""
-    symmetric: bool = True
+    symmetric: Reload[bool] = True
     """Whether positions are learned from in all the ways to look at them that the game knows."""
     rate_freq: Natural = 0
     """Positions played between two matches against past selves, which rate the present one; 0: none."""
@@ -231,15 +232,6 @@ class AlphaZero(NetworkAlgorithm):
     past_selves: Count = 3
     """Past selves that are kept."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        "env": NEW_MODEL,
-    } | {
-        name: RELOAD.format(name)
-        for name in (
-            *("n_games", "simulations", "n_workers", "crew_class", "buffer_size", "selection", "exploration", "solves"),
-            *("dirichlet_alpha", "dirichlet_fraction", "warm_moves", "opening_moves", "keeps_trees", "symmetric"),
-        )
-    }
     loop: ClassVar[Callable[..., Loop]] = SearchLoop
     learner_class: ClassVar[type[Learner]] = AlphaZeroLearner
     policies: ClassVar = {

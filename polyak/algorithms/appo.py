@@ -8,7 +8,6 @@ Shapes: T steps of N environments.
 """
 
 import copy
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -18,11 +17,11 @@ from torch import Tensor
 from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import next_kl_coef
 from polyak.cards import Card, Search, tune
+from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 from polyak.kinds.asynchronous import (
     AsynchronousAlgorithm,
 )
-from polyak.kinds.network_algorithm import RELOAD
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.learning.vtrace_learner import Evaluated, Unroll, in_time, rows_of
 from polyak.loops.asynchronous import log_lag
@@ -160,10 +159,10 @@ class APPO(AsynchronousAlgorithm):
     """Gradient steps between two updates of the target network."""
     tau: Fraction = 1.0
     """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
-    circular_buffer_size: Count = 8
+    circular_buffer_size: Reload[Count] = 8
     """Rollouts from which the learner draws, if it is ``asynchronous`` and they come faster than it uses them up: see
     :class:`~polyak.data.circular.CircularBuffer`."""
-    uses_per_rollout: Count = 2
+    uses_per_rollout: Reload[Count] = 2
     """Gradient steps that are made on a rollout, at most."""
     kl_coef: NonNegative | None = None
     """Weight of a penalty on the policy's divergence from the target network; ``None``: there is no such term."""
@@ -171,9 +170,6 @@ class APPO(AsynchronousAlgorithm):
     """Divergence that ``kl_coef`` aims at: at each update of the target network it is halved where the divergence was
     less than 2/3 of this, and doubled where it was more than 3/2. ``None`` leaves it as it is."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        name: RELOAD.format(name) for name in ("circular_buffer_size", "uses_per_rollout")
-    }
     learner_class: ClassVar[type[Learner]] = APPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES

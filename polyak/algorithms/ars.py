@@ -24,8 +24,9 @@ from polyak.cards import Card, Part, Search, Task, tune
 from polyak.checkpoint.saved import Saved, prefixed
 from polyak.collecting.candidates import CandidateActor
 from polyak.data.step import Step
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Positive, Rate, later, require
-from polyak.kinds.network_algorithm import NETWORKS, NetworkAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe, Tunable, Update
 from polyak.loops.clock import Patience
 from polyak.loops.on_policy import on_policy_locals
@@ -273,7 +274,7 @@ class ARS(NetworkAlgorithm):
     at the end)."""
     delta_std: Positive | Schedule = 0.05
     """How far a trial moves each parameter, as a standard deviation."""
-    zero_policy: bool = True
+    zero_policy: WithNetworks[bool] = True
     """Begin with parameters that are all zero."""
     alive_bonus_offset: float = 0.0
     """Added to the reward of every step of a trial: -1 cancels a bonus of 1 for staying alive."""
@@ -282,7 +283,6 @@ class ARS(NetworkAlgorithm):
     device: Becomes[torch.device | str | int, torch.device] = later("cpu")
     """``"cpu"``, ``"cuda"`` or another torch device. These policies are small: it will be the CPU that is faster."""
 
-    built_with: ClassVar[Mapping[str, str]] = {"zero_policy": NETWORKS}
     loop: ClassVar[Callable[..., Loop]] = TournamentLoop
     learner_class: ClassVar[type[Learner]] = ARSLearner
     policies: ClassVar = {

@@ -6,7 +6,7 @@ do: the actions of a dataset are the labels of its observations.
 Shapes: B batch rows, A action dimensions. Continuous actions are in units of the action space scaled to [-1, 1].
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import NonNegative, Rate, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -151,7 +151,7 @@ class BC(OfflineAlgorithm):
     learning_rate: Rate | Schedule = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
-    stochastic: bool = False
+    stochastic: WithNetworks[bool] = False
     """For continuous actions: learn a Gaussian by its likelihood, and act by it, instead of the action of least squared
     error. Choices are always learned by their likelihood."""
     ent_coef: NonNegative = 0.0
@@ -159,7 +159,6 @@ class BC(OfflineAlgorithm):
     l2_coef: NonNegative = 0.0
     """Penalty on half the sum of squares of all weights."""
 
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("stochastic",), NETWORKS)
     # what others did is learned, and not what came of it
     reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
     made_of: ClassVar[MadeOf] = {"cloning": Cloning}

@@ -6,7 +6,6 @@ and algorithm numbers are theirs.
 Shapes: B batch rows, A actions, K atoms.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -16,8 +15,8 @@ from torch import Tensor
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import AtLeastTwo, require
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.learning.clamped_returns import warn_of_clamping
 from polyak.learning.learner import Learner, Objective
 from polyak.nn.catalog import policy_aliases
@@ -100,15 +99,14 @@ class C51(DQN):
     """Categorical DQN: learns distributions of returns on fixed atoms, and acts by their means (arXiv:1707.06887)."""
 
     _: KW_ONLY
-    n_atoms: AtLeastTwo = 51
+    n_atoms: WithNetworks[AtLeastTwo] = 51
     """Atoms of a distribution."""
-    v_min: float = -10.0
+    v_min: WithNetworks[float] = -10.0
     """The first atom: discounted returns below it count as this."""
-    v_max: float = 10.0
+    v_max: WithNetworks[float] = 10.0
     """The last atom: discounted returns above it count as this."""
 
     made_of: ClassVar[MadeOf] = {"atoms": Atoms}
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS)
     learner_class: ClassVar[type[Learner]] = C51Learner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=CategoricalQNetwork)
 

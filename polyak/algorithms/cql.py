@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.changing import FixedHyperparameterError
+from polyak.hyperparameters.changing import FixedHyperparameterError, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, Rate, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
@@ -281,7 +281,7 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     """Learning rates of single parts that differ from both: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    use_sde: bool = False
+    use_sde: WithNetworks[bool] = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
     sde_sample_freq: int | Literal["episode"] = -1
     """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``

@@ -20,6 +20,7 @@ from polyak.algorithms.sac import (
 )
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
@@ -121,7 +122,7 @@ class CrossQ(OffPolicyAlgorithm):
     """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
     learning_rates: PartRates | None = None
     """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
-    use_sde: bool = False
+    use_sde: WithNetworks[bool] = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
     sde_sample_freq: int | Literal["episode"] = -1
     """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``

@@ -27,9 +27,9 @@ from polyak.data.datasets.checks import as_actions
 from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.shown import shown_to
+from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner
@@ -205,16 +205,16 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     learning_rate: Rate | Schedule = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
-    stochastic: bool = False
+    stochastic: WithNetworks[bool] = False
     """For continuous actions: learn a Gaussian by its likelihood, and act by it, as :class:`~polyak.BC` does."""
     ent_coef: NonNegative = 0.0
     """Reward for the entropy of what is learned by likelihood."""
     l2_coef: NonNegative = 0.0
     """Penalty on half the sum of squares of all weights."""
-    expert: Any = None
+    expert: Reload[Any] = None
     """The expert: a model, or a function of one observation. Models get observations as they were before
     ``VecNormalize``. A model that only predicts needs none, and files hold none."""
-    demonstrations: Dataset | None = None
+    demonstrations: Reload[Dataset | None] = None
     """What the expert has shown before, to be learned from in all rounds; files hold none."""
     beta: Literal["first", "linear", "exponential"] | Schedule = "linear"
     """How often the expert acts: in all steps of the first round and never after, in a share that falls linearly over
@@ -238,11 +238,6 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     dataset_share: Fraction | None = None
     """Of each minibatch, the share that comes from ``demonstrations``; ``None`` draws from both as if they were one."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        "env": "use model.set_env(env).",
-        "stochastic": NETWORKS,
-        **{name: RELOAD.format(name) for name in ("expert", "demonstrations")},
-    }
     # rounds say when it acts and when it learns, and what came of the actions is not looked at
     learning_starts: ClassVar[int] = 0  # type: ignore[misc]
     random_warm_up: ClassVar[bool] = False  # type: ignore[misc]

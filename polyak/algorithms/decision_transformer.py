@@ -11,7 +11,6 @@ Shapes: B sequences, L steps, A action dimensions. Continuous actions are in uni
 [-1, 1].
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -23,9 +22,9 @@ from polyak.cards import Card, Search, tune
 from polyak.data import Dataset, Transition
 from polyak.data.sampling.reduce import Sequence
 from polyak.experience.schema import Column
+from polyak.hyperparameters.changing import WithDataset, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, Rate, later
 from polyak.hyperparameters.held import Held
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
@@ -157,17 +156,17 @@ class DecisionTransformer(OfflineAlgorithm):
     _: KW_ONLY
     batch_size: Count = 64
     """Sequences per gradient step."""
-    gamma: Annotated[float, Only("a number in (0, 1]", lambda x: 0 < x <= 1)] = 1.0
+    gamma: WithDataset[Annotated[float, Only("a number in (0, 1]", lambda x: 0 < x <= 1)]] = 1.0
     """Discount factor of returns-to-go; the authors' have none, which is 1."""
-    context_length: Count = 20
+    context_length: WithNetworks[Count] = 20
     """Most steps that an action is predicted from, its own among them, K."""
     target_return: Becomes[float | None, float] = later(None)
     """Return to ask for, in the environment's units; ``None``: the best in the dataset. It may be changed at any time
     before an episode."""
-    return_scale: Becomes[Positive | None, float] = later(None)
+    return_scale: WithDataset[Becomes[Positive | None, float]] = later(None)
     """Returns are divided by this number before the network reads them; ``None``: the largest magnitude of a
     return-to-go in the dataset."""
-    max_episode_steps: Becomes[Count | None, int] = later(None)
+    max_episode_steps: WithNetworks[Becomes[Count | None, int]] = later(None)
     """Times of an episode that are distinguished, later ones counting as the last; ``None``: the steps of the longest
     episode in the dataset, beyond which nothing was learned."""
     warmup_steps: Natural = 10_000
@@ -175,10 +174,6 @@ class DecisionTransformer(OfflineAlgorithm):
     max_grad_norm: NonNegative | None = 0.25
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("context_length", "max_episode_steps"), NETWORKS),
-        **dict.fromkeys(("return_scale", "gamma"), "the dataset has been read with it. Make a new model."),
-    }
     # it draws sequences, whose returns it scales by return_scale
     replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
     reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]

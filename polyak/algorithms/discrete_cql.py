@@ -7,7 +7,7 @@ actions, which :mod:`polyak.algorithms.cql` estimates, is exact here.
 Shapes: B batch rows, A actions, N quantiles.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,8 +17,8 @@ from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.algorithms.qrdqn import QRDQN, QRDQNLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, later
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import TrainFreq
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Objective, Tunable
@@ -69,7 +69,7 @@ class DiscreteCQL(OfflineAlgorithm, DQN):
     _: KW_ONLY
     conservative_weight: NonNegative = 1.0
     """How much the gap between all actions and the recorded ones counts, relative to the temporal-difference loss."""
-    n_quantiles: Count | None = None
+    n_quantiles: WithNetworks[Count | None] = None
     """Learn so many quantiles of returns, as QR-DQN does, whose means are compared; ``None``: values alone."""
     double: bool = True
     """Double Q-learning: the online network chooses the next action whose value by the target network counts
@@ -84,7 +84,6 @@ class DiscreteCQL(OfflineAlgorithm, DQN):
     """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
     already."""
 
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_quantiles",), NETWORKS)
     learner_class: ClassVar[type[Learner]] = DiscreteCQLLearner
 
     def _policy_called(self, name: str) -> Any:

@@ -19,6 +19,7 @@ from polyak.cards import Card, Search, tune
 from polyak.collecting.train_freq import TrainFreq
 from polyak.data import Transition
 from polyak.distributed.runners import RunnerGroup
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
@@ -31,7 +32,6 @@ from polyak.hyperparameters.declaration import (
     require,
 )
 from polyak.hyperparameters.held import Held
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -267,13 +267,13 @@ class DQN(OffPolicyAlgorithm):
     double: bool = False
     """Double Q-learning: the online network chooses the next action whose value by the target network counts
     (arXiv:1509.06461)."""
-    dueling: bool | Literal["max"] = False
+    dueling: WithNetworks[bool | Literal["max"]] = False
     """Separate streams for state values and advantages, each with a last hidden layer of its own (arXiv:1511.06581).
     ``True`` counts advantages from their mean (eq. 9), ``"max"`` from their maximum (eq. 8)."""
-    noisy: bool = False
+    noisy: WithNetworks[bool] = False
     """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
     (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
-    sigma0: Positive = 0.5
+    sigma0: WithNetworks[Positive] = 0.5
     """First size of that noise; it is divided by the root of a layer's number of inputs."""
     munchausen: bool = False
     """Add the scaled logarithm of the policy, a softmax of the values, to rewards, and let its entropy count
@@ -291,7 +291,6 @@ class DQN(OffPolicyAlgorithm):
         "extensions": Extensions,
     }
     supports_masks: ClassVar[bool] = True
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("dueling", "noisy", "sigma0"), NETWORKS)
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)

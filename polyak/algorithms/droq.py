@@ -7,7 +7,7 @@ normalisation keeps it stable. The gradient steps are those of REDQ.
 Shapes: B batch rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -16,8 +16,8 @@ from torch import nn
 from polyak.algorithms.redq import REDQLearner
 from polyak.algorithms.sac import SAC
 from polyak.cards import Card, Search, tune
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, Only, require
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import GradientSteps
 from polyak.learning.learner import Learner
 from polyak.nn.catalog import policy_aliases
@@ -70,18 +70,17 @@ class DroQ(SAC):
 
     _: KW_ONLY
     gradient_steps: GradientSteps = 20
-    n_critics: Count = 2
+    n_critics: WithNetworks[Count] = 2
     """Critics."""
     subset: Count = 2
     """Target critics of which the smallest value is taken; fewer than ``n_critics`` are redrawn for each gradient
     step."""
     policy_delay: Count = 20
     """Gradient steps of the critics per step of the actor and the temperature."""
-    dropout_rate: Annotated[float, Only("a number in [0, 1)", lambda p: 0 <= p < 1)] = 0.01
+    dropout_rate: WithNetworks[Annotated[float, Only("a number in [0, 1)", lambda p: 0 <= p < 1)]] = 0.01
     """Probability that a hidden unit of a critic is dropped. The authors' lie between 0.0001 and 0.1, higher for larger
     bodies."""
 
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics", "dropout_rate"), NETWORKS)
     made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics", "dropout_rate")}
     learner_class: ClassVar[type[Learner]] = REDQLearner
     policies: ClassVar = policy_aliases(

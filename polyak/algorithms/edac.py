@@ -7,7 +7,6 @@ from the data. So that fewer of them do, their slopes along actions are kept fro
 Shapes: B batch rows, A action dimensions, N critics.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -18,9 +17,9 @@ from torch import Tensor
 from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Tunable, Update
@@ -90,7 +89,7 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """
 
     _: KW_ONLY
-    n_critics: Count = 10
+    n_critics: WithNetworks[Count] = 10
     """Critics in the ensemble, N. Of SAC-N the authors need up to 500."""
     ent_coef: NonNegative | str = "auto"
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
@@ -106,7 +105,7 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    use_sde: bool = False
+    use_sde: WithNetworks[bool] = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
     sde_sample_freq: int | Literal["episode"] = -1
     """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``
@@ -114,7 +113,6 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
     use_sde_at_warmup: bool = False
     """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics",), NETWORKS)
     made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature, "network": of_policy("n_critics")}
     learner_class: ClassVar[type[Learner]] = EDACLearner
     policies: ClassVar = SAC.policies

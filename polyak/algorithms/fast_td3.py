@@ -9,7 +9,6 @@ Shapes: B batch rows, A action dimensions, K critics, N atoms. Actions are in un
 [-1, 1].
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -21,8 +20,8 @@ from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
 from polyak.cards import Card, Search, tune
 from polyak.collecting.exploration import Exploration, MixedNoise
 from polyak.data import Transition
+from polyak.hyperparameters.changing import WithNetworks, WithOptimizer
 from polyak.hyperparameters.declaration import AtLeastTwo, Count, Fraction, Natural, NonNegative, Rate, require
-from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.categorical_critic import CategoricalCritic
@@ -116,20 +115,16 @@ class FastTD3(TD3):
     """Least standard deviation of exploration noise: each environment draws its own for every episode."""
     noise_max: NonNegative = 0.4
     """Largest standard deviation of exploration noise."""
-    n_atoms: AtLeastTwo = 101
+    n_atoms: WithNetworks[AtLeastTwo] = 101
     """Atoms of a distribution."""
-    v_min: float = -250.0
+    v_min: WithNetworks[float] = -250.0
     """The first atom: discounted returns below it count as this."""
-    v_max: float = 250.0
+    v_max: WithNetworks[float] = 250.0
     """The last atom: discounted returns above it count as this."""
-    weight_decay: NonNegative = 0.1
+    weight_decay: WithOptimizer[NonNegative] = 0.1
     """Decoupled weight decay of the optimizers (AdamW)."""
 
     made_of: ClassVar[MadeOf] = {"atoms": Atoms, "replay": LargeBatches}
-    built_with: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS),
-        "weight_decay": OPTIMIZER,
-    }
     learner_class: ClassVar[type[Learner]] = FastTD3Learner
     explores_by: ClassVar[tuple[str, ...]] = (*TD3.explores_by, "noise_min", "noise_max")
     policies: ClassVar = policy_aliases(

@@ -6,7 +6,6 @@ their costs are rewards here, and each of their regressions is a stretch of grad
 Shapes: B batch rows, K critics, M actions in a state, A action dimensions or choices.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -28,9 +27,9 @@ from polyak.evaluation.off_policy.importance_sampling import initial_observation
 from polyak.evaluation.off_policy.log_probs import BATCH, slices
 from polyak.evaluation.off_policy.policy_actions import can_act, choices_of
 from polyak.experience.arrays import mapped
+from polyak.hyperparameters.changing import Fixed, Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, Only, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -108,6 +107,9 @@ class FQELearner(Learner):
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
+CHOSEN = Fixed("the dataset holds its choices. Make a new model.")
+Target = Annotated[Any, Only("a model, anything else with predict(), or a function", can_act)]
+
 
 class Choices(DatasetReplay):
     """Replays a dataset with what the policy that is evaluated would choose in each state."""
@@ -161,17 +163,17 @@ class FQE(OfflineAlgorithm):
     _: KW_ONLY
     gamma: Fraction = 0.99
     """Discount factor, in [0, 1]."""
-    prioritized: bool | dict[str, Any] = False
+    prioritized: Reload[bool | dict[str, Any]] = False
     """Replay transitions of large temporal-difference error more often, and weigh their losses less (arXiv:1511.05952).
     A dict sets ``kind``, ``alpha``, ``beta``, ``final_beta`` and ``eps``, as for :class:`~polyak.DQN`."""
-    target: Annotated[Any, Only("a model, anything else with predict(), or a function", can_act)] | None = None
+    target: Annotated[Target | None, CHOSEN] = None
     """The policy to evaluate: a model, anything else with ``predict``, or a function of one observation."""
-    deterministic: bool = False
+    deterministic: Annotated[bool, CHOSEN] = False
     """Evaluate its likeliest actions, as ``evaluate_policy`` plays, instead of its distribution. Of discrete actions,
     a policy that gives no probabilities is taken at its deterministic choice in either case."""
-    n_samples: Count = 4
+    n_samples: Annotated[Count, CHOSEN] = 4
     """Continuous actions of a stochastic policy that are drawn in each state, for the mean of their values."""
-    n_critics: Count = 1
+    n_critics: WithNetworks[Count] = 1
     """Critics, each with a target of its own: how far they differ shows what the data leave open."""
     tau: Fraction = 0.02
     """Rate at which target networks follow, in [0, 1]; 1 copies. Values travel back along episodes in some
@@ -179,11 +181,7 @@ class FQE(OfflineAlgorithm):
     target_update_interval: Count = 1
     """Gradient steps between two target updates."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        "n_critics": NETWORKS,
-        **dict.fromkeys(("target", "deterministic", "n_samples"), "the dataset holds its choices. Make a new model."),
-    }
-    made_of: ClassVar[Mapping[str, Any]] = {"replay": Choices, "network": of_policy("n_critics")}
+    made_of: ClassVar[dict[str, Any]] = {"replay": Choices, "network": of_policy("n_critics")}
     learner_class: ClassVar[type[Learner]] = FQELearner
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)

@@ -18,6 +18,7 @@ from torch.nn.functional import softplus
 from polyak.algorithms.imitation.adversarial import AdversarialImitation, Comparison, Penalty
 from polyak.algorithms.imitation.reward import RewardForm, RewardFunction
 from polyak.cards import Card
+from polyak.hyperparameters.changing import Reload
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.networks.rewards import RewardNet, ShapedRewardNet
 
@@ -120,7 +121,7 @@ class GAIL(AdversarialImitation):
     """GAIL: an actor whose steps a discriminator cannot distinguish from demonstrated ones (arXiv:1606.03476)."""
 
     _: KW_ONLY
-    reward_form: RewardForm = "positive"
+    reward_form: Reload[RewardForm] = "positive"
     """What the generator is rewarded with. ``"positive"``: -log(1 - D), never negative, so that long episodes pay
     whatever happens in them: wrong where success ends an episode. ``"negative"``: log D, never positive, so that it
     pays to end soon: wrong where failure does. ``"logit"``: log D - log(1 - D), of either sign. Where all episodes last

@@ -15,7 +15,7 @@ Shapes: B drawn rows, L = 2c - 1 rows of a window, c steps of a goal, M candidat
 dimensions, K critics.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -29,8 +29,8 @@ from polyak.cards import Card, Search, tune
 from polyak.data import Dataset, Transition
 from polyak.data.sampling import reduce
 from polyak.experience.arrays import mapped
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, Rate, require
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.replayed_sequences import picked
@@ -284,14 +284,14 @@ class HIRO(OffPolicyAlgorithm):
 
     learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
-    goal_steps: Count = 10
+    goal_steps: WithNetworks[Count] = 10
     """c: environment steps between two goals."""
-    goal_range: Positive | Sizes = 1.0
+    goal_range: WithNetworks[Positive | Sizes] = 1.0
     """Largest change of each entry that a goal asks for, a number or one for each entry, in the units of the
     observations that the policy reads."""
-    goal_entries: Entries | None = None
+    goal_entries: WithNetworks[Entries | None] = None
     """Positions of the entries of the observation that goals are about; ``None``: all."""
-    goal_noise: NonNegative = 0.2
+    goal_noise: WithNetworks[NonNegative] = 0.2
     """Standard deviation of the noise in goals while collecting, in shares of ``goal_range``."""
     reward_scale: Positive = 0.1
     """What the rewards of the higher level, sums over the steps of a goal, are multiplied by."""
@@ -309,9 +309,6 @@ class HIRO(OffPolicyAlgorithm):
     """Largest such noise."""
 
     n_steps: ClassVar[int] = 1  # type: ignore[misc]  # the higher level sums the rewards of goal_steps
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("goal_steps", "goal_range", "goal_entries", "goal_noise"), NETWORKS
-    )
     made_of: ClassVar[MadeOf] = {
         "replay": GoalWindows,
         "goals": of_policy("goal_steps", "goal_range", "goal_entries", "goal_noise"),

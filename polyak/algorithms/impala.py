@@ -7,7 +7,6 @@ arXiv:1802.01561. Equation numbers and sections are theirs. V-trace itself is :f
 Shapes: T steps of N environments.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
@@ -15,11 +14,11 @@ import torch
 from torch import Tensor
 
 from polyak.cards import Card, Search, tune
+from polyak.hyperparameters.changing import WithOptimizer
 from polyak.hyperparameters.declaration import Fraction, Positive
 from polyak.kinds.asynchronous import (
     AsynchronousAlgorithm,
 )
-from polyak.kinds.network_algorithm import OPTIMIZER
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.vtrace_learner import Evaluated, Unroll, VTraceLearner
 from polyak.nn.catalog import policy_aliases
@@ -99,18 +98,15 @@ class IMPALA(AsynchronousAlgorithm):
     """Acting and learning at the same time, with V-trace between them (arXiv:1802.01561)."""
 
     _: KW_ONLY
-    use_rms_prop: bool = False
+    use_rms_prop: WithOptimizer[bool] = False
     """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
-    rms_prop_eps: Positive = 0.1
+    rms_prop_eps: WithOptimizer[Positive] = 0.1
     """RMSprop's epsilon."""
-    rms_prop_decay: Fraction = 0.99
+    rms_prop_decay: WithOptimizer[Fraction] = 0.99
     """RMSprop's rate at which it averages squared gradients."""
-    rms_prop_momentum: Fraction = 0.0
+    rms_prop_momentum: WithOptimizer[Fraction] = 0.0
     """RMSprop's momentum."""
 
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("use_rms_prop", "rms_prop_eps", "rms_prop_decay", "rms_prop_momentum"), OPTIMIZER
-    )
     learner_class: ClassVar[type[Learner]] = IMPALALearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES

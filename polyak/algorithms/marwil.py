@@ -21,7 +21,7 @@ own size c.
 Shapes: B batch rows, N steps of the dataset.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -34,9 +34,9 @@ from polyak.algorithms.bc import BC, BCLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Dataset, Transition
 from polyak.experience.schema import Column
+from polyak.hyperparameters.changing import WithDataset, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Fraction, NonNegative, Positive, later
 from polyak.hyperparameters.held import Held
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.offline import RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -165,14 +165,14 @@ class MARWIL(BC):
     _: KW_ONLY
     beta: NonNegative = 1.0
     """How much more the better actions count: by exp(beta * advantage / c). 0 clones."""
-    gamma: Fraction = 0.99
+    gamma: WithDataset[Fraction] = 0.99
     """Discount factor of returns-to-go, in [0, 1]."""
     vf_coef: NonNegative = 1.0
     """Weight of the value loss."""
     advantage_norm_rate: Fraction = 1e-3
     """Rate at which c^2 follows the squared advantages of minibatches, in [0, 1]; 0 keeps it as it starts. The paper's
     and RLlib's is 1e-8, with which it hardly leaves its start."""
-    advantage_norm_start: Becomes[Positive | None, float] = later(None)
+    advantage_norm_start: WithNetworks[Becomes[Positive | None, float]] = later(None)
     """c^2 before the first gradient step; ``None``: the mean square of the dataset's returns-to-go. RLlib's is 100."""
     max_weight: Positive | None = None
     """The largest weight exp(beta * advantage / c), such as 20 (CRR) or 100 (AWAC); ``None``: no bound, as in the
@@ -186,10 +186,6 @@ class MARWIL(BC):
     returns; ``(scale, shift)`` multiplies and adds. All are taken from the dataset."""
 
     made_of: ClassVar[MadeOf] = {"replay": WithReturns}
-    built_with: ClassVar[Mapping[str, str]] = {
-        "gamma": "the dataset has been read with it. Make a new model.",
-        "advantage_norm_start": NETWORKS,
-    }
     learner_class: ClassVar[type[Learner]] = MARWILLearner
     policies: ClassVar = policy_aliases(ValuedCloningPolicy, ValuedCloningPolicy)
     value = Held("policy.value")

@@ -7,7 +7,6 @@ What differs from the paper: members share their data rather than bootstrap it, 
 them; rewards and terminations are learned, unless functions of them are given; outputs of the model are standardised.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -20,8 +19,8 @@ from polyak.cards import Card, Search, tune
 from polyak.data.base import Normalizer
 from polyak.data.step import Step
 from polyak.experience.schema import Column
+from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
-from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.loops.updates import record_means
@@ -87,25 +86,25 @@ class PETS(OffPolicyAlgorithm):
     _: KW_ONLY
     learning_starts: Natural = 200
     """Environment steps of random actions before the first fit."""
-    gamma: Fraction = 1.0
+    gamma: Reload[Fraction] = 1.0
     """Discount of one step within a plan, in [0, 1]."""
     train_freq: Becomes[int | tuple[int, str], Any] = later(200)
     """Collect this long before each fit: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
     gradient_steps: Count = 2_000
     """Gradient steps of one fit, at most."""
-    horizon: Count = 25
+    horizon: Reload[Count] = 25
     """Steps of a plan."""
-    n_candidates: Count = 400
+    n_candidates: Reload[Count] = 400
     """Plans that are compared in one iteration."""
-    n_top: Count = 40
+    n_top: Reload[Count] = 40
     """How many of them, the best, decide where the next iteration looks."""
-    n_iterations: Count = 5
+    n_iterations: Reload[Count] = 5
     """Iterations of the cross-entropy method for each action."""
-    momentum: Fraction = 0.1
+    momentum: Reload[Fraction] = 0.1
     """Weight of the mean and the variance of candidates before, against those of the best."""
-    n_particles: Count = 20
+    n_particles: Reload[Count] = 20
     """Trajectories that are imagined for each plan, whose mean return counts: a multiple of the model's elites."""
-    propagation: Propagation = "tsinf"
+    propagation: Reload[Propagation] = "tsinf"
     """``"ts1"``: a trajectory continues with another member of the ensemble at each step; ``"tsinf"``: with one."""
     holdout: Share = 0.2
     """Share of the experience that models are compared by and not fitted to; at most 5,000 steps."""
@@ -113,20 +112,12 @@ class PETS(OffPolicyAlgorithm):
     """Passes over the experience without progress on the holdout, after which a fit ends."""
     bounds_weight: NonNegative = 0.01
     """Weight of the distance between the learned bounds of log-variances in the model's loss."""
-    reward_function: Outcomes | None = None
+    reward_function: WithNetworks[Outcomes | None] = None
     """Rewards [B] of tensors of observations, actions in the environment's units and next observations [B, ...];
     ``None``: they are learned."""
-    termination_function: Outcomes | None = None
+    termination_function: WithNetworks[Outcomes | None] = None
     """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("reward_function", "termination_function"), NETWORKS),
-        **{
-            name: RELOAD.format(name)
-            for name in ("gamma", "horizon", "n_candidates", "n_top", "n_iterations", "momentum", "n_particles")
-        },
-        "propagation": RELOAD.format("propagation"),
-    }
     n_steps: ClassVar[int] = 1  # type: ignore[misc]  # of returns, of which there are none
     prioritized: ClassVar[bool] = False  # type: ignore[misc]  # a fit takes all steps
     dataset_share: ClassVar[None] = None  # type: ignore[misc]

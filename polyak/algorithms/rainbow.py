@@ -3,7 +3,6 @@
 Hessel et al. 2018, "Rainbow: Combining Improvements in Deep Reinforcement Learning", arXiv:1710.02298.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -12,8 +11,8 @@ import torch
 from polyak.algorithms.c51 import C51, Atoms, C51Learner
 from polyak.algorithms.dqn import DQN
 from polyak.cards import Card, Search, tune
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import AtLeastTwo, Count, Natural, Rate
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.parts.part import MadeOf
 from polyak.parts.replay import Replay
@@ -51,15 +50,14 @@ class Rainbow(DQN):
     """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
     (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
 
-    n_atoms: AtLeastTwo = 51
+    n_atoms: WithNetworks[AtLeastTwo] = 51
     """Atoms of a distribution."""
-    v_min: float = -10.0
+    v_min: WithNetworks[float] = -10.0
     """The first atom: discounted returns below it count as this."""
-    v_max: float = 10.0
+    v_max: WithNetworks[float] = 10.0
     """The last atom: discounted returns above it count as this."""
 
     made_of: ClassVar[MadeOf] = {"atoms": Atoms, "replay": HalfPrioritised}
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_atoms", "v_min", "v_max"), NETWORKS)
     learner_class: ClassVar[type[Learner]] = C51Learner
     policies: ClassVar = C51.policies
 

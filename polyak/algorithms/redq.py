@@ -7,7 +7,6 @@ overestimating: each step's target is the smallest value of a few of them, drawn
 Shapes: B batch rows, A action dimensions, N critics, M of them in a target.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -17,8 +16,8 @@ from torch import Tensor
 from polyak.algorithms.sac import SAC, SACLearner, soft_value
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, require
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.off_policy import GradientSteps
 from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
 from polyak.ops.updates import polyak_update
@@ -93,7 +92,7 @@ class REDQ(SAC):
 
     _: KW_ONLY
     gradient_steps: GradientSteps = 20
-    n_critics: Count = 10
+    n_critics: WithNetworks[Count] = 10
     """Critics in the ensemble, N."""
     subset: Count = 2
     """Target critics of which the smallest value is taken, M: as many as this, redrawn for each gradient step. At
@@ -101,7 +100,6 @@ class REDQ(SAC):
     policy_delay: Count = 20
     """Gradient steps of the critics per step of the actor and the temperature."""
 
-    built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("n_critics",), NETWORKS)
     made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics")}
     learner_class: ClassVar[type[Learner]] = REDQLearner
 

@@ -21,8 +21,8 @@ from polyak.cards import Card, Part, Search, Task, tune
 from polyak.collecting.rollout import RolloutWriter, Successors
 from polyak.collecting.runner import Runner
 from polyak.data import EpisodeBuffer, RolloutSamples
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
-from polyak.kinds.network_algorithm import NETWORKS
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
 from polyak.learning.rollout_learner import States
@@ -173,7 +173,7 @@ class REINFORCE(OnPolicyAlgorithm):
     episodes_per_update: Count = 8
     """Episodes of one update: the first so many that begin, in all environments together. Environments that are in the
     middle of another one when an update is due are reset."""
-    baseline: bool = True
+    baseline: WithNetworks[bool] = True
     """Learn state values, and subtract them from the returns."""
     critic_learning_rate: Rate | Schedule | None = None
     """Step size of the baseline's optimizer; ``None``: ``learning_rate``."""
@@ -195,7 +195,6 @@ class REINFORCE(OnPolicyAlgorithm):
     vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     gae_lambda: ClassVar[float] = 1.0  # type: ignore[misc]
-    built_with: ClassVar[Mapping[str, str]] = {"baseline": NETWORKS}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     loop: ClassVar[Callable[..., Loop]] = episodes_loop
     made_of: ClassVar[MadeOf] = {"rollouts": WholeEpisodes}

@@ -7,7 +7,7 @@ for each environment step. The losses are those of :mod:`polyak.algorithms.sac`.
 Shapes: those of :mod:`polyak.algorithms.sac`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -17,8 +17,8 @@ import torch
 from polyak.algorithms.sac import SAC, SACLearner
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Search, tune
+from polyak.hyperparameters.changing import WithNetworks, WithOptimizer
 from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Rate
-from polyak.kinds.network_algorithm import NETWORKS, OPTIMIZER
 from polyak.kinds.off_policy import GradientSteps
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.loops.off_policy import OffPolicyLoop, off_policy_loop
@@ -71,13 +71,12 @@ class SimBa(SAC):
     """Entropy temperature alpha: ``"auto_0.01"`` learns it from 0.01, a number fixes it."""
     target_entropy: float | Literal["auto"] = "auto"
     """Entropy to hold when alpha is learned; ``"auto"`` is minus half the number of action dimensions."""
-    n_critics: Count = 2
+    n_critics: WithNetworks[Count] = 2
     """Critics, of whose values the smallest counts. With one there is no such caution, as the authors have it where
     episodes end at a time limit only."""
-    weight_decay: NonNegative = 0.01
+    weight_decay: WithOptimizer[NonNegative] = 0.01
     """Decoupled weight decay of the optimizers (AdamW)."""
 
-    built_with: ClassVar[Mapping[str, str]] = {"n_critics": NETWORKS, "weight_decay": OPTIMIZER}
     loop: ClassVar[Callable[..., Loop]] = observing_loop
     made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics")}
     learner_class: ClassVar[type[Learner]] = SimBaLearner

@@ -88,6 +88,7 @@ from polyak.envs.make import make_env
 from polyak.envs.masks import Masks
 from polyak.envs.spaces import check_for_nested_spaces
 from polyak.experience.memory import overcommitted
+from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import require
 from polyak.hyperparameters.held import Held
 from polyak.kinds import off_policy, on_policy
@@ -950,6 +951,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     made_of: ClassVar[MadeOf] = {"replay": TheirReplay}
     loop: ClassVar[Callable[..., Loop]] = replay_loop
+    use_sde: WithNetworks[bool] = False
 
     def __init__(
         self,

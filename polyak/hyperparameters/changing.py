@@ -1,21 +1,42 @@
 """Hyper-parameters that are set on a model that is built: ``model.batch_size = 64``.
 
 Each takes effect at the next update, after the checks of the constructor, or is refused with the reason and the fix. A
-class names the fields that cannot change in ``built_with``; the consequences of a change are in ``_adopt``. While a
-model is being built, loaded or changed, its attributes are set without checks.
+field that cannot change is marked where it is declared, ``buffer_size: Reload[Count] = 1_000_000``; the consequences of
+a change are in ``_adopt``. While a model is being built, loaded or changed, its attributes are set without checks.
 """
 
-from dataclasses import fields
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
-from polyak.hyperparameters.declaration import HyperparameterError, declared, fitted, left_out
+from polyak.hyperparameters.declaration import HyperparameterError, declared, fitted, left_out, marked
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Part of an annotation, ``Annotated[int, Fixed(...)]``: the hyper-parameter cannot change once a model is built.
+    This holds for subclasses, too, that declare it again.
+
+    Args:
+        why: the reason, and what to do instead; ``{}`` stands for the name.
+    """
+
+    why: str
+
 
 NETWORKS = "the networks are built with it. Make a new model."
 OPTIMIZER = "the optimizer is built with it. Set its param_groups, or make a new model."
 SAVED_WITH = frozenset({NETWORKS, OPTIMIZER})
 """Reasons for which a hyper-parameter cannot change when a model is loaded either: what is in the file follows it."""
+WithNetworks = Annotated[T, Fixed(NETWORKS)]
+WithOptimizer = Annotated[T, Fixed(OPTIMIZER)]
+WithDataset = Annotated[T, Fixed("the dataset has been read with it. Make a new model.")]
+NewModel = Annotated[T, Fixed("the model is built with it. Make a new one.")]
+Reload = Annotated[T, Fixed("the model is built with it. Make a new one, or save this one and use load(path, {}=...).")]
+_OF_ALL = {"env": Fixed("use model.set_env(env).")}
 
 FREE = frozenset({"policy"})
 """Fields that programs may set to anything: they are read before each step."""
@@ -41,7 +62,8 @@ def why_fixed(cls: type, name: str) -> str | None:
     """Why a hyper-parameter cannot change once a model is built, and the fix; ``None``: it can."""
     if name in left_out(cls):
         return f"{cls.__name__} has no use for it."
-    return inherited(cls, "built_with").get(name)
+    fixed = marked(cls, name, Fixed) or _OF_ALL.get(name)
+    return fixed.why.format(name) if fixed else None
 
 
 def inherited(cls: type, table: str) -> dict[str, str]:

@@ -54,7 +54,9 @@ NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]
 Rate = Annotated[float, Only("a finite number of at least 0", lambda x: 0 <= x < math.inf)]
 """Step size of an optimizer."""
 Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]
+Seed = Annotated[int, Only("an integer in [0, 2**32)", lambda n: 0 <= n < 2**32)]
 
+Mark = TypeVar("Mark")
 Argument = TypeVar("Argument", contravariant=True)
 Value = TypeVar("Value", covariant=True)
 
@@ -98,13 +100,21 @@ def require(condition: bool, name: str, value: Any, fix: str) -> None:
 
 def declared(cls: type) -> Mapping[str, Any]:
     """The fields of an algorithm and their annotations; ``Any`` for those that only a function's own scope knows."""
-    hints: dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        try:
-            hints |= inspect.get_annotations(base, eval_str=True)
-        except NameError:
-            hints |= dict.fromkeys(inspect.get_annotations(base), Any)
+    hints = {name: hint for base in reversed(cls.__mro__) for name, hint in _annotations(base).items()}
     return {f.name: hints[f.name] for f in fields(cls)}
+
+
+def marked(cls: type, name: str, mark: type[Mark]) -> Mark | None:
+    """The mark of a kind in the annotation of a field, in a class or the nearest above that has one; ``None``: none."""
+    parts = (part for base in cls.__mro__ for part in getattr(_annotations(base).get(name), "__metadata__", ()))
+    return next((part for part in parts if isinstance(part, mark)), None)
+
+
+def _annotations(cls: type) -> dict[str, Any]:
+    try:
+        return inspect.get_annotations(cls, eval_str=True)
+    except NameError:
+        return dict.fromkeys(inspect.get_annotations(cls), Any)
 
 
 def left_out(cls: type) -> frozenset[str]:
@@ -150,7 +160,8 @@ def _fit(value: Any, declaration: Any) -> Any:
     kind, args = get_origin(declaration) or declaration, get_args(declaration)
     if kind is Annotated:
         fit = _fit(value, args[0])
-        return fit if fit is not _REFUSED and all(rule.holds(fit) for rule in args[1:]) else _REFUSED
+        rules = (rule for rule in args[1:] if isinstance(rule, Only))
+        return fit if fit is not _REFUSED and all(rule.holds(fit) for rule in rules) else _REFUSED
     if kind in (Union, types.UnionType):
         return next((fit for arg in args if (fit := _fit(value, arg)) is not _REFUSED), _REFUSED)
     if kind is int and isinstance(value, float | np.floating) and float(value).is_integer():
@@ -187,7 +198,7 @@ def described(declaration: Any) -> str:
     if declaration == Schedule:
         return "a function of the remaining progress"
     if kind is Annotated:
-        return args[1].words
+        return next((rule.words for rule in args[1:] if isinstance(rule, Only)), None) or described(args[0])
     if kind in (Union, types.UnionType):
         words = [described(arg) for arg in args]
         between = ", or " if any(" or " in part for part in words) else " or "
@@ -209,7 +220,8 @@ def _hint(name: str, value: Any, declaration: Any) -> str:
     """The fix for a value that was written as a string."""
     if not isinstance(value, str):
         return ""
-    if any(get_origin(part) is type for part in (declaration, *get_args(declaration))):
+    kind = get_args(declaration)[0] if get_origin(declaration) is Annotated else declaration
+    if any(get_origin(part) is type for part in (kind, *get_args(kind))):
         return " Pass the class itself, not its name."
     try:
         number = float(value)

@@ -8,7 +8,7 @@ import inspect
 import re
 import sys
 import types
-from dataclasses import InitVar
+from dataclasses import InitVar, fields, is_dataclass
 from functools import cache
 from textwrap import fill
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -25,7 +25,10 @@ class Signature:
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         parameters = list(inspect.signature(owner.__init__).parameters.values())[1:]  # type: ignore[misc]
-        return inspect.Signature([p.replace(annotation=_plain(p.annotation)) for p in parameters])
+        kinds = declared(owner) if is_dataclass(owner) else {}  # dataclass() asks before it is done with the class
+        meant = {(f.name, str(f.type)): kinds[f.name] for f in fields(owner)} if kinds else {}  # also written as text
+        found = [meant.get((p.name, str(p.annotation)), p.annotation) for p in parameters]
+        return inspect.Signature([p.replace(annotation=_plain(a)) for p, a in zip(parameters, found, strict=True)])
 
 
 class Documentation:
@@ -91,12 +94,12 @@ def _described(cls: type, parameter: inspect.Parameter) -> str:
 
 
 def _plain(annotation: Any) -> Any:
-    """An annotation without ``InitVar`` and without bounds."""
+    """An annotation without ``InitVar`` and without bounds and marks."""
     if isinstance(annotation, InitVar):
         return annotation.type
     kind, args = get_origin(annotation), get_args(annotation)
     if kind is Annotated:
-        return args[0]
+        return _plain(args[0])
     if kind in (Union, types.UnionType):
         return Union[tuple(map(_plain, args))]  # noqa: UP007  # of parts that are known only now
     return annotation

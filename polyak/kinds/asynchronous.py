@@ -4,13 +4,13 @@ What happens when is in :mod:`polyak.loops.asynchronous`. With ``asynchronous=Fa
 that equal seeds give equal numbers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, cast
 
+from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Rate
 from polyak.hyperparameters.held import Held
-from polyak.kinds.network_algorithm import RELOAD
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.loops.asynchronous import AsynchronousLoop, RolloutCollector
 from polyak.loops.training import Loop
@@ -26,7 +26,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
 
     learning_rate: Rate | Schedule = 5e-4
     _: KW_ONLY
-    n_steps: Count = 50
+    n_steps: Reload[Count] = 50
     """Steps per environment in one rollout."""
     gae_lambda: Fraction = 1.0
     """Trace decay lambda of V-trace, in [0, 1] (remark 2 of its paper)."""
@@ -42,18 +42,15 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     """Weight of the value loss, which is half the squared error."""
     max_grad_norm: NonNegative | None = 40.0
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
-    asynchronous: bool = True
+    asynchronous: Reload[bool] = True
     """Act in a thread of its own while the learner learns; with ``n_runners``, take the rollouts of each as they come.
     ``False``: take turns, runners in their order, so that equal seeds give equal numbers."""
-    queue_size: Count = 3
+    queue_size: Reload[Count] = 3
     """Rollouts that may wait for the learner, if it is ``asynchronous``; while there are so many, the actor waits, and
     no runner is asked for another."""
     broadcast_interval: Count = 1
     """Updates of the learner between two broadcasts of its weights to the actor."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        name: RELOAD.format(name) for name in ("asynchronous", "queue_size", "n_steps")
-    }
     loop: ClassVar[Callable[..., Loop]] = AsynchronousLoop
     made_of: ClassVar[MadeOf] = {"rollouts": OlderRollouts}
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]

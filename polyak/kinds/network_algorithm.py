@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -36,8 +36,7 @@ from polyak.envs.masks import KEY, Masks, holds_masks, mask_size
 from polyak.envs.wrappers.layers import turned_images
 from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.experience.schema import Column
-from polyak.hyperparameters.changing import NETWORKS as NETWORKS
-from polyak.hyperparameters.changing import OPTIMIZER as OPTIMIZER
+from polyak.hyperparameters.changing import Fixed, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, NonNegative, Rate, fitted, later, require
 from polyak.hyperparameters.held import Held
 from polyak.learning.engine.device import get_device
@@ -55,8 +54,6 @@ from polyak.seeding import set_random_seed
 from polyak.suggestions import did_you_mean
 from polyak.warning import advise
 
-NEW_MODEL = "the model is built with it. Make a new one."
-RELOAD = "the model is built with it. Make a new one, or save this one and use load(path, {}=...)."
 _NOMINAL_RUN = 1_000_000
 """Environment steps of a run, where a guess is needed."""
 
@@ -78,25 +75,24 @@ class NetworkAlgorithm(Algorithm):
     learning_rate: Rate | Schedule = 3e-4
     """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
-    policy_kwargs: dict[str, Any] | None = None
+    policy_kwargs: WithNetworks[dict[str, Any] | None] = None
     """Arguments of the policy (``net_arch``, ``activation_fn``, ``features_extractor_class`` ...) and of its optimizer
     (``optimizer_class``, ``optimizer_kwargs``)."""
-    device: Becomes[torch.device | str | int, torch.device] = later("auto")
+    device: Annotated[
+        Becomes[torch.device | str | int, torch.device],
+        Fixed("the networks are there already. Use load(path, {}=...)."),
+    ] = later("auto")
     """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
     faster than the processor, by their measured speeds, for these networks and batches."""
-    compile: bool | Literal["auto"] = "auto"
+    compile: Annotated[bool | Literal["auto"], Fixed("the engine is built with it. Use load(path, {}=...).")] = "auto"
     """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
     building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Annotated[
+        Literal["float32", "bfloat16"], Fixed("the learner is built with it. Use load(path, {}=...).")
+    ] = "float32"
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        "policy_kwargs": NETWORKS,
-        "device": "the networks are there already. Use load(path, device=...).",
-        "compile": "the engine is built with it. Use load(path, compile=...).",
-        "precision": "the learner is built with it. Use load(path, precision=...).",
-    }
     n_runners, n_learners = 0, 1  # hyper-parameters where a kind declares them
     transport, runner_timeout = cast(Any, "ray"), cast("float | None", None)
     explores_by: ClassVar[tuple[str, ...]] = (

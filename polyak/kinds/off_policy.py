@@ -1,6 +1,6 @@
 """Off-policy learning: step, store, replay."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -9,6 +9,7 @@ from polyak.collecting.train_freq import TrainFreq
 from polyak.data import Dataset, ReplayBuffer
 from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv
+from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
@@ -21,7 +22,6 @@ from polyak.hyperparameters.declaration import (
     later,
 )
 from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.loops.off_policy import off_policy_loop
 from polyak.loops.training import Loop
 from polyak.noise import ActionNoise
@@ -39,21 +39,21 @@ class OffPolicyAlgorithm(LearnsFromData):
     """An environment, a vector of them, a registered name, or a :class:`~polyak.data.Dataset` to learn from without
     any; ``None`` for a model that only predicts. Afterwards the vectorised environment with every wrapper."""
     _: KW_ONLY
-    n_runners: Runners = 0
+    n_runners: Reload[Runners] = 0
     """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
     if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
     make the same number of steps with the newest weights."""
-    n_learners: Learners = 1
+    n_learners: Reload[Learners] = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
-    transport: Transport = "ray"
+    transport: Reload[Transport] = "ray"
     """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
     this process, with the same results."""
-    runner_timeout: Positive | None = 60.0
+    runner_timeout: Reload[Positive | None] = 60.0
     """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
     environments take longer is replaced, with a warning. ``None`` waits for ever."""
-    buffer_size: Count = 1_000_000
+    buffer_size: Reload[Count] = 1_000_000
     """Transitions that the replay buffer holds."""
     learning_starts: Natural = 100
     """Environment steps of random actions before the first update."""
@@ -67,15 +67,15 @@ class OffPolicyAlgorithm(LearnsFromData):
     """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
     gradient_steps: GradientSteps = 1
     """Gradient steps per update; -1 makes as many as transitions were collected."""
-    replay_buffer_class: type[ReplayBuffer] | None = None
+    replay_buffer_class: Reload[type[ReplayBuffer] | None] = None
     """Such as :class:`~polyak.data.HerReplayBuffer`; ``None`` takes :class:`~polyak.data.ReplayBuffer`."""
-    replay_buffer_kwargs: dict[str, Any] | None = None
+    replay_buffer_kwargs: Reload[dict[str, Any] | None] = None
     """Further arguments of the replay buffer."""
-    optimize_memory_usage: bool = False
+    optimize_memory_usage: Reload[bool] = False
     """Store each observation once instead of twice; the samples are the same."""
-    n_steps: Count | tuple[int, int] = 1
+    n_steps: Reload[Count | tuple[int, int]] = 1
     """Rewards summed before bootstrapping (n-step returns); ``(least, most)`` draws a number for each transition."""
-    prioritized: bool | dict[str, Any] = False
+    prioritized: Reload[bool | dict[str, Any]] = False
     """Replay transitions of large temporal-difference error more often, and weigh their losses less (arXiv:1511.05952).
     A dict sets ``kind`` (``"proportional"`` or ``"rank"``), ``alpha`` (how much errors decide), ``beta`` and
     ``final_beta`` (how much of the bias is undone, at the start and at the end of training), and for
@@ -83,7 +83,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     dataset_share: Fraction | None = None
     """Of each minibatch, the share that comes from the dataset where the model has one and learns by acting, too: 0.5
     is RLPD's (arXiv:2302.02948); ``None`` draws from both as if they were one buffer."""
-    n_replay_shards: Runners = 0
+    n_replay_shards: Reload[Runners] = 0
     """Processes that hold the replay buffer, each the steps of some of the environments; 0 keeps it in this one.
     Batches come from all of them, in proportion to their priorities."""
     overlap: bool = False
@@ -91,15 +91,6 @@ class OffPolicyAlgorithm(LearnsFromData):
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
     the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        **{name: RELOAD.format(name) for name in ("buffer_size", "replay_buffer_class", "replay_buffer_kwargs")},
-        **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "prioritized", "n_steps")},
-        **{
-            name: RELOAD.format(name)
-            for name in ("n_runners", "n_learners", "n_replay_shards", "transport", "runner_timeout")
-        },
-        "use_sde": NETWORKS,
-    }
     stores_masks: ClassVar[tuple[str, ...]] = ("masks", "next_masks")
 
     # Not annotated, since they are hyper-parameters only where a subclass declares them.

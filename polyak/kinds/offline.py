@@ -1,19 +1,18 @@
 """What algorithms share that are made to learn from a dataset: the units in which they see it."""
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from polyak.algorithm import GymEnv
 from polyak.data import Dataset, collect
 from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv
 from polyak.envs.action_spaces import FROM_DATA
+from polyak.hyperparameters.changing import Fixed, Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Learners, later
 from polyak.hyperparameters.held import Held
 from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.parts.part import MadeOf
 from polyak.parts.units import RewardScaling, Units
@@ -33,35 +32,31 @@ class OfflineAlgorithm(LearnsFromData):
     act takes an environment, too. Afterwards the vectorised environment with every wrapper, or ``None`` while there is
     none."""
     _: KW_ONLY
-    n_learners: Learners = 1
+    n_learners: Reload[Learners] = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
-    transport: Transport = "ray"
+    transport: Reload[Transport] = "ray"
     """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
     this process, with the same results."""
     batch_size: Count = 256
     """Transitions per gradient step."""
-    optimize_memory_usage: bool = False
+    optimize_memory_usage: Reload[bool] = False
     """Store each observation once instead of twice; the samples are the same."""
-    replay_buffer_kwargs: dict[str, Any] | None = None
+    replay_buffer_kwargs: Reload[dict[str, Any] | None] = None
     """Further arguments of the :class:`~polyak.data.ReplayBuffer` that transitions are drawn from, such as
     ``storage_device``."""
-    normalize_observations: bool = True
+    normalize_observations: WithNetworks[bool] = True
     """Standardise what the networks read by the mean and standard deviation of the dataset's observations, which are
     kept in the model. Images are left as they are."""
-    reward_scaling: RewardScaling | tuple[float, float] = "none"
+    reward_scaling: Annotated[
+        RewardScaling | tuple[float, float], Fixed("the networks have learned in units of it. Make a new model.")
+    ] = "none"
     """What is learned from instead of rewards: ``"standard"`` subtracts their mean and divides by their standard
     deviation; ``"range"`` brings them to [0, 1]; ``"returns"`` multiplies by 1000 and divides by the range of the
     episodes' returns (IQL's); ``(scale, shift)`` multiplies and adds. All are taken from the dataset, kept in the
     model, and used for what it experiences afterwards, too."""
 
     _alternatives = FROM_DATA
-    built_with: ClassVar[Mapping[str, str]] = {
-        "normalize_observations": NETWORKS,
-        "reward_scaling": "the networks have learned in units of it. Make a new model.",
-        **{name: RELOAD.format(name) for name in ("optimize_memory_usage", "replay_buffer_kwargs", "prioritized")},
-        **{name: RELOAD.format(name) for name in ("n_learners", "transport")},
-    }
     goes_without: ClassVar[tuple[str, ...]] = (
         *(field.name for field in fields(OffPolicyAlgorithm)),
         *LearnsFromData.explores_by,

@@ -1,14 +1,15 @@
 """On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, cast
 
 from polyak.data import RolloutBuffer
 from polyak.distributed.runners import Transport
+from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, Learners, NonNegative, Positive, Runners
 from polyak.hyperparameters.held import Held
-from polyak.kinds.network_algorithm import NETWORKS, RELOAD, NetworkAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.loops.on_policy import on_policy_loop
 from polyak.loops.training import Loop
 from polyak.parts.part import MadeOf, Through
@@ -21,18 +22,18 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     """Algorithms that learn from fresh rollouts of their own policy."""
 
     _: KW_ONLY
-    n_runners: Runners = 0
+    n_runners: Reload[Runners] = 0
     """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
     if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
     make the same number of steps with the newest weights."""
-    n_learners: Learners = 1
+    n_learners: Reload[Learners] = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
-    transport: Transport = "ray"
+    transport: Reload[Transport] = "ray"
     """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
     this process, with the same results."""
-    runner_timeout: Positive | None = 60.0
+    runner_timeout: Reload[Positive | None] = 60.0
     """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
     environments take longer is replaced, with a warning. ``None`` waits for ever."""
     n_steps: Count = 2048
@@ -45,7 +46,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     """A class to use instead of :class:`~polyak.data.RolloutBuffer`."""
     rollout_buffer_kwargs: dict[str, Any] | None = None
     """Further arguments of the rollout buffer."""
-    use_sde: bool = False
+    use_sde: WithNetworks[bool] = False
     """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
     sde_sample_freq: int | Literal["episode"] = -1
     """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``
@@ -63,10 +64,6 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
 
     supports_masks: ClassVar[bool] = True
-    built_with: ClassVar[Mapping[str, str]] = {
-        "use_sde": NETWORKS,
-        **{name: RELOAD.format(name) for name in ("n_runners", "n_learners", "runner_timeout", "transport")},
-    }
     made_of: ClassVar[MadeOf] = {"rollouts": Rollouts}
     loop: ClassVar[Callable[..., Loop]] = on_policy_loop
     batch_size = cast(int, None)

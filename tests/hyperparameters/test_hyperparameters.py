@@ -1,5 +1,6 @@
 """Hyper-parameters: what annotations let pass, how they read, and what help() and type checkers know of them."""
 
+import inspect
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ from torch import Tensor
 from polyak import PPO, SAC
 from polyak.algorithms.sac import SACLearner
 from polyak.hyperparameters import docstrings as documentation
+from polyak.hyperparameters.changing import NETWORKS, Reload, WithNetworks, why_fixed
 from polyak.hyperparameters.declaration import (
     Count,
     Fraction,
@@ -120,6 +122,38 @@ def test_a_hyperparameter_takes_one_declaration_and_one_mention_in_the_learner()
     assert "    warmth (float, default 0.5): How warm it is, in [0, 1]." in (Cold.__doc__ or "").splitlines()
     assert "Steps between two of something; more of it." in (Cold.__doc__ or "")
     assert "    tau (float, default 0.005): Rate at which" in (Cold.__doc__ or "")
+
+
+@dataclass(eq=False, repr=False)
+class Frozen(Cold):
+    """Some of it cannot change."""
+
+    _: KW_ONLY
+    every: Reload[Count] = 2
+    warmth: WithNetworks[Fraction | None] = 0.5  # type: ignore[assignment]
+
+
+@dataclass(eq=False, repr=False)
+class Thawed(Frozen):
+    """With another default."""
+
+    _: KW_ONLY
+    every: Count = 5
+
+
+def test_marks_say_what_cannot_change_and_nothing_else() -> None:
+    reason = "the model is built with it. Make a new one, or save this one and use load(path, every=...)."
+    assert [why_fixed(cls, "every") for cls in (Cold, Frozen, Thawed)] == [None, reason, reason]
+    assert why_fixed(Thawed, "warmth") == NETWORKS
+    assert why_fixed(Thawed, "env") == "use model.set_env(env)."
+    for kind in (Count, EVEN | None, type[Learner] | None, bool | Literal["auto"], Any):
+        assert described(Reload[kind]) == described(kind)  # type: ignore[valid-type]
+    with pytest.raises(HyperparameterError, match="^x=0 cannot be used: it must be an integer of at least 1.$"):
+        fitted("x", 0, Reload[Count])
+    with pytest.raises(HyperparameterError, match="Pass the class itself, not its name.$"):
+        fitted("x", "Learner", Reload[type[Learner] | None])
+    assert "    warmth (float | None, default 0.5): How warm it is" in (Thawed.__doc__ or "")
+    assert "every: int = 5" in str(inspect.signature(Thawed))
 
 
 def test_limits_of_values_that_move_may_be_switched_on_later() -> None:

@@ -31,9 +31,10 @@ from polyak.envs.composed import is_composed
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces, maybe_transpose
 from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
 from polyak.experience.arrays import mapped
+from polyak.hyperparameters.changing import Fixed, NewModel, Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, Rate, later, require
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
-from polyak.kinds.network_algorithm import NETWORKS, NEW_MODEL, RELOAD, NetworkAlgorithm
+from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
@@ -116,29 +117,31 @@ class AdversarialImitation(NetworkAlgorithm):
     _: KW_ONLY
     demonstrations: Dataset | None = None
     """The demonstrations. Their rewards are not read; a model that only predicts needs none, and files hold none."""
-    generator: Becomes[str | type[NetworkAlgorithm], Any] = later("ppo")
+    generator: NewModel[Becomes[str | type[NetworkAlgorithm], Any]] = later("ppo")
     """The algorithm that learns from the learned reward: a name or a class of an algorithm that acts; afterwards the
     model itself, whose environment is yours with learned rewards."""
-    generator_kwargs: Arguments | None = None
+    generator_kwargs: Annotated[
+        Arguments | None, Fixed("set it on model.generator, such as model.generator.batch_size = 64.")
+    ] = None
     """Arguments of the generator besides policy, environment, ``policy_kwargs``, ``device``, ``seed`` and similar ones,
     which are those of this model."""
     demo_batch_size: Count = 256
     """Demonstrated steps in one minibatch of the reward network, with as many of the generator's."""
     n_disc_updates_per_round: Count = 8
     """Gradient steps of the reward network in a round."""
-    steps_per_round: Count | None = None
+    steps_per_round: Reload[Count | None] = None
     """Environment steps between two rounds; ``None``: one rollout of a generator that has rollouts, else 500."""
-    experience_size: Count | None = None
+    experience_size: Reload[Count | None] = None
     """Number of the generator's latest steps from which minibatches are drawn; ``None``: those of one round."""
-    use_state: bool = True
+    use_state: WithNetworks[bool] = True
     """Whether the reward depends on the state."""
-    use_action: bool = True
+    use_action: WithNetworks[bool] = True
     """Whether it depends on the action."""
-    use_next_state: bool = False
+    use_next_state: WithNetworks[bool] = False
     """Whether it depends on the next state."""
-    use_done: bool = False
+    use_done: WithNetworks[bool] = False
     """Whether it depends on whether the next state is terminal."""
-    reward_kwargs: Arguments | None = None
+    reward_kwargs: WithNetworks[Arguments | None] = None
     """Further arguments of the reward network (``net_arch``, ``activation_fn``, ``features_extractor_class``,
     ``normalize_inputs`` ...): see :class:`~polyak.nn.networks.rewards.RewardNet`."""
     gradient_penalty: NonNegative = 1.0
@@ -149,12 +152,6 @@ class AdversarialImitation(NetworkAlgorithm):
     (WGAN-GP, arXiv:1704.00028), or at demonstrated steps, for its squared norm (R1, arXiv:1801.04406)."""
 
     loop: ClassVar[Callable[..., Loop]] = ImitationLoop
-    built_with: ClassVar[Mapping[str, str]] = {
-        "generator": NEW_MODEL,
-        "generator_kwargs": "set it on model.generator, such as model.generator.batch_size = 64.",
-        **dict.fromkeys(("use_state", "use_action", "use_next_state", "use_done", "reward_kwargs"), NETWORKS),
-        **{name: RELOAD.format(name) for name in ("experience_size", "steps_per_round", "reward_form")},
-    }
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES
     needs: ClassVar[tuple[str, ...]] = ("demonstrations",)
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})

@@ -24,8 +24,8 @@ from polyak.data import ReplayBuffer
 from polyak.data.base import Normalizer
 from polyak.data.replay_memory import Batches, ReplayMemory, joined
 from polyak.experience.record import Experience
+from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
-from polyak.kinds.network_algorithm import NETWORKS, RELOAD
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.host import LearnerHost, Load
 from polyak.learning.learner import LearnerRecipe
@@ -266,7 +266,7 @@ class Imagining(Base):
     the end), which is rounded."""
     n_rollouts: Count = 100_000
     """Starts after each fit, drawn from all real steps; rounded up to a multiple of the model's elites."""
-    imagined_size: Count = 400_000
+    imagined_size: Reload[Count] = 400_000
     """Imagined steps that are kept, the newest ones."""
     model_freq: Count = 250
     """Environment steps between two fits of the model, each followed by imagined rollouts."""
@@ -277,7 +277,7 @@ class Imagining(Base):
     model_learning_rate: Rate | Schedule = 1e-3
     """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
     end)."""
-    model_kwargs: dict[str, Any] | None = None
+    model_kwargs: WithNetworks[dict[str, Any] | None] = None
     """Arguments of the model: ``n_members`` (7), ``n_elites`` (5), ``net_arch``, ``activation_fn``; see
     :class:`~polyak.algorithms.model_based.dynamics.DynamicsModel`."""
     holdout: Share = 0.2
@@ -286,16 +286,12 @@ class Imagining(Base):
     """Passes over the experience without progress on the holdout, after which a fit ends."""
     bounds_weight: NonNegative = 0.01
     """Weight of the distance between the learned bounds of log-variances in the model's loss."""
-    reward_function: Outcomes | None = None
+    reward_function: WithNetworks[Outcomes | None] = None
     """Rewards [B] of tensors of observations, actions in the environment's units and next observations [B, ...];
     ``None``: they are learned."""
-    termination_function: Outcomes | None = None
+    termination_function: WithNetworks[Outcomes | None] = None
     """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("model_kwargs", "reward_function", "termination_function"), NETWORKS),
-        "imagined_size": RELOAD.format("imagined_size"),
-    }
     prioritized: ClassVar[bool] = False  # type: ignore[misc]  # minibatches come from several buffers
     n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
     made_of: ClassVar[MadeOf] = {"replay": Imagination}

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from polyak.checkpoint.saved import Saved, prefixed
 from polyak.collecting.runner import Acted
 from polyak.data.step import Step
 from polyak.envs.tabular.known import KnownEnvs
+from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Count, Fraction, fitted, require
 from polyak.loops.training import Loop, restart_if_interrupted
 from polyak.schedules import Schedule
@@ -102,16 +103,13 @@ class TabularLearning(TableAlgorithm):
     _: KW_ONLY
     epsilon: Fraction | Schedule = 0.1
     """Probability of a random action: a number in [0, 1] or a function of the remaining progress."""
-    initial_value: float = 0.0
+    initial_value: Annotated[float, Fixed("the table is filled with it. Set model.q, or make a new model.")] = 0.0
     """Initial action values; optimistic ones let every action be tried."""
     compile: bool | Literal["auto"] = "auto"
     """Run the inner loop as machine code (needs ``polyak[fast]``), with the same results to the last bit. ``"auto"``
     does so in long runs, if numba is installed. Only for known transitions: those of a table ``P``."""
 
     loop: ClassVar[Callable[..., Loop]] = TableLoop
-    built_with: ClassVar[Mapping[str, str]] = {
-        "initial_value": "the table is filled with it. Set model.q, or make a new model.",
-    }
     explores_starts: ClassVar[bool] = False
     """Whether episodes begin with a random action, and if possible in a random state."""
 

@@ -7,9 +7,8 @@ exploring start (sections 5.3 and 5.4), or off-policy about the greedy policy wi
 Shapes: N environments, S states, A actions, L steps that there is room for.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from polyak.algorithms.tabular.learning import TabularLearning
 from polyak.algorithms.tabular.search import EPSILON
 from polyak.algorithms.tabular.walking import Rule, TableTransition
 from polyak.cards import Card, Search, tune
+from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Fraction, require
 from polyak.schedules import Schedule
 
@@ -108,15 +108,11 @@ class MonteCarloControl(TabularLearning):
     _: KW_ONLY
     visits: Literal["first", "every"] = "first"
     """Which visits of a pair in an episode count: the first of them or every one."""
-    exploring_starts: bool = False
+    exploring_starts: Annotated[bool, Fixed("episodes have begun by it. Use load(path, {}=...).")] = False
     """Begin episodes with a random action, and in a random state if the environment's transitions are known; then
     ``epsilon=0`` can be enough."""
     off_policy: bool = False
     """Learn about the greedy policy, by weighted importance sampling; needs ``epsilon`` above 0 and takes averages."""
-
-    built_with: ClassVar[Mapping[str, str]] = {
-        "exploring_starts": "episodes have begun by it. Use load(path, exploring_starts=...).",
-    }
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

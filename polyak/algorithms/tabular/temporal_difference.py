@@ -7,9 +7,8 @@ the greedy policy, Q-learning; with n > 1 n-step SARSA (sigma = 1) and tree back
 Shapes: N environments, S states, A actions, n steps.
 """
 
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from polyak.algorithms.tabular import traces
 from polyak.algorithms.tabular.choosing import expected, probability, step_size, total
 from polyak.algorithms.tabular.learning import TabularLearning
 from polyak.algorithms.tabular.walking import Rule, TableTransition
+from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Count, Fraction, require
 
 # -- targets -----------------------------------------------------------------------------------------------------------
@@ -137,24 +137,22 @@ RULE = Rule(learn, (backed_up, update), TableWithSteps)
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
+MEMORY = Fixed("the memory of episodes under way is built with it. Use load(path, {}=...).")
+
 
 @dataclass(eq=False, repr=False)
 class TemporalDifference(TabularLearning):
     """One table that is learned by temporal differences."""
 
     _: KW_ONLY
-    n_steps: Count = 1
+    n_steps: Annotated[Count, MEMORY] = 1
     """Rewards that are summed before the bootstrap."""
-    lambda_: Fraction = 0.0
+    lambda_: Annotated[Fraction, MEMORY] = 0.0
     """Decay of eligibility traces, in [0, 1]; 0: only the last step is updated."""
     traces: Literal["accumulating", "replacing", "dutch"] = "accumulating"
     """Update of a trace at a visit: accumulating (add 1), replacing (set to 1) or dutch (add 1 after decay by the step
     size). Only with ``lambda_``."""
 
-    built_with: ClassVar[Mapping[str, str]] = {
-        name: f"the memory of episodes under way is built with it. Use load(path, {name}=...)."
-        for name in ("n_steps", "lambda_")
-    }
     greedy_target: ClassVar[bool] = False
     """Whether the target policy is the greedy one, or the behaviour policy."""
 
