@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 from typing_extensions import Self
 
+from polyak.algorithms._fixed import Fixed
 from polyak.algorithms.a2c import policy_gradient_loss, value_loss
 from polyak.callbacks.callback import MaybeCallback
 from polyak.cards import Card, Search, tune
@@ -101,8 +102,8 @@ class ActorCritic(OnPolicyAlgorithm):
     target_update_interval: Count = 1
     """Updates between two of that copy."""
 
-    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
-    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
+    vf_coef: Fixed[float] = 0.5
+    normalize_advantage: Fixed[bool] = False
     built_with: ClassVar[Mapping[str, str]] = {"tau": TARGET}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner

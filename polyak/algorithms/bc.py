@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from polyak.algorithms._fixed import Fixed
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import NonNegative, Rate, require
@@ -150,7 +151,7 @@ class BC(OfflineAlgorithm):
 
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(("stochastic",), NETWORKS)
     # what others did is learned, and not what came of it
-    reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    reward_scaling: Fixed[RewardScaling | tuple[float, float]] = "none"
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

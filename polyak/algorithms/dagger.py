@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.algorithm import GymEnv
+from polyak.algorithms._fixed import Fixed
 from polyak.algorithms.bc import BC, BCLearner, policy_options
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card
@@ -235,15 +236,15 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
         **{name: RELOAD.format(name) for name in ("expert", "demonstrations")},
     }
     # rounds say when it acts and when it learns, and what came of the actions is not looked at
-    learning_starts: ClassVar[int] = 0  # type: ignore[misc]
-    random_warm_up: ClassVar[bool] = False  # type: ignore[misc]
-    train_freq: ClassVar[TrainFreq] = _ONE_STEP  # type: ignore[misc]
-    gradient_steps: ClassVar[int] = 1  # type: ignore[misc]
-    n_steps: ClassVar[int] = 1  # type: ignore[misc]
-    overlap: ClassVar[bool] = False  # type: ignore[misc]
-    gamma: ClassVar[float] = 1.0  # type: ignore[misc]
-    prioritized: ClassVar[bool] = False  # type: ignore[misc]
-    reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    learning_starts: Fixed[int] = 0
+    random_warm_up: Fixed[bool] = False
+    train_freq: Fixed[TrainFreq] = _ONE_STEP
+    gradient_steps: Fixed[int] = 1
+    n_steps: Fixed[int] = 1
+    overlap: Fixed[bool] = False
+    gamma: Fixed[float] = 1.0
+    prioritized: Fixed[bool] = False
+    reward_scaling: Fixed[RewardScaling] = "none"
     loop: ClassVar[Callable[..., Loop]] = RoundLoop
     storing: ClassVar = (as_the_expert, *OfflineAlgorithm.storing)
     learner_class: ClassVar[type[Learner]] = BCLearner

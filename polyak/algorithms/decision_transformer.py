@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.algorithms._fixed import Fixed
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.data.sampling.reduce import Sequence
@@ -149,8 +150,8 @@ class DecisionTransformer(OfflineAlgorithm):
         **dict.fromkeys(("return_scale", "gamma"), "the dataset has been read with it. Make a new model."),
     }
     # it draws sequences, whose returns it scales by return_scale
-    replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
-    reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    replay_buffer_kwargs: Fixed[None] = None
+    reward_scaling: Fixed[RewardScaling] = "none"
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

@@ -24,6 +24,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithms._fixed import Fixed
 from polyak.algorithms.td3 import actor_loss, critic_loss, smoothed
 from polyak.cards import Card, Search, tune
 from polyak.data import Dataset, Transition
@@ -114,7 +115,7 @@ class HIROLearner(Learner):
     def critic_step(self, batch: Transition, level: Level) -> Update:
         """Clipped double Q-learning of one level. batch [B, L, ...]"""
         rows = self.lower(batch) if level == "low" else self.higher(batch)
-        q = self.policy.get_submodule(f"{level}.critic").q_values(rows.observations, rows.actions)  # type: ignore[operator]
+        q = getattr(self.policy, level).critic.q_values(rows.observations, rows.actions)
         critic = self.critic_objective(rows, q, self.td_target(rows, level))
         self.minimise(f"{level}_critic", critic.loss)
         return Update({f"{level}_critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
@@ -277,7 +278,7 @@ class HIRO(OffPolicyAlgorithm):
     target_noise_clip: NonNegative = 0.5
     """Largest such noise."""
 
-    n_steps: ClassVar[int] = 1  # type: ignore[misc]  # the higher level sums the rewards of goal_steps
+    n_steps: Fixed[int] = 1  # the higher level sums the rewards of goal_steps
     built_with: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("goal_steps", "goal_range", "goal_entries", "goal_noise"), NETWORKS
     )

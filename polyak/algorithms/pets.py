@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from gymnasium import spaces
 
+from polyak.algorithms._fixed import Fixed
 from polyak.algorithms.model_based.dynamics import Outcomes
 from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
 from polyak.algorithms.model_based.planning import PlanningPolicy, Propagation
@@ -114,13 +115,13 @@ class PETS(OffPolicyAlgorithm):
         },
         "propagation": RELOAD.format("propagation"),
     }
-    n_steps: ClassVar[int] = 1  # type: ignore[misc]  # of returns, of which there are none
-    prioritized: ClassVar[bool] = False  # type: ignore[misc]  # a fit takes all steps
-    dataset_share: ClassVar[None] = None  # type: ignore[misc]
-    replay_buffer_class: ClassVar[None] = None  # type: ignore[misc]
-    replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
-    n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
-    n_learners: ClassVar[int] = 1  # type: ignore[misc]
+    n_steps: Fixed[int] = 1  # of returns, of which there are none
+    prioritized: Fixed[bool] = False  # a fit takes all steps
+    dataset_share: Fixed[None] = None
+    replay_buffer_class: Fixed[None] = None
+    replay_buffer_kwargs: Fixed[None] = None
+    n_replay_shards: Fixed[int] = 0
+    n_learners: Fixed[int] = 1
     few_updates: ClassVar[bool] = True
     storing: ClassVar = (without_plans,)
     updates: ClassVar[Callable[..., Any]] = Fits

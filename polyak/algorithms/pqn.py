@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithms._fixed import Fixed
 from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
 from polyak.cards import Card, Search, tune
@@ -87,12 +88,12 @@ class PQN(OnPolicyAlgorithm):
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
     supports_masks: ClassVar[bool] = True
-    use_sde: ClassVar[bool] = False  # type: ignore[misc]
-    sde_sample_freq: ClassVar[int] = -1  # type: ignore[misc]
-    ent_coef: ClassVar[float] = 0.0  # type: ignore[misc]
-    entropy_index: ClassVar[float] = 1.0  # type: ignore[misc]
-    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
-    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
+    use_sde: Fixed[bool] = False
+    sde_sample_freq: Fixed[int] = -1
+    ent_coef: Fixed[float] = 0.0
+    entropy_index: Fixed[float] = 1.0
+    vf_coef: Fixed[float] = 0.5
+    normalize_advantage: Fixed[bool] = False
     learner_class: ClassVar[type[Learner]] = PQNLearner
     policies: ClassVar = policy_aliases(GreedyPolicy, layer_norm=True)
     action_spaces: ClassVar = (spaces.Discrete,)

@@ -22,6 +22,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.algorithms._fixed import Fixed
 from polyak.algorithms.actor_critic import ActorCritic, ActorCriticLearner
 from polyak.algorithms.dqn import taken
 from polyak.cards import Card, Search, tune
@@ -129,8 +130,8 @@ class QAC(ActorCritic):
     baseline: bool = False
     """Subtract from the value of an action the mean of the values of all actions under the policy."""
 
-    use_sde: ClassVar[bool] = False  # type: ignore[misc]  # noise for continuous actions
-    sde_sample_freq: ClassVar[int] = -1  # type: ignore[misc]
+    use_sde: Fixed[bool] = False  # noise for continuous actions
+    sde_sample_freq: Fixed[int] = -1
     learner_class: ClassVar[type[Learner]] = QACLearner
     policies: ClassVar = policy_aliases(ActionValuePolicy, share_features_extractor=False)
     action_spaces: ClassVar = (spaces.Discrete,)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyak.algorithms._fixed import Fixed
 from polyak.algorithms.actor_critic import ActorCriticLearner
 from polyak.callbacks.callback import BaseCallback
 from polyak.cards import Card, Part, Search, Task, tune
@@ -56,8 +57,8 @@ class REINFORCELearner(ActorCriticLearner):
 
     baseline: Tunable[bool]
     episodes_per_update: Tunable[int]
-    tau: ClassVar[None] = None  # type: ignore[misc]  # whole episodes end without a value to bootstrap from
-    target_update_interval: ClassVar[int] = 1  # type: ignore[misc]
+    tau: Fixed[None] = None  # whole episodes end without a value to bootstrap from
+    target_update_interval: Fixed[int] = 1
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -168,10 +169,10 @@ class REINFORCE(OnPolicyAlgorithm):
     """A class to use instead of :class:`~polyak.data.EpisodeBuffer`."""
 
     # whole episodes have no number of steps, and returns no trace decay, that one could choose
-    n_steps: ClassVar[int] = 512  # type: ignore[misc]
-    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
-    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
-    gae_lambda: ClassVar[float] = 1.0  # type: ignore[misc]
+    n_steps: Fixed[int] = 512
+    vf_coef: Fixed[float] = 0.5
+    normalize_advantage: Fixed[bool] = False
+    gae_lambda: Fixed[float] = 1.0
     built_with: ClassVar[Mapping[str, str]] = {"baseline": NETWORKS}
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     loop: ClassVar[Callable[..., Loop]] = episodes_loop

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from polyak.algorithms._fixed import Fixed
 from polyak.algorithms.ppo import value_loss
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
@@ -316,10 +317,10 @@ class TRPO(OnPolicyAlgorithm):
     n_critic_updates: Count = 10
     """Passes of the value function over each rollout."""
 
-    ent_coef: ClassVar[float] = 0.0  # type: ignore[misc]
-    entropy_index: ClassVar[float] = 1.0  # type: ignore[misc]
-    max_grad_norm: ClassVar[None] = None  # type: ignore[misc]
-    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
+    ent_coef: Fixed[float] = 0.0
+    entropy_index: Fixed[float] = 1.0
+    max_grad_norm: Fixed[None] = None
+    vf_coef: Fixed[float] = 0.5
     learner_class: ClassVar[type[Learner]] = TRPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import torch
 from torch import Tensor
 
+from polyak.algorithms._fixed import Fixed
 from polyak.algorithms.model_based.dynamics import DynamicsModel, Outcomes
 from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
 from polyak.checkpoint.parameters import restore, store
@@ -188,8 +189,8 @@ class Imagining(Base):
         **dict.fromkeys(("model_kwargs", "reward_function", "termination_function"), NETWORKS),
         "imagined_size": RELOAD.format("imagined_size"),
     }
-    prioritized: ClassVar[bool] = False  # type: ignore[misc]  # minibatches come from several buffers
-    n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
+    prioritized: Fixed[bool] = False  # minibatches come from several buffers
+    n_replay_shards: Fixed[int] = 0
     kept: ClassVar[Mapping[str, str]] = {"fitted_at": "_fitted_at"}
     updates: ClassVar[Callable[..., Any]] = ImaginedUpdates
     memory = cast(ImaginingMemory, None)  # not annotated, since it is no hyper-parameter
