@@ -50,7 +50,7 @@ def _inherit(cls: griffe.Class, name: str, method: griffe.Function) -> None:
 
 
 def _simplify(name: str, field: griffe.Attribute) -> None:
-    if str(field.annotation).partition("[")[0] == "ClassVar" or (name.startswith("_") and name != "_"):
+    if str(field.annotation).partition("[")[0] in ("ClassVar", "Settled") or (name.startswith("_") and name != "_"):
         field.annotation = None  # no argument of the constructor, or none that is shown
         return
     field.annotation, value = plain(field.annotation), field.value

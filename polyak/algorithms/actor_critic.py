@@ -24,6 +24,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Count, Fraction, Rate
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
@@ -107,8 +108,8 @@ class ActorCritic(OnPolicyAlgorithm):
     target_update_interval: Count = 1
     """Updates between two of that copy."""
 
-    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
-    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
+    vf_coef: Settled[float] = 0.5
+    normalize_advantage: Settled[bool] = False
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     log_every = 100
     made_of: ClassVar[MadeOf] = {"lagging_critic": LaggingCritic}

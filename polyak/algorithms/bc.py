@@ -18,6 +18,7 @@ from polyak.data import Transition
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import NonNegative, Rate, require
 from polyak.hyperparameters.held import Held
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -160,7 +161,7 @@ class BC(OfflineAlgorithm):
     """Penalty on half the sum of squares of all weights."""
 
     # what others did is learned, and not what came of it
-    reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    reward_scaling: Settled[RewardScaling] = "none"
     made_of: ClassVar[MadeOf] = {"cloning": Cloning}
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)

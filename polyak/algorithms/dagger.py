@@ -30,6 +30,7 @@ from polyak.envs.shown import shown_to
 from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
 from polyak.hyperparameters.held import Held
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner
@@ -239,15 +240,15 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     """Of each minibatch, the share that comes from ``demonstrations``; ``None`` draws from both as if they were one."""
 
     # rounds say when it acts and when it learns, and what came of the actions is not looked at
-    learning_starts: ClassVar[int] = 0  # type: ignore[misc]
-    random_warm_up: ClassVar[bool] = False  # type: ignore[misc]
-    train_freq: ClassVar[TrainFreq] = _ONE_STEP  # type: ignore[misc]
-    gradient_steps: ClassVar[int] = 1  # type: ignore[misc]
-    n_steps: ClassVar[int] = 1  # type: ignore[misc]
-    overlap: ClassVar[bool] = False  # type: ignore[misc]
-    gamma: ClassVar[float] = 1.0  # type: ignore[misc]
-    prioritized: ClassVar[bool] = False  # type: ignore[misc]
-    reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    learning_starts: Settled[int] = 0
+    random_warm_up: Settled[bool] = False
+    train_freq: Settled[TrainFreq] = _ONE_STEP
+    gradient_steps: Settled[int] = 1
+    n_steps: Settled[int] = 1
+    overlap: Settled[bool] = False
+    gamma: Settled[float] = 1.0
+    prioritized: Settled[bool] = False
+    reward_scaling: Settled[RewardScaling] = "none"
     loop: ClassVar[Callable[..., Loop]] = RoundLoop
     made_of: ClassVar[MadeOf] = {"replay": WhatTheExpertSaid, "cloning": Cloning}
     learner_class: ClassVar[type[Learner]] = BCLearner

@@ -25,6 +25,7 @@ from polyak.experience.schema import Column
 from polyak.hyperparameters.changing import WithDataset, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, Rate, later
 from polyak.hyperparameters.held import Held
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
@@ -175,8 +176,8 @@ class DecisionTransformer(OfflineAlgorithm):
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
     # it draws sequences, whose returns it scales by return_scale
-    replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
-    reward_scaling: ClassVar[RewardScaling] = "none"  # type: ignore[misc]
+    replay_buffer_kwargs: Settled[None] = None
+    reward_scaling: Settled[RewardScaling] = "none"
     made_of: ClassVar[MadeOf] = {"replay": Sequences, "network": of_policy("context_length", "max_episode_steps")}
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)

@@ -18,6 +18,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.rollout_learner import RolloutLearner, States
@@ -118,12 +119,12 @@ class DeepSARSA(OnPolicyAlgorithm):
     max_grad_norm: NonNegative | None = 10.0
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
-    use_sde: ClassVar[bool] = False  # type: ignore[misc]
-    sde_sample_freq: ClassVar[int] = -1  # type: ignore[misc]
-    ent_coef: ClassVar[float] = 0.0  # type: ignore[misc]
-    entropy_index: ClassVar[float] = 1.0  # type: ignore[misc]
-    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
-    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
+    use_sde: Settled[bool] = False
+    sde_sample_freq: Settled[int] = -1
+    ent_coef: Settled[float] = 0.0
+    entropy_index: Settled[float] = 1.0
+    vf_coef: Settled[float] = 0.5
+    normalize_advantage: Settled[bool] = False
     made_of: ClassVar[MadeOf] = {"epsilon": PassedOn}
     learner_class: ClassVar[type[Learner]] = DeepSARSALearner
     policies: ClassVar = policy_aliases(GreedyPolicy)

@@ -31,6 +31,7 @@ from polyak.data.sampling import reduce
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, Rate, require
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.replayed_sequences import picked
@@ -308,7 +309,7 @@ class HIRO(OffPolicyAlgorithm):
     target_noise_clip: NonNegative = 0.5
     """Largest such noise."""
 
-    n_steps: ClassVar[int] = 1  # type: ignore[misc]  # the higher level sums the rewards of goal_steps
+    n_steps: Settled[int] = 1  # the higher level sums the rewards of goal_steps
     made_of: ClassVar[MadeOf] = {
         "replay": GoalWindows,
         "goals": of_policy("goal_steps", "goal_range", "goal_entries", "goal_noise"),

@@ -180,7 +180,7 @@ class MARWIL(BC):
     stochastic: bool = True
     """For continuous actions: learn a Gaussian by its likelihood, and act by it; ``False`` learns the action of least
     weighted squared error. Choices are always learned by their likelihood."""
-    reward_scaling: RewardScaling | tuple[float, float] = "none"  # type: ignore[assignment,misc]
+    reward_scaling: RewardScaling | tuple[float, float] = "none"
     """What is summed instead of rewards: ``"standard"`` subtracts their mean and divides by their standard deviation;
     ``"range"`` brings them to [0, 1]; ``"returns"`` multiplies by 1000 and divides by the range of the episodes'
     returns; ``(scale, shift)`` multiplies and adds. All are taken from the dataset."""

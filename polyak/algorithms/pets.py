@@ -21,6 +21,7 @@ from polyak.data.step import Step
 from polyak.experience.schema import Column
 from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.loops.updates import record_means
@@ -118,13 +119,13 @@ class PETS(OffPolicyAlgorithm):
     termination_function: WithNetworks[Outcomes | None] = None
     """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
 
-    n_steps: ClassVar[int] = 1  # type: ignore[misc]  # of returns, of which there are none
-    prioritized: ClassVar[bool] = False  # type: ignore[misc]  # a fit takes all steps
-    dataset_share: ClassVar[None] = None  # type: ignore[misc]
-    replay_buffer_class: ClassVar[None] = None  # type: ignore[misc]
-    replay_buffer_kwargs: ClassVar[None] = None  # type: ignore[misc]
-    n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
-    n_learners: ClassVar[int] = 1  # type: ignore[misc]
+    n_steps: Settled[int] = 1  # of returns, of which there are none
+    prioritized: Settled[bool] = False  # a fit takes all steps
+    dataset_share: Settled[None] = None
+    replay_buffer_class: Settled[None] = None
+    replay_buffer_kwargs: Settled[None] = None
+    n_replay_shards: Settled[int] = 0
+    n_learners: Settled[int] = 1
     made_of: ClassVar[MadeOf] = {"replay": Fitted}
     learner_class: ClassVar[type[Learner]] = ModelLearner
     policies: ClassVar = {"MlpPolicy": PlanningPolicy}

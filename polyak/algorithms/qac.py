@@ -27,6 +27,7 @@ from polyak.algorithms.dqn import taken
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.declaration import Count
+from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, Tunable
 from polyak.learning.rollout_learner import States
 from polyak.nn.catalog import policy_aliases
@@ -137,8 +138,8 @@ class QAC(ActorCritic):
     baseline: bool = False
     """Subtract from the value of an action the mean of the values of all actions under the policy."""
 
-    use_sde: ClassVar[bool] = False  # type: ignore[misc]  # noise for continuous actions
-    sde_sample_freq: ClassVar[int] = -1  # type: ignore[misc]
+    use_sde: Settled[bool] = False  # noise for continuous actions
+    sde_sample_freq: Settled[int] = -1
     made_of: ClassVar[MadeOf] = {"rollouts": RolloutsOfActions}
     learner_class: ClassVar[type[Learner]] = QACLearner
     policies: ClassVar = policy_aliases(ActionValuePolicy, share_features_extractor=False)

@@ -23,6 +23,7 @@ from polyak.collecting.runner import Runner
 from polyak.data import EpisodeBuffer, RolloutSamples
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
 from polyak.learning.rollout_learner import States
@@ -58,8 +59,8 @@ class REINFORCELearner(ActorCriticLearner):
 
     baseline: Tunable[bool]
     episodes_per_update: Tunable[int]
-    tau: ClassVar[None] = None  # type: ignore[misc]  # whole episodes end without a value to bootstrap from
-    target_update_interval: ClassVar[int] = 1  # type: ignore[misc]
+    tau: Settled[None] = None  # whole episodes end without a value to bootstrap from
+    target_update_interval: Settled[int] = 1
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -191,10 +192,10 @@ class REINFORCE(OnPolicyAlgorithm):
     """A class to use instead of :class:`~polyak.data.EpisodeBuffer`."""
 
     # whole episodes have no number of steps, and returns no trace decay, that one could choose
-    n_steps: ClassVar[int] = 512  # type: ignore[misc]
-    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
-    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
-    gae_lambda: ClassVar[float] = 1.0  # type: ignore[misc]
+    n_steps: Settled[int] = 512
+    vf_coef: Settled[float] = 0.5
+    normalize_advantage: Settled[bool] = False
+    gae_lambda: Settled[float] = 1.0
     kept_as_schedules: ClassVar = ("critic_learning_rate",)
     loop: ClassVar[Callable[..., Loop]] = episodes_loop
     made_of: ClassVar[MadeOf] = {"rollouts": WholeEpisodes}

@@ -18,6 +18,7 @@ from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows, gathered
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Rate
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
@@ -335,10 +336,10 @@ class TRPO(OnPolicyAlgorithm):
     n_critic_updates: Count = 10
     """Passes of the value function over each rollout."""
 
-    ent_coef: ClassVar[float] = 0.0  # type: ignore[misc]
-    entropy_index: ClassVar[float] = 1.0  # type: ignore[misc]
-    max_grad_norm: ClassVar[None] = None  # type: ignore[misc]
-    vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
+    ent_coef: Settled[float] = 0.0
+    entropy_index: Settled[float] = 1.0
+    max_grad_norm: Settled[None] = None
+    vf_coef: Settled[float] = 0.5
     made_of: ClassVar[MadeOf] = {"rollouts": TrustRegion}
     learner_class: ClassVar[type[Learner]] = TRPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)

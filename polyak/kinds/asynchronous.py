@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Rate
 from polyak.hyperparameters.held import Held
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.loops.asynchronous import AsynchronousLoop, RolloutCollector
 from polyak.loops.training import Loop
@@ -53,7 +54,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
 
     loop: ClassVar[Callable[..., Loop]] = AsynchronousLoop
     made_of: ClassVar[MadeOf] = {"rollouts": OlderRollouts}
-    normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
+    normalize_advantage: Settled[bool] = False
     takes_all: ClassVar[bool] = False
     """Whether a lesson is wanted from all rollouts that wait, rather than from the oldest."""
     rollouts_per_batch: ClassVar[int] = 1

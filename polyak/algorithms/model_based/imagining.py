@@ -26,6 +26,7 @@ from polyak.data.replay_memory import Batches, ReplayMemory, joined
 from polyak.experience.record import Experience
 from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
+from polyak.hyperparameters.settled import Settled
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.host import LearnerHost, Load
 from polyak.learning.learner import LearnerRecipe
@@ -292,6 +293,6 @@ class Imagining(Base):
     termination_function: WithNetworks[Outcomes | None] = None
     """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
 
-    prioritized: ClassVar[bool] = False  # type: ignore[misc]  # minibatches come from several buffers
-    n_replay_shards: ClassVar[int] = 0  # type: ignore[misc]
+    prioritized: Settled[bool] = False  # minibatches come from several buffers
+    n_replay_shards: Settled[int] = 0
     made_of: ClassVar[MadeOf] = {"replay": Imagination}
