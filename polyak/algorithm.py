@@ -160,7 +160,8 @@ class Algorithm:
     ep_info_buffer = Held[deque[dict[str, Any]]]("statistics.episodes")
     ep_success_buffer = Held[deque[float]]("statistics.successes")
     env = cast("Becomes[GymEnv | str | None, VecEnv | None]", None)
-    dataset = cast("Dataset | None", None)
+    learns_offline = False
+    """Whether it has a dataset and no environment."""
     log_every = 1
     """What ``log_interval="auto"`` stands for."""
     n_envs = 1
@@ -359,11 +360,6 @@ class Algorithm:
     def _acts(self) -> bool:
         """Whether learning takes an environment to act in."""
         return self.steps_environments and not self.learns_offline
-
-    @property
-    def learns_offline(self) -> bool:
-        """Whether it has a dataset and no environment."""
-        return self.env is None and self.dataset is not None
 
     def _use_env(self, env: VecEnv) -> None:
         self._check_action_space(env.action_space)

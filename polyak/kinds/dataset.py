@@ -40,5 +40,6 @@ class LearnsFromData(NetworkAlgorithm):
     """What it learns from besides its own experience."""
     data_buffer = Held[ReplayBuffer | None]("memory.recorded")
     """The dataset as it is replayed."""
+    learns_offline = Held[bool]("replay.offline")
     set_dataset = Through("replay", DatasetReplay.use)
     train = Through("replay", DatasetReplay.train)

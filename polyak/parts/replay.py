@@ -47,7 +47,7 @@ class DatasetReplay(Part):
     @property
     def offline(self) -> bool:
         """Whether there is a dataset and no environment."""
-        return cast(bool, self.model.learns_offline)
+        return self.model.env is None and self.memory.dataset is not None
 
     # -- the dataset ---------------------------------------------------------------------------------------------------
 
@@ -510,8 +510,9 @@ class Replay(DatasetReplay):
             ValueError: not such a file, or it does not fit this model.
         """
         memory, model = self.memory, self.model
-        if memory.own is None:
+        if getattr(memory, "own", None) is None:  # it may have been deleted
             memory.own = self.make_own()
+        assert memory.own is not None
         memory.own.device = torch.device(model.device)
         load_buffer(memory.own, path, trust, self._make_room)
         if isinstance(memory.own, HerReplayBuffer):

@@ -114,7 +114,7 @@ def test_objectives_by_a_loop_over_the_steps(memory: dict[str, Any]) -> None:
 @pytest.mark.parametrize("cls", [IMPALA, APPO])
 def test_the_actor_lags_as_many_updates_as_it_is_told(cls: Any) -> None:
     model = cls("MlpPolicy", make_vec_env(CART_POLE, n_envs=2, seed=0), **TURNS, broadcast_interval=4)
-    per_rollout = model._updates_per_rollout(32)
+    per_rollout = model.rollouts.updates_per_rollout(32)
     lags = []
     for _ in range(6):
         old = weights(model)

@@ -434,7 +434,7 @@ def test_batches_have_their_share_of_real_rows() -> None:
 def test_mbpo_imagines_at_its_time_from_states_that_were_met() -> None:
     model = sac(model_freq=30, n_rollouts=9, rollout_length=2, imagined_size=1_000).learn(110)
     assert model.memory.imagined.size() == 3 * 10 * 2  # at steps 41, 71, 101; 9 made a multiple of 2
-    assert model._fitted_at == 101
+    assert model.replay.fitted_at == 101
     starts = model.memory.imagined.contents()["observations"][::2, 0]
     met = model.replay_buffer.contents()["observations"][:, 0]
     assert all((met == x).all(1).any() for x in starts)

@@ -12,7 +12,7 @@ from polyak import DQN, SAC, TD3, TD3BC
 from polyak.callbacks.callback import BaseCallback
 from polyak.data import Dataset, ReplayBuffer, collect
 from polyak.data.replay_memory import mixed
-from polyak.kinds.offline import affine
+from polyak.parts.units import affine
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16, 16]}, "batch_size": 16, "device": "cpu", "seed": 1}
 

@@ -104,8 +104,8 @@ def reads(model: Any) -> dict[str, Any]:
         seen["exploration"] = [plain(vars(part)) for part in model.runner.actor.exploration.values()]
     if schedule := getattr(model, "exploration_schedule", None):
         seen["exploration schedule"] = schedule
-    if "rollout_buffer" in vars(model):
-        model.renew_rollout_buffer()
+    if "rollouts" in getattr(model, "parts", {}):
+        model.rollouts.make_room()
         buffer = model.rollout_buffer
         seen["rollout"] = [type(buffer), buffer.buffer_size, buffer.gamma, buffer.gae_lambda]
     for each in ("replay_buffer", "data_buffer"):

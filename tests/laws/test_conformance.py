@@ -10,6 +10,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import sys
 import io
 import json
 import pickle
@@ -30,6 +31,7 @@ from polyak.algorithms.alphazero import AlphaZero
 from polyak.algorithms.tabular.planning import Planning
 from polyak.checkpoint.saved import Saved
 from polyak.data import Transition
+from polyak.hyperparameters.changing import inherited
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.hyperparameters.docstrings import sentence
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
@@ -281,9 +283,13 @@ def test_every_hyperparameter_is_read(name: str) -> None:
     cls = CLASSES[name]
     read: set[str] = set()
     learner = cls.learner_class.__mro__ if name in DEEP else ()
-    for base in (*cls.__mro__, *learner):
+    parts = [getattr(part, "func", part) for part in inherited(cls, "made_of").values()]
+    for base in (*cls.__mro__, *learner, *(base for part in parts for base in part.__mro__)):
         if base.__module__.startswith(("polyak.", "tests.laws.toys.")):
             read |= attributes_read(inspect.getmodule(base))
+    if name in DEEP:
+        read |= attributes_read(sys.modules[cls.loop.__module__]) | set(cls.kept_as_schedules)
+        read |= {each for part in trained(name)[0].parts.values() for each in getattr(part, "names", ())}
     for field in dataclasses.fields(cls):
         if field.name == "env" and name not in INTERACTING:
             continue

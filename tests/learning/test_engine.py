@@ -34,7 +34,7 @@ class SetUpAlone(PPO):
         self.clip_range = get_schedule_fn(self.clip_range)
         self.learner = self.learner_factory()()
         self.policy = self.learner.policy
-        self.rollout_buffer = self._make_rollout_buffer()
+        self.rollouts.build()
 
 
 class Replaced(PPO):

@@ -160,7 +160,7 @@ class EpisodesOfTraining(BaseCallback):
     def _on_step(self) -> bool:
         if self._episodes is None:
             self._episodes = EpisodesForHooks(self._show, self.training_env)
-        if (number := getattr(self.model, "rounds", 0)) != self._round:
+        if (number := max(getattr(part, "rounds", 0) for part in self.model.parts.values())) != self._round:
             self._round = number
             self._episodes.drop()
         known = self.locals

@@ -21,8 +21,10 @@ from polyak.distributed.runner_process import Chunk
 from polyak.distributed.runners import RunnerGroup, in_succession
 from polyak.experience import Experience
 from polyak.experience.arrays import mapped
+from polyak.hyperparameters.changing import inherited
 from polyak.loops.off_policy import OffPolicyLoop, acting, storage_of
 from polyak.nn.policies.base import State
+from polyak.parts.part import Through
 
 
 class RowsInOrder(RolloutBuffer):
@@ -135,8 +137,23 @@ class RoundsOfRunners(RunnerGroup):
         return in_succession(chunks)
 
 
+def with_part(algorithm: type[Any], name: str, *mixins: type[Any], **members: Any) -> type[Any]:
+    """An algorithm one of whose parts does some things otherwise.
+
+    Args:
+        algorithm: a class.
+        name: of the part.
+        mixins: come before the class of the part.
+        members: of that class.
+    """
+    made: Any = inherited(algorithm, "made_of")[name]
+    part = type(made.__name__, (*mixins, made), {**members, "__module__": __name__})
+    own = {"_make_group": Through(name, WholeEpisodes.make_group)} if issubclass(part, WholeEpisodes) else {}
+    return type(algorithm.__name__, (algorithm,), {"made_of": {name: part}, "__module__": __name__, **own})
+
+
 class WholeEpisodes:
-    """Before an algorithm: it learns from episodes that have ended, as ``batch_mode="complete_episodes"`` asks.
+    """Before a part: it takes episodes that have ended, as ``batch_mode="complete_episodes"`` asks.
 
     Experience is collected in :class:`Rounds`. Buffers hold one episode after another, as if there were one
     environment.
@@ -150,67 +167,72 @@ class WholeEpisodes:
 
     least: ClassVar[int] = 1
     least_rounds: ClassVar[int] = 1
-    runner: Any
-    n_envs: int
-    num_timesteps: int
-    _collection: Collection | None
+    model: Any
     rounds = dropped = 0
 
-    def _make_group(self, actor: Any) -> RunnerGroup:
-        made = RoundsOfRunners(self.env, actor, self._progress, self._split, self._uses_masks, self.raw_experience)  # type: ignore[attr-defined]
+    def make_group(self, actor: Any) -> RunnerGroup:
+        """Runners that play rounds."""
+        model = self.model
+        known = model._progress, model._split, model._uses_masks, model.raw_experience
+        made = RoundsOfRunners(model.env, actor, *known)
         made.rounds = self.least_rounds
         return made
 
-    def _begin_rounds(self) -> None:
-        self._collection = None  # no file holds the steps of episodes that are under way
-        self._round = Rounds(self.n_envs)
+    def begin_rounds(self) -> None:
+        """Another collection begins."""
+        self.model._collection = None  # no file holds the steps of episodes that are under way
+        self._round = Rounds(self.model.n_envs)
         self._until, self.dropped = self.rounds + self.least_rounds, 0
 
-    def _finished(self, step: Step) -> list[Step]:
+    def finished(self, step: Step) -> list[Step]:
         """The steps that a step completes, each of one environment."""
-        return [step] if isinstance(self.runner, RoundsOfRunners) else self._round.add(step)
+        return [step] if isinstance(self.model.runner, RoundsOfRunners) else self._round.add(step)
 
     def is_complete(self, collection: Collection) -> bool:
         """Whether there is experience enough; ends a round."""
-        if isinstance(self.runner, RoundsOfRunners):
-            if collection.steps == 0 or not self.runner.is_used_up:
+        model = self.model
+        if isinstance(runner := model.runner, RoundsOfRunners):
+            if collection.steps == 0 or not runner.is_used_up:
                 return False
-            dropped, self.runner.dropped = self.runner.dropped, 0
-            self.num_timesteps += dropped
+            dropped, runner.dropped = runner.dropped, 0
+            model.num_timesteps += dropped
             self.dropped += dropped
             return collection.steps + self.dropped >= self.least
         if not self._round.is_over:
             return False
         self.rounds += 1
-        self.dropped += self._round.next(self.runner)
-        return collection.steps * self.n_envs >= self.least and self.rounds >= self._until
+        self.dropped += self._round.next(runner)
+        return collection.steps * model.n_envs >= self.least and self.rounds >= self._until
 
 
 class WholeRollouts(WholeEpisodes):
-    """Of algorithms that learn from rollouts. ``undivided``: a gradient step is made of all rows."""
+    """Before rollouts. ``undivided``: a gradient step is made of all rows."""
 
     undivided: ClassVar[bool] = False
-    _envs_of_a_rollout = 1
+    n_envs = 1
 
-    def _make_rollout_buffer(self) -> RolloutBuffer:
-        made: RolloutBuffer = super()._make_rollout_buffer()  # type: ignore[misc]
+    def make_buffer(self) -> RolloutBuffer:
+        made: RolloutBuffer = super().make_buffer()  # type: ignore[misc]
         made.warns_of_rest = False  # its number of rows is not known yet
         return made
 
-    def _writer(self, *args: Any) -> Any:
-        self._begin_rounds()
-        return EpisodeWriter(super()._writer(*args), self._finished, self.is_complete)  # type: ignore[misc]
+    def writer(self, *args: Any) -> Any:
+        self.begin_rounds()
+        return EpisodeWriter(super().writer(*args), self.finished, self.is_complete)  # type: ignore[misc]
 
-    @property
-    def _minibatches(self) -> Callable[[int | None], Any]:
-        found: Callable[[int | None], Any] = super()._minibatches  # type: ignore[misc]
+    def fresh_writer(self) -> Any:
+        self.begin_rounds()
+        return EpisodeWriter(super().fresh_writer(), self.finished, self.is_complete)  # type: ignore[misc]
+
+    def minibatches(self) -> Callable[[int | None], Any]:
+        found: Callable[[int | None], Any] = super().minibatches()  # type: ignore[misc]
         return (lambda size: found(None)) if self.undivided else found
 
 
 def rounds_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:
     """The loop of a model that replays whole episodes."""
     loop = acting(model, callback, log_interval)
-    loop.wanted, loop.store = model.next_rounds, Finished(model)
+    loop.wanted, loop.store = model.replay.next_rounds, Finished(model)
     return loop
 
 
@@ -218,7 +240,7 @@ class Finished:
     """Stores the steps of the episodes that have ended.
 
     Args:
-        model: knows them.
+        model: its replay puts them together.
     """
 
     def __init__(self, model: Any) -> None:
@@ -226,24 +248,21 @@ class Finished:
 
     def record(self, step: Step) -> None:
         """Take a step of the environments."""
-        for row in self.model._finished(step):
+        for row in self.model.replay.finished(step):
             self.plain.record(row)
 
 
 class WholeReplay(WholeEpisodes):
-    """Of algorithms that replay."""
+    """Before replay, with the loop :func:`rounds_loop`."""
 
-    loop: ClassVar[Callable[..., Any]] = rounds_loop
+    numpy_alone: ClassVar[str] = "whole episodes are put together in numpy"
 
-    def _make_buffer(self, size: int, n_envs: int, **options: Any) -> Any:
-        return super()._make_buffer(size, 1, **options)  # type: ignore[misc]
-
-    def _why_numpy(self) -> str | None:
-        return "whole episodes are put together in numpy"
+    def make(self, size: int, n_envs: int, **options: Any) -> Any:
+        return super().make(size, 1, **options)  # type: ignore[misc]
 
     def next_rounds(self) -> WholeReplay:
         """Begin to collect; it says itself when that is enough."""
-        self._begin_rounds()
+        self.begin_rounds()
         return self
 
     def missing(self, collection: Collection) -> int:

@@ -13,7 +13,7 @@ from polyak.compat.ray.models.actor_critics import ModulePolicy, RecurrentModule
 from polyak.compat.ray.models.catalog import PPOCatalog
 from polyak.compat.ray.models.default_modules import DefaultPPOTorchRLModule
 from polyak.compat.ray.models.rl_module import RLModuleSpec
-from polyak.compat.ray.rollouts import WholeRollouts
+from polyak.compat.ray.rollouts import WholeRollouts, with_part
 from polyak.hyperparameters.declaration import require
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 
@@ -50,12 +50,8 @@ class ActorCriticConfig(AlgorithmConfig):
         fix = "episodes of IMPALA and APPO are not dealt out. Use 0 or 1, or batch_mode='truncate_episodes'."
         alone = self.num_learners < 2 or not issubclass(algorithm, AsynchronousAlgorithm)
         require(alone, "num_learners", self.num_learners, fix)
-        members = {
-            "least": self.total_train_batch_size,
-            "undivided": self.minibatch_size is None,
-            "__module__": __name__,
-        }
-        return type(found.__name__, (WholeRollouts, found), members)
+        members = {"least": self.total_train_batch_size, "undivided": self.minibatch_size is None}
+        return with_part(found, "rollouts", WholeRollouts, **members)
 
     def get_default_rl_module_spec(self) -> Any:
         return RLModuleSpec(module_class=DefaultPPOTorchRLModule, catalog_class=PPOCatalog)

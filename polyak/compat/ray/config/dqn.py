@@ -29,7 +29,7 @@ from polyak.compat.ray.models.values import (
     explores_itself,
     refuse_of_dqn,
 )
-from polyak.compat.ray.rollouts import WholeReplay
+from polyak.compat.ray.rollouts import WholeReplay, rounds_loop, with_part
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Positive, require
 from polyak.nn.networks.layers import check_widths
 from polyak.schedules import LinearSchedule
@@ -188,7 +188,9 @@ class ReplayConfig(AlgorithmConfig):
         fix = "shards hold steps of several environments, and not episodes one after another. Leave it out."
         require(not shards, "replay_buffer_config['num_replay_buffer_shards']", shards, fix)
         rounds = self._intensity()[1] // self.get_rollout_fragment_length()
-        return type(found.__name__, (WholeReplay, found), {"least_rounds": rounds, "__module__": __name__})
+        whole = with_part(found, "replay", WholeReplay, least_rounds=rounds)
+        whole.loop = rounds_loop
+        return whole
 
     def _intensity(self) -> tuple[int, int]:
         """Gradient steps at a time, and steps of each environment before them."""

@@ -20,7 +20,7 @@ from polyak.compat.ray.models.actor_critics import (
     WholeModulePolicy,
     WithoutCritic,
 )
-from polyak.compat.ray.rollouts import RowsInOrder
+from polyak.compat.ray.rollouts import RowsInOrder, with_part
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 
 
@@ -86,7 +86,7 @@ class PPOConfig(ActorCriticConfig):
         policy, policy_kwargs = self._policy(image_channels_last)
         algorithm = self._algorithm(PPO)
         if issubclass(algorithm.learner_class, PPOTorchLearner):
-            algorithm = type(algorithm.__name__, (NumbersRows, algorithm), {"__module__": __name__})
+            algorithm = with_part(algorithm, "rollouts", NumbersRows)
         if not unlimited:
             algorithm = with_learner(algorithm, UnclippedValueLoss)
         if not self.use_critic:
@@ -111,6 +111,6 @@ class PPOConfig(ActorCriticConfig):
             "policy_kwargs": {**policy_kwargs, "optimizer_kwargs": {"eps": 1e-8}},
         }
         if not self.shuffle_batch_per_epoch:
-            algorithm = type(algorithm.__name__, (algorithm,), {"_rollout_buffer_class": RowsInOrder})
+            algorithm = with_part(algorithm, "rollouts", buffer_class=RowsInOrder)
             kwargs["rollout_buffer_kwargs"] = {"envs_per_runner": self.num_envs_per_env_runner}
         return Plain(algorithm, policy, kwargs)

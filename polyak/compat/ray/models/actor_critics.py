@@ -354,13 +354,12 @@ class WholeModulePolicy(ActorCriticPolicy):
 
 
 class NumbersRows:
-    """Before PPO: minibatches come as the numbers of their rows, which the learner gathers."""
+    """Before PPO's rollouts: minibatches come as the numbers of their rows, which the learner gathers."""
 
-    rollout_buffer: Any
+    buffer: Any
 
-    @property
-    def _minibatches(self) -> Any:
-        return self.rollout_buffer.passes()
+    def minibatches(self) -> Any:
+        return self.buffer.passes()
 
 
 class DivergenceOfModule:
