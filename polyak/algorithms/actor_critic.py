@@ -25,7 +25,7 @@ from polyak.callbacks.callback import MaybeCallback
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.changing import Fixed
-from polyak.hyperparameters.declaration import Count, Fraction, Rate
+from polyak.hyperparameters.declaration import Count, Fraction, Rate, Scheduled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
@@ -33,7 +33,7 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
-from polyak.schedules import Schedule, get_schedule_fn
+from polyak.schedules import Schedule
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class ActorCritic(OnPolicyAlgorithm):
 
     learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
-    critic_learning_rate: Rate | Schedule | None = None
+    critic_learning_rate: Scheduled[Rate | Schedule | None] = None
     """Step size of the critic's optimizer; ``None``: ``learning_rate``, which is the actor's."""
     n_steps: Count = 1
     """Steps per environment in one update."""
@@ -103,7 +103,6 @@ class ActorCritic(OnPolicyAlgorithm):
 
     vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
-    kept_as_schedules: ClassVar = ("critic_learning_rate",)
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
     action_spaces: ClassVar = SINGLE_SPACES
@@ -115,11 +114,6 @@ class ActorCritic(OnPolicyAlgorithm):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         check_lagging_critic(self)
-
-    def _setup_model(self) -> None:
-        if self.critic_learning_rate is not None:
-            self.critic_learning_rate = get_schedule_fn(self.critic_learning_rate)
-        super()._setup_model()
 
     def learn(
         self,

@@ -20,7 +20,7 @@ from polyak.algorithms.ppo import next_kl_coef
 from polyak.cards import Card, Search, tune
 from polyak.data.circular import CircularBuffer
 from polyak.hyperparameters.changing import Reload
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Scheduled, require
 from polyak.kinds.asynchronous import AsynchronousAlgorithm, Evaluated, Unroll, in_time, rows_of
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -29,7 +29,7 @@ from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.updates import polyak_update
-from polyak.schedules import Schedule, get_schedule_fn
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class APPO(AsynchronousAlgorithm):
     """Acting and learning at the same time, with clipped steps and a target network (arXiv:1912.00167)."""
 
     _: KW_ONLY
-    clip_range: Positive | Schedule = 0.4
+    clip_range: Scheduled[Positive | Schedule] = 0.4
     """How far from 1 the ratio to the target network's probability may move before it stops counting; a number or a
     schedule."""
     target_worker_clip: Positive = 2.0
@@ -146,7 +146,6 @@ class APPO(AsynchronousAlgorithm):
         require(self.kl_target is None or self.kl_coef is not None, "kl_target", self.kl_target, fix)
 
     def _setup_model(self) -> None:
-        self.clip_range = get_schedule_fn(self.clip_range)
         super()._setup_model()
         self._buffer: CircularBuffer[Unroll] = CircularBuffer(self.circular_buffer_size, self.uses_per_rollout)
 

@@ -21,7 +21,7 @@ from polyak.algorithms.sac import SAC, SACLearner, check_temperature, parse_ent_
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.changing import FixedHyperparameterError, WithNetworks
-from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, Rate, require
+from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, Rate, Scheduled, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
@@ -38,7 +38,7 @@ from polyak.learning.learner import (
 from polyak.learning.part_rates import PartRates, check_part_rates
 from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
-from polyak.schedules import Schedule, get_schedule_fn
+from polyak.schedules import Schedule
 
 LARGEST_MULTIPLIER = 1e6
 ROWS_IN_CACHE = 900
@@ -250,7 +250,7 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     """Conservative Q-Learning: SAC with critics that think little of what the data do not show (arXiv:2006.04779)."""
 
     _: KW_ONLY
-    actor_learning_rate: Rate | Schedule = 1e-4
+    actor_learning_rate: Scheduled[Rate | Schedule] = 1e-4
     """Step size of the actor and of the temperature; ``learning_rate`` is that of the critics and of the multiplier."""
     ent_coef: NonNegative | str = "auto"
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
@@ -312,10 +312,6 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
         check_part_rates(self.learning_rates, "actor", "critic", "ent_coef")
         fix = "the best next action is taken for its value alone. Use soft_q_backup=False."
         require(not (self.soft_q_backup and self.max_q_backup), "max_q_backup", self.max_q_backup, fix)
-
-    def _setup_model(self) -> None:
-        self.actor_learning_rate = get_schedule_fn(self.actor_learning_rate)
-        super()._setup_model()
 
     def _policy_options(self) -> dict[str, Any]:
         return {**super()._policy_options(), "use_sde": self.use_sde}

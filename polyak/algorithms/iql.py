@@ -16,7 +16,7 @@ from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive, Rate
+from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive, Rate, Scheduled
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
@@ -25,7 +25,7 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.bounded import BoundedGaussianActor
 from polyak.nn.policies.valued import ValuedPolicy
 from polyak.ops.updates import polyak_update
-from polyak.schedules import CosineSchedule, Schedule, get_schedule_fn
+from polyak.schedules import CosineSchedule, Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     _: KW_ONLY
     tau: Fraction = 0.005
     """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    actor_learning_rate: Rate | Schedule = _FALLING
+    actor_learning_rate: Scheduled[Rate | Schedule] = _FALLING
     """Step size of the actor, which falls along a cosine to 0 at the end of ``learn``; ``learning_rate`` is that of the
     critics."""
     expectile: Fraction = 0.7
@@ -155,10 +155,6 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
     value = Held("policy.value")
-
-    def _setup_model(self) -> None:
-        self.actor_learning_rate = get_schedule_fn(self.actor_learning_rate)
-        super()._setup_model()
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows
-from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, require
+from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Scheduled, require
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
@@ -25,7 +25,7 @@ from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
-from polyak.schedules import Schedule, get_schedule_fn
+from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -200,9 +200,9 @@ class PPO(OnPolicyAlgorithm):
     """Rows of the rollout in one minibatch."""
     n_epochs: Count = 10
     """Passes over each rollout."""
-    clip_range: Positive | Schedule = 0.2
+    clip_range: Scheduled[Positive | Schedule] = 0.2
     """How far from 1 the probability ratio may move before it stops counting; a number or a schedule."""
-    clip_range_vf: Positive | Schedule | None = None
+    clip_range_vf: Scheduled[Positive | Schedule | None] = None
     """How far values may move in one update, in units of return; ``None`` does not limit them."""
     dual_clip: Annotated[float, Only("a number greater than 1", lambda c: c > 1)] | None = None
     """How many times its advantage a bad action may count at most, however much likelier it has become
@@ -217,7 +217,6 @@ class PPO(OnPolicyAlgorithm):
     """Divergence in one update that ``kl_coef`` aims at: it is halved or doubled after an update that came to less than
     2/3 or more than 3/2 of it. ``None`` leaves it as it is."""
 
-    kept_as_schedules: ClassVar = ("clip_range", "clip_range_vf")
     watching: ClassVar = (log_ranges, move_kl_coef)
     learner_class: ClassVar[type[Learner]] = PPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
@@ -229,12 +228,6 @@ class PPO(OnPolicyAlgorithm):
         require(enough, "batch_size", self.batch_size, "it must be greater than 1 to normalise advantages.")
         fix = "there is no weight that could move. Give kl_coef as well."
         require(self.kl_target is None or self.kl_coef is not None, "kl_target", self.kl_target, fix)
-
-    def _setup_model(self) -> None:
-        self.clip_range = get_schedule_fn(self.clip_range)
-        if self.clip_range_vf is not None:
-            self.clip_range_vf = get_schedule_fn(self.clip_range_vf)
-        super()._setup_model()
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1e-5})

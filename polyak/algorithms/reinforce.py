@@ -22,7 +22,7 @@ from polyak.collecting.rollout import RolloutWriter, Successors
 from polyak.collecting.runner import Runner
 from polyak.data import EpisodeBuffer, RolloutBuffer, RolloutSamples
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
+from polyak.hyperparameters.declaration import Count, NonNegative, Rate, Scheduled, require
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
 from polyak.learning.rollout_learner import States
@@ -31,7 +31,7 @@ from polyak.loops.training import Loop
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.schedules import Schedule, get_schedule_fn
+from polyak.schedules import Schedule
 
 # -- returns -----------------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class REINFORCE(OnPolicyAlgorithm):
     middle of another one when an update is due are reset."""
     baseline: WithNetworks[bool] = True
     """Learn state values, and subtract them from the returns."""
-    critic_learning_rate: Rate | Schedule | None = None
+    critic_learning_rate: Scheduled[Rate | Schedule | None] = None
     """Step size of the baseline's optimizer; ``None``: ``learning_rate``."""
     discount_states: bool = False
     """Weigh step t of an episode by gamma^t, as the exact gradient of the discounted return does; without, later states
@@ -172,7 +172,6 @@ class REINFORCE(OnPolicyAlgorithm):
     vf_coef: ClassVar[float] = 0.5  # type: ignore[misc]
     normalize_advantage: ClassVar[bool] = False  # type: ignore[misc]
     gae_lambda: ClassVar[float] = 1.0  # type: ignore[misc]
-    kept_as_schedules: ClassVar = ("critic_learning_rate",)
     loop: ClassVar[Callable[..., Loop]] = episodes_loop
     beginning: ClassVar = (begin_episodes,)
     learner_class: ClassVar[type[Learner]] = REINFORCELearner
@@ -192,8 +191,6 @@ class REINFORCE(OnPolicyAlgorithm):
 
     def _setup_model(self) -> None:
         self._check_episodes()
-        if self.critic_learning_rate is not None:
-            self.critic_learning_rate = get_schedule_fn(self.critic_learning_rate)
         super()._setup_model()
 
     def _check_episodes(self) -> None:
