@@ -118,8 +118,6 @@ class Algorithm:
     loop: ClassVar[Callable[..., Loop]]
     """Called with a model, a callback and ``log_interval``: what happens when, in one call of ``learn``. See
     :mod:`polyak.loops`."""
-    needs: ClassVar[tuple[str, ...]] = ()
-    """Arguments that it cannot learn without and that only a program can give, since they are objects."""
     goes_without: ClassVar[tuple[str, ...]] = ()
     """Arguments of related algorithms that it has no use for, as far as they are no fields of its own: constructors
     refuse them, and files of earlier versions may hold them."""

@@ -246,7 +246,6 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     action_spaces: ClassVar = SINGLE_SPACES
     policies_squash: ClassVar = True
     actor = Held("policy.actor")
-    needs: ClassVar[tuple[str, ...]] = ("expert",)
     few_updates: ClassVar[bool] = True
     kept: ClassVar[Mapping[str, str]] = {"rounds": "_rounds", "new_steps": "_new_steps"}
     _rounds = 0
@@ -327,6 +326,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
         learns_from="an expert, asked while it acts",
         reference="arXiv:1011.0686",
         settings="dagger.yml",
+        needs="expert",
     )
 
 
