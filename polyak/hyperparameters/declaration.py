@@ -106,7 +106,7 @@ def declared(cls: type) -> Mapping[str, Any]:
     found = [item for base in reversed(cls.__mro__) for item in _annotations(base).items()]
     scheduled = {name for name, hint in found if get_schedule_fn in getattr(hint, "__metadata__", ())}
     hints = dict(found)
-    return {f.name: Scheduled[hints[f.name]] if f.name in scheduled else hints[f.name] for f in fields(cls)}
+    return {f.name: cast(Any, Scheduled)[hints[f.name]] if f.name in scheduled else hints[f.name] for f in fields(cls)}
 
 
 def marked(cls: type, name: str, mark: type[Mark]) -> Mark | None:
