@@ -122,8 +122,6 @@ class Algorithm:
     made_of: ClassVar[MadeOf] = {}
     """Name -> part. Those of the classes above count, too, unless they have the same name. See
     :mod:`polyak.parts.part`."""
-    needs: ClassVar[tuple[str, ...]] = ()
-    """Arguments that it cannot learn without and that only a program can give, since they are objects."""
     goes_without: ClassVar[tuple[str, ...]] = ()
     """Arguments of related algorithms that it has no use for, as far as they are no fields of its own: constructors
     refuse them, and files of earlier versions may hold them."""

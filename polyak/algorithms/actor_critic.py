@@ -23,7 +23,7 @@ from polyak.algorithms.a2c import policy_gradient_loss, value_loss
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.changing import Fixed
-from polyak.hyperparameters.declaration import Count, Fraction, Rate
+from polyak.hyperparameters.declaration import Count, Fraction, Rate, Scheduled
 from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
@@ -95,7 +95,7 @@ class ActorCritic(OnPolicyAlgorithm):
 
     learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
-    critic_learning_rate: Rate | Schedule | None = None
+    critic_learning_rate: Scheduled[Rate | Schedule | None] = None
     """Step size of the critic's optimizer; ``None``: ``learning_rate``, which is the actor's."""
     n_steps: Count = 1
     """Steps per environment in one update."""
@@ -110,7 +110,6 @@ class ActorCritic(OnPolicyAlgorithm):
 
     vf_coef: Settled[float] = 0.5
     normalize_advantage: Settled[bool] = False
-    kept_as_schedules: ClassVar = ("critic_learning_rate",)
     log_every = 100
     made_of: ClassVar[MadeOf] = {"lagging_critic": LaggingCritic}
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner

@@ -136,6 +136,7 @@ class AIRL(AdversarialImitation):
         learns_from="demonstrations, and acting",
         reference="arXiv:1710.11248",
         settings="airl.yml",
+        needs="demonstrations",
     )
 
 

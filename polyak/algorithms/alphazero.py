@@ -242,7 +242,6 @@ class AlphaZero(NetworkAlgorithm):
     steps_environments: ClassVar = False
     supports_masks: ClassVar = True
     saves_also: ClassVar = frozenset({"replay_buffer"})
-    needs: ClassVar = ("game",)
     acting_graph = Algorithm.acting_graph
     why_no_graph: ClassVar = (
         "it looks ahead by the rules of its game before each move, and no graph of tensors holds these. Save the "
@@ -477,6 +476,7 @@ class AlphaZero(NetworkAlgorithm):
         idea="a search that a network guides, and a network that learns from it",
         learns_from="games against itself",
         reference="arXiv:1712.01815",
+        needs="game",
     )
 
 

@@ -18,7 +18,7 @@ from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import next_kl_coef
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.changing import Reload
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Scheduled, require
 from polyak.kinds.asynchronous import (
     AsynchronousAlgorithm,
 )
@@ -149,7 +149,7 @@ class APPO(AsynchronousAlgorithm):
     """Acting and learning at the same time, with clipped steps and a target network (arXiv:1912.00167)."""
 
     _: KW_ONLY
-    clip_range: Positive | Schedule = 0.4
+    clip_range: Scheduled[Positive | Schedule] = 0.4
     """How far from 1 the ratio to the target network's probability may move before it stops counting; a number or a
     schedule."""
     target_worker_clip: Positive = 2.0
@@ -174,7 +174,6 @@ class APPO(AsynchronousAlgorithm):
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
     takes_all: ClassVar[bool] = True
-    kept_as_schedules: ClassVar = ("clip_range",)
     made_of: ClassVar[MadeOf] = {"rollouts": ClippedUses}
 
     card: ClassVar[Card] = Card(

@@ -21,7 +21,7 @@ from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
 from polyak.hyperparameters.changing import FixedHyperparameterError, WithNetworks
-from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, Rate, require
+from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, Rate, Scheduled, require
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
@@ -251,7 +251,7 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     """Conservative Q-Learning: SAC with critics that think little of what the data do not show (arXiv:2006.04779)."""
 
     _: KW_ONLY
-    actor_learning_rate: Rate | Schedule = 1e-4
+    actor_learning_rate: Scheduled[Rate | Schedule] = 1e-4
     """Step size of the actor and of the temperature; ``learning_rate`` is that of the critics and of the multiplier."""
     ent_coef: NonNegative | str = "auto"
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
@@ -289,7 +289,6 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     use_sde_at_warmup: bool = False
     """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
-    kept_as_schedules: ClassVar = ("actor_learning_rate",)
     made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature}
     learner_class: ClassVar[type[Learner]] = CQLLearner
     policies: ClassVar = SAC.policies

@@ -256,7 +256,6 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     action_spaces: ClassVar = SINGLE_SPACES
     policies_squash: ClassVar = True
     actor = Held("policy.actor")
-    needs: ClassVar[tuple[str, ...]] = ("expert",)
     kept: ClassVar[Mapping[str, str]] = {"rounds": "_rounds", "new_steps": "_new_steps"}
     _rounds = 0
     _new_steps = 0
@@ -332,6 +331,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
         learns_from="an expert, asked while it acts",
         reference="arXiv:1011.0686",
         settings="dagger.yml",
+        needs="expert",
     )
 
 

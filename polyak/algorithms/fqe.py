@@ -185,7 +185,6 @@ class FQE(OfflineAlgorithm):
     learner_class: ClassVar[type[Learner]] = FQELearner
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
-    needs: ClassVar = ("target",)
     acting_graph = Algorithm.acting_graph
     why_no_graph: ClassVar = "it evaluates a policy and has none of its own. Export the model that it evaluates"
     policies_squash: ClassVar = True
@@ -330,6 +329,7 @@ class FQE(OfflineAlgorithm):
         learns_from="a dataset",
         reference="arXiv:1903.08738",
         settings="fqe.yml",
+        needs="target",
     )
 
 

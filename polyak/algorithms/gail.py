@@ -148,4 +148,5 @@ class GAIL(AdversarialImitation):
         learns_from="demonstrations, and acting",
         reference="arXiv:1606.03476",
         settings="gail.yml",
+        needs="demonstrations",
     )

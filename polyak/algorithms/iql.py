@@ -16,7 +16,7 @@ from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.data import Transition
-from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive, Rate
+from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive, Rate, Scheduled
 from polyak.hyperparameters.held import Held
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
@@ -137,7 +137,7 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     _: KW_ONLY
     tau: Fraction = 0.005
     """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    actor_learning_rate: Rate | Schedule = _FALLING
+    actor_learning_rate: Scheduled[Rate | Schedule] = _FALLING
     """Step size of the actor, which falls along a cosine to 0 at the end of ``learn``; ``learning_rate`` is that of the
     critics."""
     expectile: Fraction = 0.7
@@ -147,7 +147,6 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     max_weight: Positive = 100.0
     """The largest exp(beta * advantage)."""
 
-    kept_as_schedules: ClassVar = ("actor_learning_rate",)
     learner_class: ClassVar[type[Learner]] = IQLLearner
     policies: ClassVar = policy_aliases(ValuedPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
     action_spaces: ClassVar = (spaces.Box,)

@@ -15,7 +15,7 @@ from torch import Tensor
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.data.batch import RolloutRows
-from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, require
+from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Scheduled, require
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
@@ -230,9 +230,9 @@ class PPO(OnPolicyAlgorithm):
     """Rows of the rollout in one minibatch."""
     n_epochs: Count = 10
     """Passes over each rollout."""
-    clip_range: Positive | Schedule = 0.2
+    clip_range: Scheduled[Positive | Schedule] = 0.2
     """How far from 1 the probability ratio may move before it stops counting; a number or a schedule."""
-    clip_range_vf: Positive | Schedule | None = None
+    clip_range_vf: Scheduled[Positive | Schedule | None] = None
     """How far values may move in one update, in units of return; ``None`` does not limit them."""
     dual_clip: Annotated[float, Only("a number greater than 1", lambda c: c > 1)] | None = None
     """How many times its advantage a bad action may count at most, however much likelier it has become
@@ -247,7 +247,6 @@ class PPO(OnPolicyAlgorithm):
     """Divergence in one update that ``kl_coef`` aims at: it is halved or doubled after an update that came to less than
     2/3 or more than 3/2 of it. ``None`` leaves it as it is."""
 
-    kept_as_schedules: ClassVar = ("clip_range", "clip_range_vf")
     made_of: ClassVar[MadeOf] = {"rollouts": Epochs}
     learner_class: ClassVar[type[Learner]] = PPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)

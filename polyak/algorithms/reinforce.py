@@ -22,7 +22,7 @@ from polyak.collecting.rollout import RolloutWriter, Successors
 from polyak.collecting.runner import Runner
 from polyak.data import EpisodeBuffer, RolloutSamples
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
+from polyak.hyperparameters.declaration import Count, NonNegative, Rate, Scheduled, require
 from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
@@ -176,7 +176,7 @@ class REINFORCE(OnPolicyAlgorithm):
     middle of another one when an update is due are reset."""
     baseline: WithNetworks[bool] = True
     """Learn state values, and subtract them from the returns."""
-    critic_learning_rate: Rate | Schedule | None = None
+    critic_learning_rate: Scheduled[Rate | Schedule | None] = None
     """Step size of the baseline's optimizer; ``None``: ``learning_rate``."""
     discount_states: bool = False
     """Weigh step t of an episode by gamma^t, as the exact gradient of the discounted return does; without, later states
@@ -196,7 +196,6 @@ class REINFORCE(OnPolicyAlgorithm):
     vf_coef: Settled[float] = 0.5
     normalize_advantage: Settled[bool] = False
     gae_lambda: Settled[float] = 1.0
-    kept_as_schedules: ClassVar = ("critic_learning_rate",)
     loop: ClassVar[Callable[..., Loop]] = episodes_loop
     made_of: ClassVar[MadeOf] = {"rollouts": WholeEpisodes}
     learner_class: ClassVar[type[Learner]] = REINFORCELearner

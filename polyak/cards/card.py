@@ -12,7 +12,7 @@ class Card:
     """Metadata of an algorithm besides its hyper-parameters, its ``action_spaces`` and its file's docstring.
 
     Each algorithm of the registry has its own. A class of the user's own inherits the card of the algorithm that it
-    derives from; a card of its own that leaves ``search`` or ``settings`` out says that there are none.
+    derives from; a card of its own that leaves ``search``, ``settings`` or ``needs`` out says that there are none.
     """
 
     idea: str
@@ -30,3 +30,5 @@ class Card:
     """Its name in the documentation; empty: the name of the class."""
     page: str = ""
     """The page in ``docs/`` that describes it; empty: its own in ``docs/algorithms/``."""
+    needs: str = ""
+    """What it cannot learn without and only a program can give, since it is an object: the name of an argument."""

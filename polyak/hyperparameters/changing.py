@@ -6,13 +6,11 @@ a change are in ``_adopt``. While a model is being built, loaded or changed, its
 """
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 
-from polyak.hyperparameters.declaration import HyperparameterError, declared, fitted, left_out, marked
-
-T = TypeVar("T")
+from polyak.hyperparameters.declaration import HyperparameterError, T, declared, fitted, left_out, marked
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, Uni
 import numpy as np
 
 from polyak.envs.sizes import MOST_ENVS, MOST_PROCESSES, MOST_RUNNERS
-from polyak.schedules import Schedule
+from polyak.schedules import Schedule, get_schedule_fn
 from polyak.suggestions import did_you_mean
 
 # -- what a field may be -----------------------------------------------------------------------------------------------
@@ -56,6 +56,9 @@ Rate = Annotated[float, Only("a finite number of at least 0", lambda x: 0 <= x <
 Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]
 Seed = Annotated[int, Only("an integer in [0, 2**32)", lambda n: 0 <= n < 2**32)]
 
+T = TypeVar("T")
+Scheduled = Annotated[T, get_schedule_fn]
+"""What a model has as a function of the remaining progress, also where it is given a number; ``None`` stays."""
 Mark = TypeVar("Mark")
 Argument = TypeVar("Argument", contravariant=True)
 Value = TypeVar("Value", covariant=True)
@@ -100,8 +103,10 @@ def require(condition: bool, name: str, value: Any, fix: str) -> None:
 
 def declared(cls: type) -> Mapping[str, Any]:
     """The fields of an algorithm and their annotations; ``Any`` for those that only a function's own scope knows."""
-    hints = {name: hint for base in reversed(cls.__mro__) for name, hint in _annotations(base).items()}
-    return {f.name: hints[f.name] for f in fields(cls)}
+    found = [item for base in reversed(cls.__mro__) for item in _annotations(base).items()]
+    scheduled = {name for name, hint in found if get_schedule_fn in getattr(hint, "__metadata__", ())}
+    hints = dict(found)
+    return {f.name: cast(Any, Scheduled)[hints[f.name]] if f.name in scheduled else hints[f.name] for f in fields(cls)}
 
 
 def marked(cls: type, name: str, mark: type[Mark]) -> Mark | None:
@@ -126,14 +131,16 @@ def left_out(cls: type) -> frozenset[str]:
 
 
 def fitted(name: str, value: Any, declaration: Any) -> Any:
-    """``value``, if it is what the annotation ``declaration`` says; an integer written as a float (1e6) as an ``int``.
+    """``value``, if it is what the annotation ``declaration`` says; an integer written as a float (1e6) as an ``int``,
+    a number that is :data:`Scheduled` as a function.
 
     Raises:
         HyperparameterError: it is not.
     """
     fit = _fit(value, declaration)
     require(fit is not _REFUSED, name, value, f"it must be {described(declaration)}.{_hint(name, value, declaration)}")
-    return fit
+    moves = fit is not None and get_schedule_fn in getattr(declaration, "__metadata__", ())
+    return get_schedule_fn(fit) if moves else fit
 
 
 def as_declared(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:

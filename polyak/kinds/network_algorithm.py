@@ -106,8 +106,6 @@ class NetworkAlgorithm(Algorithm):
     """Attributes that exploration is built from, as far as an algorithm has them."""
     stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
     """Which masks of a step are stored with it: ``"masks"``, that it was made under, and ``"next_masks"``."""
-    kept_as_schedules: ClassVar[tuple[str, ...]] = ()
-    """Hyper-parameters that are functions of the remaining progress once a model is built, unless they are None."""
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
@@ -178,7 +176,7 @@ class NetworkAlgorithm(Algorithm):
         value, learner = getattr(self, name), getattr(self, "learner", None)
         if name == "learning_rate":
             self._setup_lr_schedule()
-        if value is not None and (isinstance(before, FloatSchedule) or name in self.kept_as_schedules):
+        if value is not None and isinstance(before, FloatSchedule):
             self._put(**{name: get_schedule_fn(value)})
         if name in self.explores_by and self.runner is not None:
             cast(Any, self.runner.actor).explore_next(self._exploration())
@@ -261,9 +259,6 @@ class NetworkAlgorithm(Algorithm):
 
     def _build(self) -> None:
         self._setup_lr_schedule()
-        for name in self.kept_as_schedules:
-            if (value := getattr(self, name)) is not None:
-                self._put(**{name: get_schedule_fn(value)})
         learner = self.learner_factory()()
         if self._device_name == "auto" and self.device.type == "cuda":
             self.device = self._faster_device(learner)

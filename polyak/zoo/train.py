@@ -209,8 +209,7 @@ def _train_each(options: TrainOptions) -> None:
 def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, Dataset | None]:
     """Find what the options name, and refuse what no run could use; nothing is written."""
     algorithm = find_algorithm(options.algo)
-    if algorithm.needs:
-        needed = ", ".join(algorithm.needs)
+    if needed := getattr(getattr(algorithm, "card", None), "needs", ""):
         raise ZooError(
             f"--algo {options.algo} needs {needed}, which only a program can give: polyak.{algorithm.__name__}."
         )

@@ -25,6 +25,7 @@ from polyak.hyperparameters.declaration import (
     NonNegative,
     Only,
     Positive,
+    Scheduled,
     described,
     fitted,
 )
@@ -162,6 +163,35 @@ def test_limits_of_values_that_move_may_be_switched_on_later() -> None:
     model.clip_range_vf = model.target_kl = 0.2
     model.learn(8)
     assert model.learner.clip_range_vf == model.learner.target_kl == 0.2
+
+
+@dataclass(eq=False, repr=False)
+class Cooling(Cold):
+    """Its warmth moves."""
+
+    _: KW_ONLY
+    warmth: Scheduled[Fraction | Schedule] = 0.5  # type: ignore[assignment]
+
+
+@dataclass(eq=False, repr=False)
+class Warmer(Cooling):
+    """With another default."""
+
+    _: KW_ONLY
+    warmth: Fraction = 0.75
+
+
+def test_a_scheduled_number_is_a_function_of_the_remaining_progress() -> None:
+    model: Any = Warmer("MlpPolicy", "Pendulum-v1", buffer_size=50, learning_starts=5, batch_size=4, device="cpu")
+    assert model.warmth(1.0) == 0.75
+    model.warmth = 0.25
+    assert model.warmth(0.0) == 0.25
+    model.learn(8)
+    assert float(model.learner.warmth) == 0.25
+    ranged: Any = PPO("MlpPolicy", "CartPole-v1", n_steps=8, batch_size=8, device="cpu")
+    assert (ranged.clip_range(0.5), ranged.clip_range_vf) == (0.2, None)
+    ranged.clip_range_vf = 0.1
+    assert ranged.clip_range_vf(0.5) == 0.1
 
 
 def test_help_without_source_still_names_every_argument(monkeypatch: pytest.MonkeyPatch) -> None:

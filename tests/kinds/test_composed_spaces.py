@@ -248,7 +248,7 @@ def test_choices_that_start_elsewhere_are_learned(algo: str) -> None:
 
 def acts_from_the_start(name: str) -> bool:
     """Whether it is given an environment, and nothing besides."""
-    return not get(name).needs and not isinstance(get(name).trial()["env"], Dataset)
+    return not get(name).card.needs and not isinstance(get(name).trial()["env"], Dataset)
 
 
 @pytest.mark.parametrize("name", sorted(filter(acts_from_the_start, REGISTRY)))

@@ -17,7 +17,7 @@ from polyak.algorithms import REGISTRY, get
 from polyak.data import RolloutBuffer
 from polyak.data.episodes import EpisodeBuffer
 from polyak.hyperparameters.changing import FREE, FixedHyperparameterError, why_fixed
-from polyak.hyperparameters.declaration import HyperparameterError, declared
+from polyak.hyperparameters.declaration import HyperparameterError, Only, declared
 from polyak.logging.logger import Logger
 from polyak.noise import NormalActionNoise
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
@@ -64,7 +64,8 @@ def kinds_of(declaration: Any, old: Any) -> Iterator[Any]:
     kind, args = get_origin(declaration) or declaration, get_args(declaration)
     number = isinstance(old, int | float) and not isinstance(old, bool)
     if kind is Annotated:
-        yield from (value for value in kinds_of(args[0], old) if all(rule.holds(value) for rule in args[1:]))
+        rules = [rule for rule in args[1:] if isinstance(rule, Only)]
+        yield from (value for value in kinds_of(args[0], old) if all(rule.holds(value) for rule in rules))
     elif kind in (Union, types.UnionType):
         for arg in args:
             yield from kinds_of(arg, old)

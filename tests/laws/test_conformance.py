@@ -288,7 +288,7 @@ def test_every_hyperparameter_is_read(name: str) -> None:
         if base.__module__.startswith(("polyak.", "tests.laws.toys.")):
             read |= attributes_read(inspect.getmodule(base))
     if name in DEEP:
-        read |= attributes_read(sys.modules[cls.loop.__module__]) | set(cls.kept_as_schedules)
+        read |= attributes_read(sys.modules[cls.loop.__module__])
         read |= {each for part in trained(name)[0].parts.values() for each in getattr(part, "names", ())}
     for field in dataclasses.fields(cls):
         if field.name == "env" and name not in INTERACTING:

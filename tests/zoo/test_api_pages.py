@@ -54,7 +54,7 @@ def package() -> Any:
 def test_signatures_are_plain(package: Any) -> None:
     hidden = re.compile(
         r"Becomes|Annotated|InitVar|ClassVar|later\(|\blambda\b|Only\(|\b_init|action_spaces|policies\b"
-        r"|Fixed|Reload|NewModel|With[A-Z]"
+        r"|Fixed|Reload|NewModel|Scheduled|With[A-Z]"
     )
     for entry in REGISTRY.values():
         module, _, name = entry.partition(":")

@@ -46,6 +46,7 @@ def test_words_after_a_list_flag() -> None:
     ("arguments", "message"),
     [
         (["train", "--algo", "pop"], "Unknown algorithm --algo 'pop'. Did you mean 'ppo'"),
+        (["train", "--algo", "gail"], "--algo gail needs demonstrations, which only a program can give: polyak.GAIL."),
         (["train", "--env", "CartPol-v1"], "Unknown environment --env 'CartPol-v1'. Did you mean 'CartPole-v1'"),
         (["train", "--env", "no_such_module:X-v0"], "Cannot import the package 'no_such_module'"),
         (["train", "-params", "batchsize:3"], "Unknown setting 'batchsize' for ppo"),

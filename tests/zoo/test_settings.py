@@ -15,7 +15,7 @@ from polyak.zoo.registry import algorithm_names, find_algorithm, parameter_names
 from polyak.zoo.settings import interpret, load_settings, tuned_blocks
 
 # A player of games has no environment to be tuned for.
-TUNED = [algo for algo in algorithm_names() if "game" not in find_algorithm(algo).needs]
+TUNED = [algo for algo in algorithm_names() if find_algorithm(algo).card.needs != "game"]
 BLOCKS = [(algo, key) for algo in TUNED for key in tuned_blocks(find_algorithm(algo))[0]]
 
 

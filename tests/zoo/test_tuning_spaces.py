@@ -18,7 +18,7 @@ from polyak.zoo.registry import find_algorithm
 from polyak.zoo.settings import interpret, load_settings
 from polyak.zoo.tuning.problem import is_plain, merged
 
-TUNED = [name for name in REGISTRY if not get(name).needs]
+TUNED = [name for name in REGISTRY if not get(name).card.needs]
 CONTINUOUS = [name for name in TUNED if get(name).action_spaces == (spaces.Box,)]
 
 

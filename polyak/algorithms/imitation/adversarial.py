@@ -153,7 +153,6 @@ class AdversarialImitation(NetworkAlgorithm):
 
     loop: ClassVar[Callable[..., Loop]] = ImitationLoop
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES
-    needs: ClassVar[tuple[str, ...]] = ("demonstrations",)
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
     kept: ClassVar[Mapping[str, str]] = {"round_began": "_round_began"}
     steps_environments: ClassVar[bool] = False
