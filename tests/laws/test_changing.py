@@ -111,13 +111,9 @@ def reads(model: Any) -> dict[str, Any]:
     for each in ("replay_buffer", "data_buffer"):
         if hasattr(buffer := getattr(model, each, None), "reduce"):
             seen[each] = [buffer.reduce, buffer.buffer_size]
-    if hasattr(model, "_numbers"):
-        seen["numbers"] = [
-            model._numbers(),
-            model._rule(),
-            model._along("epsilon", 1),
-            model._along("learning_rate", 1),
-        ]
+    if (rule := getattr(solver := getattr(model, "solver", None), "rule", None)) is not None:
+        rates = [solver.along(each, 1) for each in ("epsilon", "learning_rate")]
+        seen["rule"] = [rule.numbers(), rule.kernel, rule.n_draws, *rates]
     return plain(seen)
 
 

@@ -28,6 +28,7 @@ from polyak.algorithm import Algorithm
 from polyak.algorithms import REGISTRY, class_names, get
 from polyak.algorithms.alphazero import AlphaZero
 from polyak.algorithms.tabular.planning import Planning
+from polyak.algorithms.tabular.table import TableAlgorithm
 from polyak.checkpoint.saved import Saved
 from polyak.data import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
@@ -281,7 +282,8 @@ def test_every_hyperparameter_is_read(name: str) -> None:
     cls = CLASSES[name]
     read: set[str] = set()
     learner = cls.learner_class.__mro__ if name in DEEP else ()
-    for base in (*cls.__mro__, *learner):
+    solver = type(small(name).solver).__mro__ if issubclass(cls, TableAlgorithm) else ()
+    for base in (*cls.__mro__, *learner, *solver):
         if base.__module__.startswith(("polyak.", "tests.laws.toys.")):
             read |= attributes_read(inspect.getmodule(base))
     for field in dataclasses.fields(cls):
