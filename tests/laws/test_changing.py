@@ -95,7 +95,8 @@ def reads(model: Any) -> dict[str, Any]:
     seen: dict[str, Any] = {"statistics": model.ep_info_buffer.maxlen, "values": plain(model.hyperparameters())}
     if (learner := getattr(model, "learner", None)) is not None:
         model.set_logger(Logger(None, []))
-        type(model).following(model)()
+        if hasattr(type(model), "following"):
+            type(model).following(model)()
         seen["tunables"] = {name: plain(getattr(learner, name, None)) for name in learner.declared_tunables()}
         seen["rates"] = [float(group["lr"]) for each in learner.optimizers.values() for group in each.param_groups]
         seen["schedule"] = [model.lr_schedule(left) for left in (1.0, 0.5, 0.0)]

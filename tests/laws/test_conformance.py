@@ -35,7 +35,6 @@ from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.hyperparameters.docstrings import sentence
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.engine.program import Program
 from tests.laws.toys import TOYS
@@ -45,7 +44,7 @@ from tests.tolerance import drift
 PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text())
 CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) for name, entry in TOYS.items()}
 NAMES = sorted(CLASSES)
-DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, NetworkAlgorithm)]
+DEEP = [name for name, cls in CLASSES.items() if hasattr(cls, "learner_class")]
 COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
 TRACED = [
     *("ppo", "recurrent_ppo", "pqn", "appo", "dqn", "sac", "td3", "cql", "bc", "toy_masked"),
@@ -183,7 +182,7 @@ def test_saved_and_loaded_it_is_bit_equal(name: str, tmp_path: Path) -> None:
     assert loaded.num_timesteps == model.num_timesteps
     ours, theirs = model.hyperparameters(), loaded.hyperparameters()
     assert repr(ours | {"device": ""}) == repr(theirs | {"device": ""})
-    for key, optimizer in model.learner.optimizers.items() if isinstance(model, NetworkAlgorithm) else ():
+    for key, optimizer in model.learner.optimizers.items() if name in DEEP else ():
         _assert_equal_state(optimizer.state_dict(), loaded.learner.optimizers[key].state_dict())
 
 

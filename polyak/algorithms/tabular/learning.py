@@ -48,6 +48,8 @@ _FEW = 50_000
 """Steps that are over before a loop is compiled."""
 _WALKED: Counter[Learn] = Counter()
 """Steps that this process has made by each rule: many short runs count as a long one."""
+_NAMES = ("actions", "buffer_actions", "rewards", "dones", "infos", "new_obs")
+"""Names under which callbacks read a step."""
 
 
 class EndedEpisodes(NamedTuple):
@@ -119,14 +121,14 @@ def steps_of_episodes(n_envs: int, steps: int) -> dict[str, np.ndarray]:
     return {**ints, **floats, "counts": np.zeros(n_envs, np.int64)}
 
 
-class Stretch(NamedTuple):
-    """Steps that were made at once."""
+class Made(NamedTuple):
+    """What some steps came to."""
 
-    ends: EpisodeEnds
-    n_ended: int
-    last: LastSteps
-    entries: dict[int, dict[str, Any]]
-    """Environment -> what its Monitor notes of the episode that ended there last."""
+    steps: int
+    episodes: list[tuple[float, int]]
+    """Return and length of each episode that ended, in the order of their ends."""
+    shown: Callable[[], tuple[Any, ...]]
+    """The values of :data:`_NAMES`, where it was one step."""
 
 
 class Walker(Solver):
@@ -146,8 +148,6 @@ class Walker(Solver):
         self.stream = np.random.default_rng()
         self.known: KnownEnvs | None = None
         """The environments, if their transitions are known."""
-        self.draws, self.epsilon = np.zeros(0), 1.0
-        """[N, W] random numbers of the step to come, and its probability of exploring, where it must be asked for."""
 
     def check(self) -> None:
         self.rule.check()
@@ -217,21 +217,35 @@ class Walker(Solver):
         with model._while_learning():
             while (missing := n_episodes - len(found)) > 0:
                 left = model.clock.remaining = 1 - len(found) / n_episodes
-                if self.known is None:
-                    found += self.ask(left)[1]
-                else:
-                    walk = self.walk_for(_WALKED[self.rule.kernel.learn])
-                    ends, n_ended, *_ = self.stretch(walk, min(_STRETCH, 64 * missing), missing, left)
-                    found += zip(ends.returns[:n_ended].tolist(), ends.lengths[:n_ended].tolist(), strict=True)
+                walk = self.walk_for(_WALKED[self.rule.kernel.learn])
+                found += self.advance(walk, min(_STRETCH, 64 * missing), missing, left).episodes
         return EndedEpisodes(*map(np.array, zip(*found[:n_episodes], strict=True)))
 
-    def make_ready(self, steps: int) -> None:
-        """Bring hyper-parameters of now, and room for so many steps."""
+    def advance(self, walk: Walk, steps: int, n_episodes: int = 2**62, left: float | None = None) -> Made:
+        """Make up to so many steps in each environment, or until ``n_episodes`` have ended.
+
+        Args:
+            walk: makes steps that are known.
+            steps: how many; one is made where the environments must be asked.
+            n_episodes: at least 1.
+            left: the share of the training that is left, where the number of steps does not say it.
+        """
+        clock, n = self.model.clock, self.model.n_envs
+        steps = 1 if self.known is None else steps
         self.tables = self.rule.with_room(self.tables, steps)._replace(**self.rule.numbers())
+        self.draws = self.stream.random((steps, n, self.rule.n_draws))
+        self.alphas, self.epsilons = (self.along(name, steps, left) for name in ("learning_rate", "epsilon"))
+        made = self.ask() if self.known is None else self.stretch(walk, n_episodes, self.known)
+        if unused := self.draws[made.steps :].size:  # unused numbers are drawn again
+            self.stream.bit_generator.advance(2**128 - unused)  # type: ignore[attr-defined]
+        _WALKED[self.rule.kernel.learn] += made.steps * n
+        clock.steps += made.steps * n
+        clock.updates += made.steps * n
+        clock.episodes += len(made.episodes)
+        return made
 
     def along(self, name: str, steps: int, left: float | None = None) -> np.ndarray:
-        """A hyper-parameter that may be a schedule at each of the next steps, [T]; -1 for averages. ``left``: the share
-        of the training that is left, where steps do not say it."""
+        """A hyper-parameter that may be a schedule at each of the next steps, [T]; -1 for averages."""
         value, clock, n = getattr(self.model, name), self.model.clock, self.model.n_envs
         if not callable(value):
             return np.full(steps, -1.0 if value == "1/n" else float(value))
@@ -245,75 +259,44 @@ class Walker(Solver):
         require(0 <= low <= high <= 1, name, value, f"it gives {low:g} to {high:g}, which must lie in [0, 1].")
         return values
 
-    def count(self, steps: int, ended: int) -> None:
-        """So many steps of each environment were made and learned from, in which so many episodes ended."""
-        clock = self.model.clock
-        clock.steps += steps * self.model.n_envs
-        clock.updates += steps * self.model.n_envs
-        clock.episodes += ended
-
     # -- steps that are known ------------------------------------------------------------------------------------------
 
-    def stretch(self, walk: Walk, steps: int, n_episodes: int = 2**62, left: float | None = None) -> Stretch:
-        """Walk up to ``steps`` steps, or until ``n_episodes`` have ended. ``left``: see :meth:`along`."""
-        model, rule = self.model, self.rule
-        self.make_ready(steps)
-        n, rows = model.n_envs, steps * model.n_envs
-        ints = [np.zeros(rows, np.int64) for _ in range(3)]
-        ends = EpisodeEnds(ints[0], ints[1], np.zeros(rows), ints[2], np.zeros(rows, bool))
+    def stretch(self, walk: Walk, n_episodes: int, known: KnownEnvs) -> Made:
+        """Walk as far as there are random numbers, or until ``n_episodes`` have ended."""
+        model, rule, places, n = self.model, self.rule, self.places, self.model.n_envs
+        ints = [np.zeros(len(self.draws) * n, np.int64) for _ in range(3)]
+        ends = EpisodeEnds(ints[0], ints[1], np.zeros(len(ints[0])), ints[2], np.zeros(len(ints[0]), bool))
         last = LastSteps(np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64))
-        draws = self.stream.random((steps, n, rule.n_draws))
-        rates = [self.along(name, steps, left) for name in ("learning_rate", "epsilon")]
-        arrays = (self.tables, self.world, self.places, ends, last, *rates, draws)
+        arrays = (self.tables, self.world, places, ends, last, self.alphas, self.epsilons, self.draws)
         with model._split.update:
-            made, n_ended = walk(*arrays, n_episodes, rule.carries, rule.explores_starts)
-        if unused := draws[made:].size:  # unused numbers are drawn again
-            self.stream.bit_generator.advance(2**128 - unused)  # type: ignore[attr-defined]
-        _WALKED[rule.kernel.learn] += made * n
-        self.count(made, n_ended)
-        return Stretch(ends, n_ended, last, self.note(ends, n_ended, last))
-
-    def note(self, ends: EpisodeEnds, n_ended: int, last: LastSteps) -> dict[int, dict[str, Any]]:
-        """Record the episodes that ended in monitors, and set the states of environments; returns the entries of
-        monitors by environment."""
-        model, known, places = self.model, self.known, self.places
-        assert known is not None
+            steps, n_ended = walk(*arrays, n_episodes, rule.carries, rule.explores_starts)
+        episodes = list(zip(ends.returns[:n_ended].tolist(), ends.lengths[:n_ended].tolist(), strict=True))
         entries = {}
-        columns = (ends.envs, ends.returns, ends.lengths)
-        for env, total, length in zip(*(column[:n_ended].tolist() for column in columns), strict=True):
-            if (episode := known.note_episode(env, total, length)) is not None:
-                model.ep_info_buffer.append(episode)
-                entries[env] = {"episode": episode}
+        for env, (total, length) in zip(ends.envs.tolist(), episodes, strict=False):
+            if (entry := known.note_episode(env, total, length)) is not None:
+                model.ep_info_buffer.append(entry)
+                entries[env] = {"episode": entry}
         for env, state in enumerate(places.states.tolist()):
             known.put(env, state, int(last.actions[env]) if places.lengths[env] else None)
         model.runner.obs = self.observations(places.states)
         model.runner.episode_starts = places.lengths == 0
-        return entries
+
+        def shown() -> tuple[Any, ...]:
+            dones = np.zeros(n, bool)
+            infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in range(n)]
+            for env, truncated in zip(ends.envs[:n_ended].tolist(), ends.truncated.tolist(), strict=False):
+                final = {"terminal_observation": self.observations(last.successors)[env], **entries.get(env, {})}
+                dones[env], infos[env] = True, {"TimeLimit.truncated": truncated, **final}
+            rewards = last.rewards.astype(np.float32)
+            return model._as_actions(last.actions), last.actions, rewards, dones, infos, model.runner.obs
+
+        return Made(steps, episodes, shown)
 
     def observations(self, states: np.ndarray) -> np.ndarray:
         """Observations of known environments, which are Discrete. states [N] -> [N]"""
         space = self.model.observation_space
         seen: np.ndarray = (states + int(space.start)).astype(space.dtype)
         return seen
-
-    def as_step(self, made: Stretch) -> dict[str, Any]:
-        """The one step of a stretch, under the names that callbacks read."""
-        model, last = self.model, made.last
-        dones = np.zeros(model.n_envs, bool)
-        infos: list[dict[str, Any]] = [{"TimeLimit.truncated": False} for _ in range(model.n_envs)]
-        for row, env in enumerate(made.ends.envs[: made.n_ended].tolist()):
-            final = self.observations(last.successors)[env]
-            dones[env] = True
-            infos[env] = {"TimeLimit.truncated": bool(made.ends.truncated[row]), "terminal_observation": final}
-            infos[env] |= made.entries.get(env, {})
-        return {
-            "actions": model._as_actions(last.actions),
-            "buffer_actions": last.actions,
-            "rewards": last.rewards.astype(np.float32),
-            "dones": dones,
-            "infos": infos,
-            "new_obs": model.runner.obs,
-        }
 
     def rest(self) -> None:
         """Set states and episodes in wrappers, so that other code can step the environments."""
@@ -325,31 +308,16 @@ class Walker(Solver):
 
     # -- steps that must be asked for ----------------------------------------------------------------------------------
 
-    def ask(self, left: float | None = None) -> tuple[dict[str, Any], list[tuple[float, int]]]:
-        """Make one step of the environments and learn from it. ``left``: see :meth:`along`.
-
-        Returns:
-            its parts, under the names that callbacks read; and the episodes that ended, as their return and length.
-        """
+    def ask(self) -> Made:
+        """Make one step of the environments and learn from it."""
         model = self.model
-        self.make_ready(1)
-        self.draws = self.stream.random((model.n_envs, self.rule.n_draws))
-        alpha, self.epsilon = (float(self.along(name, 1, left)[0]) for name in ("learning_rate", "epsilon"))
         step = model.runner.step()
         with model._split.update:
-            ended = self.learn_from(step, alpha)
-        self.count(1, len(ended))
+            ended = self.learn_from(step)
         if step.episodes:
             model.statistics.note(step.episodes)
-        names = {
-            "actions": step.env_actions,
-            "buffer_actions": step.actions,
-            "rewards": step.rewards,
-            "dones": step.dones,
-            "infos": list(step.infos),
-            "new_obs": step.new_obs,
-        }
-        return names, ended
+        values = (step.env_actions, step.actions, step.rewards, step.dones, list(step.infos), step.new_obs)
+        return Made(1, ended, lambda: values)
 
     def act(self, observations: Any, episode_starts: Any = None, masks: np.ndarray | None = None) -> Acted:
         """Epsilon-greedy actions [N] for N observations, by the random numbers of the step."""
@@ -359,16 +327,17 @@ class Walker(Solver):
             if places.actions[env] < 0:
                 if masks is not None:
                     model.legal[state] = masks[env]
-                epsilon = 1.0 if self.rule.explores_starts and places.lengths[env] == 0 else self.epsilon
-                explores, which = self.draws[env, EXPLORES], self.draws[env, WHICH]
+                epsilon = 1.0 if self.rule.explores_starts and places.lengths[env] == 0 else float(self.epsilons[0])
+                explores, which = self.draws[0, env, EXPLORES], self.draws[0, env, WHICH]
                 chosen = choose(model.q, model.legal, state, epsilon, explores, which)
                 places.actions[env], places.chances[env] = chosen
         actions = places.actions.copy()
         return Acted(model._as_actions(actions), actions, {})
 
-    def learn_from(self, step: Step, alpha: float) -> list[tuple[float, int]]:
+    def learn_from(self, step: Step) -> list[tuple[float, int]]:
         """Apply the rule to a step; returns return and length of each episode that ended."""
-        model, rule, places, draws, epsilon = self.model, self.rule, self.places, self.draws, self.epsilon
+        model, rule, places, draws = self.model, self.rule, self.places, self.draws[0]
+        alpha, epsilon = float(self.alphas[0]), float(self.epsilons[0])
         states, successors = (model.numbering.states(obs)[0] for obs in (step.observations, step.next_observations))
         masks = step.extras.get("next_masks")
         carries, learn = rule.carries, rule.kernel.learn
@@ -456,15 +425,12 @@ class TableLoop:
             self.log_interval,
         )
         before = clock.episodes
-        if walker.known is None:
-            names, _ = walker.ask()
-        else:
-            remaining = max(1, -(-(clock.total - clock.steps) // model.n_envs))
-            made = walker.stretch(self.walk, min(_STRETCH, remaining) if callback.is_idle else 1)
-            names = {} if callback.is_idle else walker.as_step(made)
+        remaining = max(1, -(-(clock.total - clock.steps) // model.n_envs))
+        made = walker.advance(self.walk, min(_STRETCH, remaining) if callback.is_idle else 1)
         clock.tick_within()
         if not callback.is_idle:
             if callback.needs_locals:
+                names = dict(zip(_NAMES, made.shown(), strict=True))
                 callback.update_locals(model._callback_locals(callback=callback, **names))
             if not callback.on_step():
                 return False

@@ -14,7 +14,6 @@ from polyak.envs import VecEnv
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.hyperparameters.declaration import NonNegative
 from polyak.hyperparameters.held import Held
-from polyak.logging.logger import Logger
 from polyak.loops.training import Loop
 from polyak.ops.dynamic_programming import action_values, policy_values
 
@@ -76,9 +75,6 @@ class Planner(Solver):
         """Mean value of initial states."""
         return float(self.process.starts @ self.model.values)
 
-    def record(self, logger: Logger) -> None:
-        logger.record("time/iterations", self.model.clock.updates, exclude="tensorboard")
-
 
 class Sweeps:
     """Sweeps over all states until values change no more.
@@ -105,7 +101,7 @@ class Sweeps:
         model.logger.record("train/change", change)
         model.logger.record("train/start_value", planner.start_value)
         if self.log_interval is not None and clock.steps % self.log_interval == 0:
-            model.dump_logs()
+            model._write_logs(iterations=clock.updates)
         if callback.needs_locals:
             callback.update_locals(model._callback_locals(callback=callback, change=change))
         return (callback.is_idle or callback.on_step()) and not planner.converged

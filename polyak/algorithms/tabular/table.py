@@ -122,11 +122,6 @@ class TableAlgorithm(Algorithm):
         super()._check_hyperparameters()
         self.solver.check()
 
-    def _use_env(self, env: VecEnv) -> None:
-        self._check_action_space(env.action_space)
-        _numbering(type(self).__name__, env.observation_space)
-        super()._use_env(env)
-
     def _setup_model(self) -> None:
         self.numbering = _numbering(type(self).__name__, self.observation_space)
         self.q = np.zeros(self._shape)
