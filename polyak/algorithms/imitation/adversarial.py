@@ -121,10 +121,7 @@ class AdversarialImitation(Algorithm):
 
     loop: ClassVar[Callable[..., Loop]] = ImitationLoop
     built_with: ClassVar[Mapping[str, str]] = {
-        "policy_kwargs": NETWORKS,
-        "device": "the networks are there already. Use load(path, device=...).",
-        "compile": "the engine is built with it. Use load(path, compile=...).",
-        "precision": "the learner is built with it. Use load(path, precision=...).",
+        **NetworkAlgorithm.built_with,
         "generator": NEW_MODEL,
         "generator_kwargs": "set it on model.generator, such as model.generator.batch_size = 64.",
         **dict.fromkeys(("use_state", "use_action", "use_next_state", "use_done", "reward_kwargs"), NETWORKS),

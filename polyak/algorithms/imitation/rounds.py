@@ -1,6 +1,5 @@
 """Rounds of adversarial imitation: a generator acts and learns, then the reward network learns from its steps."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -69,7 +68,7 @@ class ImitationLoop:
         return going
 
     def improve(self) -> None:
-        """Some gradient steps of the reward network, and new rewards of stored steps."""
+        """A round: some gradient steps of the reward network, new rewards of stored steps, and what there is to log."""
         model = self.model
         # The rate is logged by the round, under a name that the generator does not use.
         rate = value_of("learning_rate", model.lr_schedule, model.clock.remaining)
@@ -86,11 +85,6 @@ class ImitationLoop:
         if (buffer := getattr(model.generator, "replay_buffer", None)) is not None:
             with model._split.update:
                 buffer.replace_rewards(partial(rewards_of_stored, model))
-        self.record(metrics, rate)
-
-    def record(self, metrics: Mapping[str, list[Tensor]], rate: float) -> None:
-        """Log a round."""
-        model = self.model
         record_means(metrics, model.logger, model.host)
         warn_of_lengths(model)
         model.logger.record("train/disc_learning_rate", rate)

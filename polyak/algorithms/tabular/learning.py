@@ -233,10 +233,13 @@ class Walker(Solver):
         clock, n = self.model.clock, self.model.n_envs
         steps = 1 if self.known is None else steps
         self.tables = self.rule.with_room(self.tables, steps)._replace(**self.rule.numbers())
-        self.draws = self.stream.random((steps, n, self.rule.n_draws))
-        self.alphas, self.epsilons = (self.along(name, steps, left) for name in ("learning_rate", "epsilon"))
-        made = self.ask() if self.known is None else self.stretch(walk, n_episodes, self.known)
-        if unused := self.draws[made.steps :].size:  # unused numbers are drawn again
+        draws = self.stream.random((steps, n, self.rule.n_draws))
+        alphas, epsilons = (self.along(name, steps, left) for name in ("learning_rate", "epsilon"))
+        if self.known is None:
+            made = self.ask(float(alphas[0]), float(epsilons[0]), draws[0])
+        else:
+            made = self.stretch(self.known, walk, alphas, epsilons, draws, n_episodes)
+        if unused := draws[made.steps :].size:  # unused numbers are drawn again
             self.stream.bit_generator.advance(2**128 - unused)  # type: ignore[attr-defined]
         _WALKED[self.rule.kernel.learn] += made.steps * n
         clock.steps += made.steps * n
@@ -261,18 +264,27 @@ class Walker(Solver):
 
     # -- steps that are known ------------------------------------------------------------------------------------------
 
-    def stretch(self, walk: Walk, n_episodes: int, known: KnownEnvs) -> Made:
-        """Walk as far as there are random numbers, or until ``n_episodes`` have ended."""
+    def stretch(
+        self,
+        known: KnownEnvs,
+        walk: Walk,
+        alphas: np.ndarray,
+        epsilons: np.ndarray,
+        draws: np.ndarray,
+        n_episodes: int,
+    ) -> Made:
+        """Walk T steps by step sizes and probabilities of exploring [T] and random numbers [T, N, W], or until
+        ``n_episodes`` have ended."""
         model, rule, places, n = self.model, self.rule, self.places, self.model.n_envs
-        ints = [np.zeros(len(self.draws) * n, np.int64) for _ in range(3)]
+        ints = [np.zeros(len(draws) * n, np.int64) for _ in range(3)]
         ends = EpisodeEnds(ints[0], ints[1], np.zeros(len(ints[0])), ints[2], np.zeros(len(ints[0]), bool))
         last = LastSteps(np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64))
-        arrays = (self.tables, self.world, places, ends, last, self.alphas, self.epsilons, self.draws)
+        arrays = (self.tables, self.world, places, ends, last, alphas, epsilons, draws)
         with model._split.update:
             steps, n_ended = walk(*arrays, n_episodes, rule.carries, rule.explores_starts)
         episodes = list(zip(ends.returns[:n_ended].tolist(), ends.lengths[:n_ended].tolist(), strict=True))
         entries = {}
-        for env, (total, length) in zip(ends.envs.tolist(), episodes, strict=False):
+        for env, (total, length) in zip(ends.envs[:n_ended].tolist(), episodes, strict=True):
             if (entry := known.note_episode(env, total, length)) is not None:
                 model.ep_info_buffer.append(entry)
                 entries[env] = {"episode": entry}
@@ -308,12 +320,13 @@ class Walker(Solver):
 
     # -- steps that must be asked for ----------------------------------------------------------------------------------
 
-    def ask(self) -> Made:
-        """Make one step of the environments and learn from it."""
+    def ask(self, alpha: float, epsilon: float, draws: np.ndarray) -> Made:
+        """Make one step of the environments and learn from it, by random numbers [N, W]."""
         model = self.model
+        self.draws, self.epsilon = draws, epsilon
         step = model.runner.step()
         with model._split.update:
-            ended = self.learn_from(step)
+            ended = self.learn_from(step, alpha)
         if step.episodes:
             model.statistics.note(step.episodes)
         values = (step.env_actions, step.actions, step.rewards, step.dones, list(step.infos), step.new_obs)
@@ -327,17 +340,16 @@ class Walker(Solver):
             if places.actions[env] < 0:
                 if masks is not None:
                     model.legal[state] = masks[env]
-                epsilon = 1.0 if self.rule.explores_starts and places.lengths[env] == 0 else float(self.epsilons[0])
-                explores, which = self.draws[0, env, EXPLORES], self.draws[0, env, WHICH]
+                epsilon = 1.0 if self.rule.explores_starts and places.lengths[env] == 0 else self.epsilon
+                explores, which = self.draws[env, EXPLORES], self.draws[env, WHICH]
                 chosen = choose(model.q, model.legal, state, epsilon, explores, which)
                 places.actions[env], places.chances[env] = chosen
         actions = places.actions.copy()
         return Acted(model._as_actions(actions), actions, {})
 
-    def learn_from(self, step: Step) -> list[tuple[float, int]]:
+    def learn_from(self, step: Step, alpha: float) -> list[tuple[float, int]]:
         """Apply the rule to a step; returns return and length of each episode that ended."""
-        model, rule, places, draws = self.model, self.rule, self.places, self.draws[0]
-        alpha, epsilon = float(self.alphas[0]), float(self.epsilons[0])
+        model, rule, places, draws, epsilon = self.model, self.rule, self.places, self.draws, self.epsilon
         states, successors = (model.numbering.states(obs)[0] for obs in (step.observations, step.next_observations))
         masks = step.extras.get("next_masks")
         carries, learn = rule.carries, rule.kernel.learn

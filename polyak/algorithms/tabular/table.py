@@ -102,7 +102,7 @@ class TableAlgorithm(Algorithm):
 
     action_spaces: ClassVar = (spaces.Discrete,)
     supports_masks: ClassVar[bool] = True
-    solver_class: ClassVar[Callable[[Any], Solver]]
+    solver_class: ClassVar[Callable[..., Solver]]
     """Called with the model: what fills its table."""
 
     def __post_init__(self, _init_setup_model: bool) -> None:
