@@ -27,8 +27,7 @@ def check_writable(model: Any, file_format: str) -> None:
     """Raise ValueError, saying what is in the way, if `model` cannot be written in `file_format`; writes no file."""
     if file_format == "sb3":
         if not hasattr(model, "save_sb3"):
-            name = type(model).__name__
-            raise ValueError(f"models of {name} cannot be written for Stable-Baselines3. Use --save-format polyak.")
+            raise ValueError(f"{type(model).__name__} is unknown to Stable-Baselines3. Use --save-format polyak.")
         model.save_sb3(io.BytesIO())
 
 

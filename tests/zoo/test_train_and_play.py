@@ -109,7 +109,7 @@ def test_training_continues_with_statistics(tmp_path: Path, sb3_run: Path) -> No
 
 
 def test_a_model_that_the_format_has_no_equal_of_is_refused() -> None:
-    with pytest.raises(ValueError, match="models of QLearning cannot be written for Stable-Baselines3"):
+    with pytest.raises(ValueError, match="QLearning is unknown to Stable-Baselines3"):
         check_writable(QLearning("FrozenLake-v1"), "sb3")
 
 

@@ -176,16 +176,12 @@ class Dyna(Rule):
         (n_states, _), pairs = self.model.legal.shape, self.model.legal.size
         leaves = 1 << (pairs - 1).bit_length()
         none = {"successors": pairs, "heads": n_states, "nexts": pairs, "before": pairs}
+        zero = {"seen": n_states, "n_seen": 1, "tried": self.model.legal.shape, "n_tried": n_states}
         return {
             **super().arrays(),
             **{name: np.full(size, -1, np.int64) for name, size in none.items()},
-            "rewards": np.zeros(pairs),
-            "ends": np.zeros(pairs, bool),
-            "seen": np.zeros(n_states, np.int64),
-            "n_seen": np.zeros(1, np.int64),
-            "tried": np.zeros(self.model.legal.shape, np.int64),
-            "n_tried": np.zeros(n_states, np.int64),
-            "priorities": np.zeros(2 * leaves),
+            **{name: np.zeros(size, np.int64) for name, size in zero.items()},
+            **{"rewards": np.zeros(pairs), "ends": np.zeros(pairs, bool), "priorities": np.zeros(2 * leaves)},
         }
 
 

@@ -234,11 +234,8 @@ class Walker(Solver):
         steps = 1 if self.known is None else steps
         self.tables = self.rule.with_room(self.tables, steps)._replace(**self.rule.numbers())
         draws = self.stream.random((steps, n, self.rule.n_draws))
-        alphas, epsilons = (self.along(name, steps, left) for name in ("learning_rate", "epsilon"))
-        if self.known is None:
-            made = self.ask(float(alphas[0]), float(epsilons[0]), draws[0])
-        else:
-            made = self.stretch(self.known, walk, alphas, epsilons, draws, n_episodes)
+        rates = [self.along(name, steps, left) for name in ("learning_rate", "epsilon")]
+        made = self.ask(rates, draws) if self.known is None else self.stretch(walk, n_episodes, rates, draws)
         if unused := draws[made.steps :].size:  # unused numbers are drawn again
             self.stream.bit_generator.advance(2**128 - unused)  # type: ignore[attr-defined]
         _WALKED[self.rule.kernel.learn] += made.steps * n
@@ -264,22 +261,15 @@ class Walker(Solver):
 
     # -- steps that are known ------------------------------------------------------------------------------------------
 
-    def stretch(
-        self,
-        known: KnownEnvs,
-        walk: Walk,
-        alphas: np.ndarray,
-        epsilons: np.ndarray,
-        draws: np.ndarray,
-        n_episodes: int,
-    ) -> Made:
+    def stretch(self, walk: Walk, n_episodes: int, rates: list[np.ndarray], draws: np.ndarray) -> Made:
         """Walk T steps by step sizes and probabilities of exploring [T] and random numbers [T, N, W], or until
         ``n_episodes`` have ended."""
+        known: Any = self.known
         model, rule, places, n = self.model, self.rule, self.places, self.model.n_envs
         ints = [np.zeros(len(draws) * n, np.int64) for _ in range(3)]
         ends = EpisodeEnds(ints[0], ints[1], np.zeros(len(ints[0])), ints[2], np.zeros(len(ints[0]), bool))
         last = LastSteps(np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64))
-        arrays = (self.tables, self.world, places, ends, last, alphas, epsilons, draws)
+        arrays = (self.tables, self.world, places, ends, last, *rates, draws)
         with model._split.update:
             steps, n_ended = walk(*arrays, n_episodes, rule.carries, rule.explores_starts)
         episodes = list(zip(ends.returns[:n_ended].tolist(), ends.lengths[:n_ended].tolist(), strict=True))
@@ -320,10 +310,11 @@ class Walker(Solver):
 
     # -- steps that must be asked for ----------------------------------------------------------------------------------
 
-    def ask(self, alpha: float, epsilon: float, draws: np.ndarray) -> Made:
-        """Make one step of the environments and learn from it, by random numbers [N, W]."""
+    def ask(self, rates: list[np.ndarray], draws: np.ndarray) -> Made:
+        """Make one step of the environments and learn from it; arguments as of :meth:`stretch`, T = 1."""
         model = self.model
-        self.draws, self.epsilon = draws, epsilon
+        alpha, self.epsilon = (float(rate[0]) for rate in rates)
+        self.draws = draws[0]
         step = model.runner.step()
         with model._split.update:
             ended = self.learn_from(step, alpha)

@@ -14,7 +14,6 @@ from gymnasium import spaces
 from polyak.algorithm import Algorithm, GymEnv
 from polyak.algorithms.tabular.graph import TableGraph
 from polyak.checkpoint.saved import Saved
-from polyak.collecting.runner import Acting
 from polyak.envs import VecEnv
 from polyak.envs.masks import masks_for_rows
 from polyak.envs.spaces import SpaceError
@@ -141,9 +140,8 @@ class TableAlgorithm(Algorithm):
             super()._make_runner()
         self.solver.meet(self.env)
 
-    def make_actor(self) -> Acting:
-        actor: Acting = self.solver
-        return actor
+    def make_actor(self) -> Any:
+        return self.solver
 
     def _seed(self, seed: int) -> None:
         super()._seed(seed)

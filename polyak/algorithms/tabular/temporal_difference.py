@@ -91,17 +91,9 @@ def update(tables: TableWithSteps, moment: TableTransition, oldest: int) -> None
             tables, moment.epsilon, target, moment.next_state, moment.next_action, moment.next_chance, later, False
         )
     for time in range(newest - 1, oldest - 1, -1):
-        after = (time + 1) % n
-        target = backed_up(
-            tables,
-            moment.epsilon,
-            tables.rewards[env, time % n],
-            tables.states[env, after],
-            tables.actions[env, after],
-            tables.chances[env, after],
-            target,
-            True,
-        )
+        after, reward = (time + 1) % n, tables.rewards[env, time % n]
+        state, action, chance = tables.states[env, after], tables.actions[env, after], tables.chances[env, after]
+        target = backed_up(tables, moment.epsilon, reward, state, action, chance, target, True)
     state, action = tables.states[env, oldest % n], tables.actions[env, oldest % n]
     alpha = step_size(tables.visits, 0, state, action, moment.alpha)
     tables.q[0, state, action] += alpha * (target - tables.q[0, state, action])
@@ -163,11 +155,8 @@ class Differences(Rule):
         n, pairs = self.model.n_envs, self.model.legal.size
         if self.model.lambda_ == 0:
             return steps_of_episodes(n, self.model.n_steps)
-        return {
-            "traces": np.zeros((n, pairs)),
-            "pairs": np.zeros((n, pairs), np.int64),
-            "counts": np.zeros(n, np.int64),
-        }
+        arrays = np.zeros((n, pairs)), np.zeros((n, pairs), np.int64), np.zeros(n, np.int64)
+        return dict(zip(("traces", "pairs", "counts"), arrays, strict=True))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
