@@ -177,12 +177,10 @@ class Dyna(Rule):
         leaves = 1 << (pairs - 1).bit_length()
         none = {"successors": pairs, "heads": n_states, "nexts": pairs, "before": pairs}
         zero = {"seen": n_states, "n_seen": 1, "tried": self.model.legal.shape, "n_tried": n_states}
-        return {
-            **super().arrays(),
-            **{name: np.full(size, -1, np.int64) for name, size in none.items()},
-            **{name: np.zeros(size, np.int64) for name, size in zero.items()},
-            **{"rewards": np.zeros(pairs), "ends": np.zeros(pairs, bool), "priorities": np.zeros(2 * leaves)},
-        }
+        more = {"rewards": np.zeros(pairs), "ends": np.zeros(pairs, bool), "priorities": np.zeros(2 * leaves)}
+        more |= {name: np.full(size, -1, np.int64) for name, size in none.items()}
+        more |= {name: np.zeros(size, np.int64) for name, size in zero.items()}
+        return {**super().arrays(), **more}
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
