@@ -58,6 +58,13 @@ _NOMINAL_RUN = 1_000_000
 """Environment steps of a run, where a guess is needed."""
 
 
+OnDevice = Annotated[
+    Becomes[torch.device | str | int, torch.device], Fixed("the networks are there already. Use load(path, {}=...).")
+]
+Compiled = Annotated[bool | Literal["auto"], Fixed("the engine is built with it. Use load(path, {}=...).")]
+Precision = Annotated[Literal["float32", "bfloat16"], Fixed("the learner is built with it. Use load(path, {}=...).")]
+
+
 @dataclass(eq=False, repr=False)
 class NetworkAlgorithm(Algorithm):
     """What algorithms with networks share.
@@ -78,18 +85,13 @@ class NetworkAlgorithm(Algorithm):
     policy_kwargs: WithNetworks[dict[str, Any] | None] = None
     """Arguments of the policy (``net_arch``, ``activation_fn``, ``features_extractor_class`` ...) and of its optimizer
     (``optimizer_class``, ``optimizer_kwargs``)."""
-    device: Annotated[
-        Becomes[torch.device | str | int, torch.device],
-        Fixed("the networks are there already. Use load(path, {}=...)."),
-    ] = later("auto")
+    device: OnDevice = later("auto")
     """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
     faster than the processor, by their measured speeds, for these networks and batches."""
-    compile: Annotated[bool | Literal["auto"], Fixed("the engine is built with it. Use load(path, {}=...).")] = "auto"
+    compile: Compiled = "auto"
     """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
     building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
-    precision: Annotated[
-        Literal["float32", "bfloat16"], Fixed("the learner is built with it. Use load(path, {}=...).")
-    ] = "float32"
+    precision: Precision = "float32"
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 

@@ -26,6 +26,8 @@ def check_format(name: str) -> None:
 def check_writable(model: Any, file_format: str) -> None:
     """Raise ValueError, saying what is in the way, if `model` cannot be written in `file_format`; writes no file."""
     if file_format == "sb3":
+        if not hasattr(model, "save_sb3"):
+            raise ValueError(f"{type(model).__name__} is unknown to Stable-Baselines3. Use --save-format polyak.")
         model.save_sb3(io.BytesIO())
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from polyak import AIRL
 from polyak.algorithms.airl import WIDEST, discriminator_logits
+from polyak.algorithms.imitation.rounds import comparison
 from polyak.data import collect
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.testing import InvalidActionEnvDiscrete
@@ -94,7 +95,7 @@ def test_densities_are_in_one_unit_for_expert_and_generator(generator: str) -> N
 
 def test_minibatches_hold_the_density_of_all_their_rows() -> None:
     model = small(VecNormalize(make_vec_env("CartPole-v1", n_envs=2, seed=1))).learn(64)
-    batch = model._comparison()
+    batch = comparison(model)
     normalizer: Any = model.get_vec_normalize_env()
     obs = torch.from_numpy(normalizer.normalize_obs(batch.observations.numpy()))
     policy: Any = model.policy

@@ -15,8 +15,8 @@ from gymnasium import spaces
 from polyak import AIRL, GAIL, PPO
 from polyak import warning as advice
 from polyak.algorithms.gail import GAILLearner, discriminator_loss, expert_penalty, gradient_at, interpolated_penalty
-from polyak.algorithms.imitation.adversarial import Comparison
 from polyak.algorithms.imitation.reward import RewardFunction, logit, negative, positive
+from polyak.algorithms.imitation.rounds import Comparison, comparison
 from polyak.callbacks.callback import BaseCallback
 from polyak.data import HerReplayBuffer, collect
 from polyak.envs import FixedHorizon, VecNormalize, make_vec_env, with_reward
@@ -92,7 +92,7 @@ def test_what_is_penalised_gets_smaller(penalty: str) -> None:
         options = {"gradient_penalty": weight, "penalty": penalty, "learning_rate": 1e-2}
         model = small(n_disc_updates_per_round=50, **options).learn(64)
         learner: Any = model.learner
-        batch = model._comparison()
+        batch = comparison(model)
         inputs = learner.network.inputs(batch.observations, batch.actions, None, batch.terminated)
         found.append(float(learner.penalty_of(inputs, batch.terminated).detach()))
     free, bounded = found
@@ -216,7 +216,7 @@ def test_observations_are_normalised_by_those_of_both() -> None:
     batches: list[np.ndarray] = []
     network: Any = model.learner.policy
     before = norm.count.clone()
-    batch = model._comparison()
+    batch = comparison(model)
     batches.append(batch.observations.numpy())
     model.learner.update(batch)
     assert norm.count - before == 32

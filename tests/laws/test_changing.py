@@ -96,7 +96,8 @@ def reads(model: Any) -> dict[str, Any]:
     seen: dict[str, Any] = {"statistics": model.ep_info_buffer.maxlen, "values": plain(model.hyperparameters())}
     if (learner := getattr(model, "learner", None)) is not None:
         model.set_logger(Logger(None, []))
-        type(model).following(model)()
+        if hasattr(type(model), "following"):
+            type(model).following(model)()
         seen["tunables"] = {name: plain(getattr(learner, name, None)) for name in learner.declared_tunables()}
         seen["rates"] = [float(group["lr"]) for each in learner.optimizers.values() for group in each.param_groups]
         seen["schedule"] = [model.lr_schedule(left) for left in (1.0, 0.5, 0.0)]
@@ -112,13 +113,9 @@ def reads(model: Any) -> dict[str, Any]:
     for each in ("replay_buffer", "data_buffer"):
         if hasattr(buffer := getattr(model, each, None), "reduce"):
             seen[each] = [buffer.reduce, buffer.buffer_size]
-    if hasattr(model, "_numbers"):
-        seen["numbers"] = [
-            model._numbers(),
-            model._rule(),
-            model._along("epsilon", 1),
-            model._along("learning_rate", 1),
-        ]
+    if (rule := getattr(solver := getattr(model, "solver", None), "rule", None)) is not None:
+        rates = [solver.along(each, 1) for each in ("epsilon", "learning_rate")]
+        seen["rule"] = [rule.numbers(), rule.kernel, rule.n_draws, *rates]
     return plain(seen)
 
 

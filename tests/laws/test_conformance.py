@@ -10,10 +10,10 @@ import copy
 import dataclasses
 import functools
 import inspect
-import sys
 import io
 import json
 import pickle
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from pkgutil import resolve_name
@@ -29,6 +29,7 @@ from polyak.algorithm import Algorithm
 from polyak.algorithms import REGISTRY, class_names, get
 from polyak.algorithms.alphazero import AlphaZero
 from polyak.algorithms.tabular.planning import Planning
+from polyak.algorithms.tabular.table import TableAlgorithm
 from polyak.checkpoint.saved import Saved
 from polyak.data import Transition
 from polyak.hyperparameters.changing import inherited
@@ -36,7 +37,6 @@ from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.hyperparameters.docstrings import sentence
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.engine.program import Program
 from tests.laws.toys import TOYS
@@ -46,7 +46,7 @@ from tests.tolerance import drift
 PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text())
 CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) for name, entry in TOYS.items()}
 NAMES = sorted(CLASSES)
-DEEP = [name for name, cls in CLASSES.items() if issubclass(cls, NetworkAlgorithm)]
+DEEP = [name for name, cls in CLASSES.items() if hasattr(cls, "learner_class")]
 COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
 TRACED = [
     *("ppo", "recurrent_ppo", "pqn", "appo", "dqn", "sac", "td3", "cql", "bc", "toy_masked"),
@@ -184,7 +184,7 @@ def test_saved_and_loaded_it_is_bit_equal(name: str, tmp_path: Path) -> None:
     assert loaded.num_timesteps == model.num_timesteps
     ours, theirs = model.hyperparameters(), loaded.hyperparameters()
     assert repr(ours | {"device": ""}) == repr(theirs | {"device": ""})
-    for key, optimizer in model.learner.optimizers.items() if isinstance(model, NetworkAlgorithm) else ():
+    for key, optimizer in model.learner.optimizers.items() if name in DEEP else ():
         _assert_equal_state(optimizer.state_dict(), loaded.learner.optimizers[key].state_dict())
 
 
@@ -284,7 +284,8 @@ def test_every_hyperparameter_is_read(name: str) -> None:
     read: set[str] = set()
     learner = cls.learner_class.__mro__ if name in DEEP else ()
     parts = [getattr(part, "func", part) for part in inherited(cls, "made_of").values()]
-    for base in (*cls.__mro__, *learner, *(base for part in parts for base in part.__mro__)):
+    solver = type(small(name).solver).__mro__ if issubclass(cls, TableAlgorithm) else ()
+    for base in (*cls.__mro__, *learner, *solver, *(base for part in parts for base in part.__mro__)):
         if base.__module__.startswith(("polyak.", "tests.laws.toys.")):
             read |= attributes_read(inspect.getmodule(base))
     if name in DEEP:

@@ -18,7 +18,6 @@ from polyak.data import Dataset, collect
 from polyak.envs import make_vec_env
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.declaration import HyperparameterError
-from polyak.kinds.network_algorithm import NetworkAlgorithm
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
@@ -161,8 +160,8 @@ def is_refused(name: str, cell: str) -> bool:
         "multi-discrete": spaces.MultiDiscrete not in acts,
         "dict action": name not in COMPOSED,
         "memory": name not in RECURRENT,
-        "picture": name in NEEDS_A_VECTOR or not issubclass(get(name), NetworkAlgorithm),
-        "dict": name in NEEDS_A_VECTOR or not issubclass(get(name), NetworkAlgorithm),
+        "picture": name in NEEDS_A_VECTOR or not hasattr(get(name), "learner_class"),
+        "dict": name in NEEDS_A_VECTOR or not hasattr(get(name), "learner_class"),
     }.get(cell, False)
 
 

@@ -17,7 +17,6 @@ from polyak import A2C, DQN, PPO, SAC
 from polyak.algorithms import REGISTRY, get
 from polyak.data import Transition
 from polyak.data.batch import gathered
-from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.engine import cuda_program, engine, program
 from polyak.learning.engine.cuda_program import CudaProgram
 from polyak.learning.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors
@@ -281,7 +280,7 @@ def steps_of(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[Any, ...]
 
 
 @pytest.mark.parametrize(
-    "name", one_of_each(sorted(name for name in REGISTRY if issubclass(get(name), NetworkAlgorithm)), *OF_EACH_KIND)
+    "name", one_of_each(sorted(name for name in REGISTRY if hasattr(get(name), "learner_class")), *OF_EACH_KIND)
 )
 def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On tensors without values, which stand for those of a GPU: no step reads a value or makes a tensor elsewhere."""

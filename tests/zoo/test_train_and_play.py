@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyak import PPO, SAC
+from polyak import PPO, SAC, QLearning
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
+from polyak.zoo.model_files import check_writable
 from polyak.zoo.record import RecordTrainingOptions, record_training
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.train import TrainOptions, train
@@ -105,6 +106,11 @@ def test_training_continues_with_statistics(tmp_path: Path, sb3_run: Path) -> No
         assert model.num_timesteps == before.num_timesteps + 128
         # 128 steps and the first observations of two environments, and the same again; the count starts at 1e-4.
         assert model.get_vec_normalize_env().obs_rms.count == pytest.approx(2 * (128 + 2), abs=1)
+
+
+def test_a_model_that_the_format_has_no_equal_of_is_refused() -> None:
+    with pytest.raises(ValueError, match="QLearning is unknown to Stable-Baselines3"):
+        check_writable(QLearning("FrozenLake-v1"), "sb3")
 
 
 @pytest.mark.parametrize("save_format", ["polyak", "sb3"])

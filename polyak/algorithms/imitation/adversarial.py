@@ -8,113 +8,84 @@ distinguish its steps from the demonstrated ones, and so on.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
+from typing_extensions import Self
 
-from polyak.algorithm import GymEnv, Recipe
+from polyak.algorithm import Algorithm, GymEnv, Recipe
 from polyak.algorithms import get
 from polyak.algorithms.imitation.reward import RewardFunction
-from polyak.callbacks.callback import BaseCallback, LoopLocals
+from polyak.algorithms.imitation.rounds import OFF_POLICY_ROUND, ImitationLoop
+from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.damage import names_file
-from polyak.checkpoint.parameters import parameters, saved_parameters, set_parameters
+from polyak.checkpoint.parameters import parameters, restore, saved_parameters, set_parameters, store
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
+from polyak.checkpoint.serialise import encode
 from polyak.collecting.runner import flat, unflat
-from polyak.data import Dataset, EpisodeBuffer, HerReplayBuffer, ReplayBuffer, RolloutBuffer, collect
+from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer, collect
 from polyak.data.step import Step
-from polyak.envs import VecEnv, VecLearnedReward, VecTransposeImage, as_vec_env
+from polyak.envs import VecEnv, VecLearnedReward, VecTransposeImage
 from polyak.envs.composed import is_composed
-from polyak.envs.spaces import SpaceError, check_for_correct_spaces, maybe_transpose
+from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
-from polyak.experience.arrays import mapped
 from polyak.hyperparameters.changing import Fixed, NewModel, Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, Rate, later, require
+from polyak.hyperparameters.held import Held
 from polyak.kinds.asynchronous import AsynchronousAlgorithm
-from polyak.kinds.network_algorithm import NetworkAlgorithm
+from polyak.kinds.network_algorithm import Compiled, NetworkAlgorithm, OnDevice, Precision
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.learning.learner import OptimizerRecipe
-from polyak.loops.training import Loop, engine_checks
-from polyak.loops.updates import record_means
+from polyak.learning.engine.engine import Engine
+from polyak.learning.host import LearnerHost, Load
+from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.loops.training import Loop
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
-from polyak.schedules import Schedule, value_of
-from polyak.warning import advise
+from polyak.nn.policies.base import Policy
+from polyak.schedules import Schedule, get_schedule_fn, value_of
+from polyak.seeding import set_random_seed
 
-OFF_POLICY_ROUND = 500
-"""Environment steps between two rounds where the generator's loop has no rollouts."""
 _OWN = ("policy", "env", "demonstrations")
 Arguments = Annotated[dict[str, Any], Only("a dict of arguments", lambda d: all(isinstance(key, str) for key in d))]
-
-
-class Comparison(NamedTuple):
-    """A minibatch: B / 2 demonstrated steps, then B / 2 of the generator's."""
-
-    observations: Any
-    """[B, ...] raw, or a dict of these."""
-    actions: Tensor
-    """[B, ...] in the environment's units."""
-    next_observations: Any
-    """[B, ...] raw, or a dict of these; None where they are not read."""
-    terminated: Tensor
-    """[B] float32, 1 where the next state is terminal."""
-    expert: Tensor
-    """[B] float32, 1 for demonstrated steps."""
-    log_probs: Tensor
-    """[B] log-densities of the actions by the present generator, where they are needed; else 0."""
 
 
 Penalty = Literal["interpolated", "expert"]
 
 
-class ImitationLoop:
-    """Lets a generator act and learn, and improves the reward round by round.
-
-    Args:
-        model: owns the generator.
-        callback: of the model.
-        log_interval: of the generator.
-    """
-
-    def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
-        self.model, generator = model, model.generator
-        model.renew_schedules()
-        if isinstance(generator, OnPolicyAlgorithm):
-            generator.rewards_follow = model._settle
-        self.generating: Loop = type(generator).loop(generator, model._relay, log_interval)
-        self.between = engine_checks(model)
-
-    def iterate(self) -> bool:
-        """An iteration of the generator, and a round where one is due. False: a callback asked to stop."""
-        model, clock = self.model, self.model.clock
-        going = self.generating.iterate()
-        model._follow_generator()
-        if going and clock.steps - model._round_began >= model._round:
-            model._round_began = clock.steps
-            model._improve_reward()
-        if going:
-            for check in self.between:
-                check()
-        return going
-
-
 @dataclass(eq=False, repr=False)
-class AdversarialImitation(NetworkAlgorithm):
+class AdversarialImitation(Algorithm):
     """Algorithms that learn a reward from demonstrations, and an actor from that reward.
 
     ``learn`` counts environment steps. Logged returns of episodes are those of the environment's own rewards, which
     nothing learns from; returns of the learned reward are ``rollout/ep_learned_rew_mean``.
     """
 
+    policy: Becomes[str | type[Policy], Policy] = later()
+    """That of the generator: ``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; afterwards the
+    policy itself."""
+    env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
+    """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
+    vectorised environment with every wrapper."""
     learning_rate: Rate | Schedule = 1e-3
     """Step size of the reward network's optimizer: a number, or a function of the remaining progress (1 at the start,
     0 at the end). That of the generator stands in ``generator_kwargs``."""
     _: KW_ONLY
+    policy_kwargs: WithNetworks[dict[str, Any] | None] = None
+    """Arguments of the generator's policy, and of its optimizer."""
+    device: OnDevice = later("auto")
+    """``"cpu"``, ``"cuda"`` or another torch device, of the generator and the reward network; ``"auto"`` takes the one
+    that should be faster for the generator."""
+    compile: Compiled = "auto"
+    """Run gradient steps of both as compiled programs: the same numbers to rounding. ``"auto"`` does so in long runs,
+    ``True`` always, or fails; ``False`` never."""
+    precision: Precision = "float32"
+    """``"bfloat16"`` lets layers multiply in half precision while they learn. For large networks on a GPU."""
     demonstrations: Dataset | None = None
     """The demonstrations. Their rewards are not read; a model that only predicts needs none, and files hold none."""
     generator: NewModel[Becomes[str | type[NetworkAlgorithm], Any]] = later("ppo")
@@ -155,6 +126,10 @@ class AdversarialImitation(NetworkAlgorithm):
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
     kept: ClassVar[Mapping[str, str]] = {"round_began": "_round_began"}
+    learner_class: ClassVar[type[Learner]]
+    """What improves the reward network."""
+    engine = Held[Engine | None]("host.engine")
+    """Runs the gradient steps of the reward network as compiled programs."""
     steps_environments: ClassVar[bool] = False
     generator_class = cast(Any, NetworkAlgorithm)
     experience = cast("ReplayBuffer | None", None)
@@ -180,15 +155,34 @@ class AdversarialImitation(NetworkAlgorithm):
 
     # -- construction --------------------------------------------------------------------------------------------------
 
+    def __post_init__(self, _init_setup_model: bool) -> None:
+        self._policy_name, self.policy = cast(Any, self.policy), cast(Any, None)
+        self._device_name, self._generator_choice = str(self.device), self.generator
+        super().__post_init__(_init_setup_model)
+
     def _read_arguments(self) -> None:
+        """Make the generator, without an environment."""
         super()._read_arguments()
-        self._generator_choice, self.generator = self.generator, cast(Any, None)
+        self.policy_kwargs = dict(self.policy_kwargs or {})
+        shared = ("policy_kwargs", "compile", "precision", "seed", "verbose", "stats_window_size")
+        options = {**{name: getattr(self, name) for name in shared}, **(self.generator_kwargs or {})}
+        options["device"] = self._device_name
+        generator = self.generator_class(self._policy_name, None, **options, _init_setup_model=False)
+        generator._split, generator.statistics = self._split, self.statistics
+        self.generator, self.device = cast(Any, generator), generator.device
+        self.host = LearnerHost(self.compile, self.precision, print if self.verbose >= 1 else None)
+        self.lr_schedule = get_schedule_fn(self.learning_rate)
+
+    def _summary(self) -> dict[str, str]:
+        generator = vars(self).get("generator")
+        return {**(generator._summary() if isinstance(generator, Algorithm) else {}), **super()._summary()}
 
     @classmethod
     def trial(cls) -> dict[str, Any]:
         demonstrations = collect("CartPole-v1", None, 100, seed=0)
         small = {"generator_kwargs": {"n_steps": 64, "batch_size": 32, "n_epochs": 2}, "demo_batch_size": 16}
-        return {**super().trial(), "env": "CartPole-v1", "demonstrations": demonstrations, **small}
+        acts = {"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu", "env": "CartPole-v1"}
+        return {**super().trial(), **acts, "demonstrations": demonstrations, **small}
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -200,7 +194,6 @@ class AdversarialImitation(NetworkAlgorithm):
         fix = "it must be an algorithm that learns by acting, such as 'ppo', 'sac' or 'dqn'."
         require(able, "generator", self.generator, fix)
         self.generator_class = found
-        setattr(self, "policies", found.policies)  # noqa: B010  # of the class, which those of the generator replace
         options = self.generator_kwargs or {}
         for name in options.keys() & {"policy", "env", "policy_kwargs", "device", "compile", "precision", "seed"}:
             fix = f"give {name} as an argument of {type(self).__name__}."
@@ -215,26 +208,19 @@ class AdversarialImitation(NetworkAlgorithm):
         fix = "its actor would be ahead of the rewards that are learned. Add generator_kwargs={'asynchronous': False}."
         require(not ahead, "generator", self.generator, fix)
 
-    def _generator_options(self) -> dict[str, Any]:
-        shared = ("policy_kwargs", "compile", "precision", "seed", "verbose", "stats_window_size")
-        options = {name: getattr(self, name) for name in shared}
-        return {**options, "device": self._device_name, **(self.generator_kwargs or {})}
-
     def _attach_env(self, env: Any) -> None:
-        """Make the generator that acts in ``env``."""
-        vec_env = as_vec_env(env, verbose=self.verbose)
+        vec_env = self._vectorised(env)
         self._check_spaces(vec_env)
-        options = {**self._generator_options(), "_init_setup_model": False}
-        self._own(self.generator_class(self._policy_name, self._with_learned_reward(vec_env), **options))
-        self.env = vec_env
-        self._check_demonstrations()
+        self.generator._attach_env(self._with_learned_reward(vec_env))
+        self._act_in(vec_env)
 
-    def _own(self, generator: NetworkAlgorithm) -> None:
-        """Attach the generator to this model."""
-        self.generator = cast(Any, generator)
+    def _act_in(self, env: VecEnv | None) -> None:
+        """The generator has got its environment, which is this one with learned rewards."""
+        generator = self.generator
+        self._put(env=env)
         self.n_envs, self.normalisation = generator.n_envs, generator.normalisation
-        self._share_statistics()
         self.observation_space, self.action_space = generator.observation_space, generator.action_space
+        self._check_demonstrations()
 
     def _with_learned_reward(self, env: VecEnv) -> VecEnv:
         """The user's environment with learned rewards."""
@@ -270,17 +256,26 @@ class AdversarialImitation(NetworkAlgorithm):
                 )
 
     def _setup_model(self) -> None:
-        if self.generator is not None:
-            self.generator._setup_model()
-            self.generator._check_built()
+        self.generator._setup_model()
+        self.generator._check_built()
+        self.device = self.generator.device
         super()._setup_model()
         if self.env is not None:
             self._make_experience()
 
-    def _after_setup(self) -> None:
-        super()._after_setup()
-        if self.generator is not None:
-            self.policy = self.generator.policy
+    def make_policy(self) -> Callable[[], Any]:
+        """A picklable recipe of the network that is learned here; the generator has the policy."""
+        raise NotImplementedError
+
+    def learner_factory(self) -> Callable[[], Learner]:
+        """A picklable recipe for the learner of the reward network."""
+        values = {name: getattr(self, name) for name in self.learner_class.declared_tunables()}
+        rate, optimizer = value_of("learning_rate", self.lr_schedule, 1), OptimizerRecipe(torch.optim.Adam)
+        return LearnerRecipe(self.learner_class, self.make_policy(), optimizer, rate, values)
+
+    def _build(self) -> None:
+        self.learner = self.host.take(self.learner_factory()(), self.device)
+        self.policy = self.generator.policy
 
     def _make_experience(self) -> None:
         """Make the buffer of the generator's steps."""
@@ -289,16 +284,18 @@ class AdversarialImitation(NetworkAlgorithm):
 
     def _adopt(self, name: str, before: Any) -> None:
         super()._adopt(name, before)
+        value = getattr(self, name)
+        if name == "learning_rate":
+            self.lr_schedule = get_schedule_fn(value)
+            self.learner.set(learning_rate=value_of(name, self.lr_schedule, self.clock.remaining))
+        elif name in self.learner.tunables:
+            self.learner.set(**{name: value})
+        elif name in self.learner.declared_tunables():
+            setattr(self.learner, name, value)
         if name == "demonstrations":
             self._check_demonstrations()
         if name in ("verbose", "stats_window_size"):
-            setattr(self.generator, name, getattr(self, name))
-            self._share_statistics()
-
-    def _share_statistics(self) -> None:
-        """Episodes of the generator are those of this model."""
-        self.generator._split, self.generator.ep_info_buffer = self._split, self.ep_info_buffer
-        self.generator.ep_success_buffer = self.ep_success_buffer
+            setattr(self.generator, name, value)
 
     @property
     def _round(self) -> int:
@@ -317,15 +314,6 @@ class AdversarialImitation(NetworkAlgorithm):
             "use_done": self.use_done,
             **(self.reward_kwargs or {}),
         }
-
-    def make_optimizer(self) -> OptimizerRecipe:
-        """The reward network's: Adam. That of ``policy_kwargs`` is the generator's."""
-        return OptimizerRecipe(torch.optim.Adam)
-
-    def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        if self.generator is None:
-            return 0, 1
-        return timesteps // self._round * self.n_disc_updates_per_round, 2 * self.demo_batch_size
 
     # -- environments --------------------------------------------------------------------------------------------------
 
@@ -353,7 +341,9 @@ class AdversarialImitation(NetworkAlgorithm):
 
     def _seed(self, seed: int) -> None:
         super()._seed(seed)
-        if self.generator is not None and self.env is not None:
+        if self.device.type == "cuda":
+            set_random_seed(seed, using_cuda=True)
+        if self.env is not None:
             self.env.seed(seed)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -372,23 +362,18 @@ class AdversarialImitation(NetworkAlgorithm):
 
     def _setup_learn(self, *args: Any, **kwargs: Any) -> tuple[int, BaseCallback]:
         total, callback = super()._setup_learn(*args, **kwargs)
-        reset = self.num_timesteps == 0
+        reset, rounds = self.num_timesteps == 0, (total - self.num_timesteps) // self._round
+        self.host.expect(Load(rounds * self.n_disc_updates_per_round, 2 * self.demo_batch_size))
         self.generator.set_logger(self.logger)
         self.generator._setup_learn(total - self.num_timesteps, None, reset)
         if reset:
             self._round_began = 0
-        self._relay = Relay(self, callback)
         return total, callback
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
-        with super()._while_learning(), self.generator._while_learning():
+        with self.host.at_work(self.learner, False), super()._while_learning(), self.generator._while_learning():
             yield
-
-    def _follow_generator(self) -> None:
-        """Copy the generator's counters."""
-        for name in ("num_timesteps", "_episode_num", "_current_progress_remaining"):
-            setattr(self, name, getattr(self.generator, name))
 
     def _keep_step(self, before: Any, actions: Any, successors: Any, terminated: Any, dones: Any) -> None:
         """Store a step of the generator."""
@@ -400,29 +385,10 @@ class AdversarialImitation(NetworkAlgorithm):
             Step(before, actions, actions, zeros, successors, terminated, cut, dones, infos, successors, dones, ended)
         )
 
-    def _rewards_may_follow(self, callback: BaseCallback) -> bool:
-        """Whether no callback reads the rewards of single steps, so that those of a rollout can be computed at once:
-        the networks do not change meanwhile, and the numbers are the same."""
-        model = self.generator
-        if not isinstance(model, OnPolicyAlgorithm) or isinstance(model.rollout_buffer, EpisodeBuffer):
-            return False
-        plain = model.env is self._rewarding and model.rollout_buffer.values_may_follow
-        return plain and not callback.needs_locals
-
-    def _begin_rollout(self, callback: BaseCallback) -> None:
-        assert self._rewarding is not None
-        self._rewarding.late, self._rewarding.waiting = self._rewards_may_follow(callback), []
-
-    def _settle(self, buffer: RolloutBuffer) -> None:
-        """Fill in the rewards of the latest steps of a rollout."""
-        assert self._rewarding is not None
-        if len(rewards := self._rewarding.settle()):
-            buffer.rewards[buffer.pos - len(rewards) : buffer.pos] = rewards
-
     def _show_rewards(self) -> None:
         """Before a file is written in the middle of a rollout, whose last step may not be stored yet: fill in the
         rewards of its steps, and change nothing else."""
-        collection = None if self.generator is None else self.generator._collection
+        collection = self.generator._collection
         if self._rewarding is None or collection is None or not len(rewards := self._rewarding.owed()):
             return
         buffer: Any = getattr(self.generator, "rollout_buffer")  # noqa: B009  # of those whose rewards may follow
@@ -431,94 +397,6 @@ class AdversarialImitation(NetworkAlgorithm):
             stored -= 1
             collection.pending = collection.pending._replace(rewards=rewards[-1])
         buffer.rewards[buffer.pos - stored : buffer.pos] = rewards[:stored]
-
-    def _improve_reward(self) -> None:
-        """A round: some gradient steps of the reward network, and new rewards of stored steps."""
-        remaining = self.clock.remaining
-        rate = value_of(
-            "learning_rate", self.lr_schedule, remaining
-        )  # is logged by the round, under a name that the generator does not use
-        moving = {name: schedule(remaining) for name, schedule in self.schedules.moving.items()}
-        self.learner.set(learning_rate=rate, **moving)
-        metrics: dict[str, list[Tensor]] = {}
-        for _ in range(self.n_disc_updates_per_round):
-            with self._split.sample:
-                batch = self._comparison()
-            with self._split.update:
-                update = self.learner.update(batch)
-            for name, value in update.metrics.items():
-                metrics.setdefault(name, []).append(value)
-        self._n_updates += self.n_disc_updates_per_round
-        buffer = getattr(self.generator, "replay_buffer", None)
-        if buffer is not None:
-            with self._split.update:
-                buffer.replace_rewards(self._rewards_of_stored)
-        self._record_round(metrics, rate)
-
-    def _rewards_of_stored(self, observations: Any, actions: np.ndarray, then: Any, terminated: Any) -> np.ndarray:
-        """:meth:`_rewards` of rows of a replay buffer, whose actions are in the network's units."""
-        codec = self.policy.codec
-        taken = codec.to_env(actions.reshape(-1, *codec.shape))
-        return self._rewards(self._of_space(observations), taken, self._of_space(then), terminated)
-
-    def _warn_of_lengths(self) -> None:
-        """Warn where episodes have different lengths: a reward of constant sign is then maximised by length alone."""
-        demonstrations = cast(Dataset, self.demonstrations)
-        shown = set(demonstrations.lengths[demonstrations.terminated].tolist())
-        met = {int(episode["l"]) for episode in self.ep_info_buffer}
-        for whose, lengths in (("demonstrated episodes", shown), ("the generator's episodes", met)):
-            if len(lengths) > 1:
-                advise(
-                    "episodes of varying length",
-                    f"{type(self).__name__}: {whose} last from {min(lengths)} to {max(lengths)} steps. Length alone "
-                    "can earn the learned reward, so a good score may prove little (arXiv:1809.02925). Wrap the "
-                    "environment in polyak.envs.FixedHorizon(env, steps), for the demonstrations too.",
-                )
-
-    def _record_round(self, metrics: Mapping[str, list[Tensor]], rate: float) -> None:
-        record_means(metrics, self.logger, self.host)
-        self._warn_of_lengths()
-        self.logger.record("train/disc_learning_rate", rate)
-        self.logger.record("train/disc_n_updates", self._n_updates, exclude="tensorboard")
-        assert self._rewarding is not None
-        if ended := self._rewarding.ended:
-            self.logger.record("rollout/ep_learned_rew_mean", float(np.mean(ended)))
-            ended.clear()
-
-    # -- minibatches ---------------------------------------------------------------------------------------------------
-
-    def _comparison(self) -> Comparison:
-        """A minibatch with as many demonstrated steps as steps of the generator."""
-        assert self.demonstrations is not None
-        assert self.experience is not None
-        size, network = self.demo_batch_size, cast(Any, self.learner.policy)
-        shown = self.demonstrations.transitions(torch.randint(len(self.demonstrations), (size,)).numpy())
-        filled = self.experience.size() * self.n_envs
-        made = self.experience.storage.read(torch.randint(filled, (size,)).numpy())
-        seen = _joined(self._of_space(shown.observations), self._of_space(made["observations"]))
-        shape = (-1, *(self.action_space.shape or ()))
-        actions = np.concatenate([np.reshape(shown.actions, shape), np.reshape(made["actions"], shape)])
-        ends = np.concatenate([shown.terminations, made["dones"] * (1 - made["timeouts"])]).astype(np.float32)
-        then = None
-        if network.needs_next:
-            then = _joined(self._of_space(shown.next_observations), self._of_space(made["next_observations"]))
-            then = network.obs_to_tensor(then)[0]
-        return Comparison(
-            network.obs_to_tensor(seen)[0],
-            torch.as_tensor(actions, device=self.device),
-            then,
-            torch.as_tensor(ends, device=self.device),
-            torch.arange(2 * size, device=self.device).lt(size).float(),
-            self._log_probs(seen, actions).to(self.device),
-        )
-
-    def _of_space(self, observations: Any) -> Any:
-        """Observations [B, ...] in the shape that the environment gives them."""
-        space: Any = self.observation_space
-        if isinstance(observations, dict):
-            return {k: np.reshape(observations[k], (-1, *(s.shape or ()))) for k, s in space.spaces.items()}
-        observations = maybe_transpose(observations, space)
-        return np.reshape(observations, (-1, *(space.shape or ())))
 
     # -- predicting, parameters and files ------------------------------------------------------------------------------
 
@@ -567,10 +445,19 @@ class AdversarialImitation(NetworkAlgorithm):
 
     def hyperparameters(self) -> dict[str, Any]:
         values = {name: value for name, value in super().hyperparameters().items() if name not in _OWN}
-        return values | {"generator": self._generator_choice}
+        return values | {"generator": self._generator_choice, "device": self._device_name}
+
+    def _description(self) -> dict[str, Any]:
+        policy = self._policy_name
+        return {**super()._description(), "policy": policy if isinstance(policy, str) else encode(policy)}
+
+    @classmethod
+    def _unbuilt(cls, policy: Any, device: Any, hyperparameters: dict[str, Any]) -> Self:
+        return cls(policy, None, **hyperparameters, device=device, _init_setup_model=False)
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
         super()._save_state(saved, include)
+        store(self.learner, saved)
         self._show_rewards()
         saved.put("generator", checkpoint.taken(self.generator, include=include & self.generator.saves_also))
         if self._rewarding is not None:
@@ -585,25 +472,22 @@ class AdversarialImitation(NetworkAlgorithm):
         """Nothing: they are in the generator's part."""
 
     def _enter(self, saved: Saved, env: Any) -> None:
-        part = saved.part("generator")
-        options = {name: value for name, value in self._generator_options().items() if name != "device"}
-        generator = self.generator_class._unbuilt(self._policy_name, self._device_name, options)
+        generator = self.generator
         generator.observation_space, generator.action_space = self.observation_space, self.action_space
-        generator._enter(part, None)
+        generator._enter(saved.part("generator"), None)
         if env is not None:
-            vec_env = generator._with_statistics(as_vec_env(env, verbose=self.verbose))
-            self._check_spaces(vec_env)
-            check_for_correct_spaces(vec_env, self.observation_space, self.action_space)
-            generator._use_env(self._with_learned_reward(vec_env))
-            self.env = vec_env
-        self._own(generator)
-        self._check_demonstrations()
+            env = generator._with_statistics(self._vectorised(env))
+            self._check_spaces(env)
+            check_for_correct_spaces(env, self.observation_space, self.action_space)
+            generator._use_env(self._with_learned_reward(env))
+        self._act_in(env)
 
     def _load_state(self, saved: Saved) -> None:
         checkpoint.restore(self.generator, saved.part("generator"))
         self.ep_info_buffer.clear()  # which both have, and which are in the file twice
         self.ep_success_buffer.clear()
-        super()._load_state(saved.without("generator"))
+        super()._load_state(saved)
+        restore(self.learner, saved.without("generator"))
 
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._resume(saved, resume, force_reset)
@@ -616,51 +500,6 @@ class AdversarialImitation(NetworkAlgorithm):
         if resume and self.experience is not None and "experience" in saved.info:
             arrays = checkpoint.beneath(saved.replay, "experience")
             self.experience.load_state_dict(join_state(saved.info["experience"], arrays))
-
-
-class Relay(BaseCallback):
-    """Forwards the generator's steps to the callbacks of the model that owns it.
-
-    Args:
-        owner: of the generator.
-        callback: of the owner.
-    """
-
-    def __init__(self, owner: AdversarialImitation, callback: BaseCallback) -> None:
-        super().__init__()
-        self.owner, self.callback = owner, callback
-
-    @property
-    def needs_locals(self) -> bool:
-        return self.callback.needs_locals
-
-    @property
-    def is_idle(self) -> bool:
-        return self.callback.is_idle
-
-    def update_locals(self, locals_: dict[str, Any]) -> None:
-        names = {**locals_, "self": self.owner}
-        self.callback.update_locals(LoopLocals(names, locals_.later) if isinstance(locals_, LoopLocals) else names)
-
-    def on_rollout_start(self) -> None:
-        self.owner._begin_rollout(self.callback)
-        self.callback.on_rollout_start()
-
-    def on_rollout_end(self) -> None:
-        self.owner._follow_generator()
-        self.callback.on_rollout_end()
-
-    def on_step(self) -> bool:
-        self.owner._follow_generator()
-        return self.callback.on_step()
-
-    def _on_step(self) -> bool:
-        return True
-
-
-def _joined(*observations: Any) -> Any:
-    """Observations one after another."""
-    return mapped(lambda *parts: np.concatenate(parts), *observations)
 
 
 def _transposed(theirs: Any, ours: Any) -> bool:

@@ -6,14 +6,15 @@ Shapes: S states, A actions.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from polyak.algorithms.tabular.choosing import choose, step_size
-from polyak.algorithms.tabular.learning import TabularLearning
+from polyak.algorithms.tabular.learning import Rule, TabularLearning, Walker
 from polyak.algorithms.tabular.search import TABLE
-from polyak.algorithms.tabular.walking import COIN, TIE, Rule, TableTransition
+from polyak.algorithms.tabular.walking import COIN, TIE, Kernel, TableTransition
 from polyak.cards import Card, Search
 
 # -- the rule ----------------------------------------------------------------------------------------------------------
@@ -42,7 +43,12 @@ def learn(tables: TwoTables, moment: TableTransition, draws: np.ndarray) -> None
     tables.q[first, moment.state, moment.action] += alpha * (target - tables.q[first, moment.state, moment.action])
 
 
-RULE = Rule(learn, (), TwoTables)
+class DoubleLearning(Rule):
+    """One table learns from the other's value of its own choice."""
+
+    kernel = Kernel(learn, (), TwoTables)
+    n_tables = 2
+
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
@@ -51,11 +57,7 @@ RULE = Rule(learn, (), TwoTables)
 class DoubleQLearning(TabularLearning):
     """Double Q-learning with two tables: no bias of maxima (van Hasselt 2010; Sutton and Barto 6.7)."""
 
-    n_tables: ClassVar[int] = 2
-
-    def _rule(self) -> Rule:
-        return RULE
-
+    solver_class: ClassVar = partial(Walker, DoubleLearning)
     card: ClassVar[Card] = Card(
         idea="two tables: one chooses, the other evaluates the choice",
         learns_from="its own steps",

@@ -8,14 +8,15 @@ Shapes: S states, A actions, P = S A pairs, M a power of two of at least P.
 """
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from polyak.algorithms.tabular.choosing import best, step_size
-from polyak.algorithms.tabular.learning import TabularLearning
+from polyak.algorithms.tabular.learning import Rule, TabularLearning, Walker
 from polyak.algorithms.tabular.search import TABLE
-from polyak.algorithms.tabular.walking import WIDTH, Rule, TableTransition
+from polyak.algorithms.tabular.walking import WIDTH, Kernel, TableTransition
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Natural, NonNegative, require
 
@@ -153,7 +154,34 @@ def learn(tables: DynaTables, moment: TableTransition, draws: np.ndarray) -> Non
         move(tables, state * tables.q.shape[2] + action, moment.alpha)
 
 
-RULE = Rule(learn, (target, store, put_priority, most_urgent, move, sweep), DynaTables)
+class Dyna(Rule):
+    """Learns from a step, and from earlier ones in a model of the environment."""
+
+    kernel = Kernel(learn, (target, store, put_priority, most_urgent, move, sweep), DynaTables)
+
+    def check(self) -> None:
+        fix = "prioritised sweeping learns by planning alone. Use planning_steps of at least 1."
+        idle = self.model.prioritized and self.model.planning_steps == 0
+        require(not idle, "prioritized", self.model.prioritized, fix)
+
+    @property
+    def n_draws(self) -> int:
+        return WIDTH + (0 if self.model.prioritized else 2 * self.model.planning_steps)
+
+    def numbers(self) -> dict[str, Any]:
+        plan = {"n_plans": int(self.model.planning_steps), "sweeps": bool(self.model.prioritized)}
+        return {**super().numbers(), **plan, "threshold": float(self.model.priority_threshold)}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        (n_states, _), pairs = self.model.legal.shape, self.model.legal.size
+        leaves = 1 << (pairs - 1).bit_length()
+        none = {"successors": pairs, "heads": n_states, "nexts": pairs, "before": pairs}
+        zero = {"seen": n_states, "n_seen": 1, "tried": self.model.legal.shape, "n_tried": n_states}
+        more = {"rewards": np.zeros(pairs), "ends": np.zeros(pairs, bool), "priorities": np.zeros(2 * leaves)}
+        more |= {name: np.full(size, -1, np.int64) for name, size in none.items()}
+        more |= {name: np.zeros(size, np.int64) for name, size in zero.items()}
+        return {**super().arrays(), **more}
+
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
@@ -170,37 +198,7 @@ class DynaQ(TabularLearning):
     priority_threshold: NonNegative = 1e-4
     """Smallest change that gets a priority. Only with ``prioritized``."""
 
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        fix = "prioritised sweeping learns by planning alone. Use planning_steps of at least 1."
-        require(not (self.prioritized and self.planning_steps == 0), "prioritized", self.prioritized, fix)
-
-    def _rule(self) -> Rule:
-        return RULE
-
-    def _n_draws(self) -> int:
-        return WIDTH + (0 if self.prioritized else 2 * self.planning_steps)
-
-    def _numbers(self) -> dict[str, Any]:
-        plan = {"n_plans": int(self.planning_steps), "sweeps": bool(self.prioritized)}
-        return {**super()._numbers(), **plan, "threshold": float(self.priority_threshold)}
-
-    def _tables(self) -> dict[str, np.ndarray]:
-        n_states, pairs = len(self.legal), self.legal.size
-        leaves = 1 << (pairs - 1).bit_length()
-        none = {"successors": pairs, "heads": n_states, "nexts": pairs, "before": pairs}
-        return {
-            **super()._tables(),
-            **{name: np.full(size, -1, np.int64) for name, size in none.items()},
-            "rewards": np.zeros(pairs),
-            "ends": np.zeros(pairs, bool),
-            "seen": np.zeros(n_states, np.int64),
-            "n_seen": np.zeros(1, np.int64),
-            "tried": np.zeros(self.legal.shape, np.int64),
-            "n_tried": np.zeros(n_states, np.int64),
-            "priorities": np.zeros(2 * leaves),
-        }
-
+    solver_class: ClassVar = partial(Walker, Dyna)
     card: ClassVar[Card] = Card(
         idea="a table, and planning with what was seen",
         learns_from="its own steps",

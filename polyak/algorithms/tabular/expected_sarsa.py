@@ -18,9 +18,7 @@ from polyak.cards import Card, Search
 class ExpectedSARSA(TemporalDifference):
     """Expected SARSA, tree backup and TB(lambda) with a table (Sutton and Barto 6.6, 7.5, 12.10)."""
 
-    def _sampling(self) -> float:
-        return 0.0
-
+    sigma: ClassVar[float] = 0.0
     card: ClassVar[Card] = Card(
         idea="SARSA without the noise of its choices, tree backup",
         learns_from="its own steps",

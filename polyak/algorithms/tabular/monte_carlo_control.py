@@ -8,14 +8,15 @@ Shapes: N environments, S states, A actions, L steps that there is room for.
 """
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from polyak.algorithms.tabular.choosing import best, step_size
-from polyak.algorithms.tabular.learning import TabularLearning
+from polyak.algorithms.tabular.learning import Rule, TabularLearning, Walker, steps_of_episodes
 from polyak.algorithms.tabular.search import EPSILON
-from polyak.algorithms.tabular.walking import Rule, TableTransition
+from polyak.algorithms.tabular.walking import Kernel, TableTransition
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Fraction, require
@@ -93,7 +94,42 @@ def learn(tables: TableWithEpisodes, moment: TableTransition, draws: np.ndarray)
         tables.counts[env] = 0
 
 
-RULE = Rule(learn, (first_best, look_back), TableWithEpisodes)
+class Returns(Rule):
+    """Learns from an episode when it has ended."""
+
+    kernel = Kernel(learn, (first_best, look_back), TableWithEpisodes)
+
+    def check(self) -> None:
+        model = self.model
+        fix = 'weighted importance sampling takes averages: use learning_rate="1/n", or off_policy=False.'
+        require(not model.off_policy or model.learning_rate == "1/n", "learning_rate", model.learning_rate, fix)
+        fix = "the behaviour policy must take every action with some probability: use more than 0, or off_policy=False."
+        require(not (model.off_policy and model.epsilon == 0), "epsilon", model.epsilon, fix)
+
+    @property
+    def explores_starts(self) -> bool:
+        return bool(self.model.exploring_starts)
+
+    def numbers(self) -> dict[str, Any]:
+        every = self.model.visits == "every"
+        return {**super().numbers(), "every_visit": every, "off_policy": bool(self.model.off_policy)}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        shape = self.model.legal.shape
+        return {**super().arrays(), "totals": np.zeros(shape), "times": np.zeros(shape, np.int64)}
+
+    def memory(self) -> dict[str, np.ndarray]:
+        return steps_of_episodes(self.model.n_envs, 0)
+
+    def with_room(self, tables: Any, steps: int) -> Any:
+        """Arrays of double the size where an episode could exceed it."""
+        needed, room = int(tables.counts.max(initial=0)) + steps, tables.states.shape[1]
+        if needed <= room:
+            return tables
+        more = ((0, 0), (0, max(needed, 2 * room) - room))
+        names = ("states", "actions", "chances", "rewards")
+        return tables._replace(**{name: np.pad(getattr(tables, name), more) for name in names})
+
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
@@ -114,42 +150,7 @@ class MonteCarloControl(TabularLearning):
     off_policy: bool = False
     """Learn about the greedy policy, by weighted importance sampling; needs ``epsilon`` above 0 and takes averages."""
 
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        fix = 'weighted importance sampling takes averages: use learning_rate="1/n", or off_policy=False.'
-        require(not self.off_policy or self.learning_rate == "1/n", "learning_rate", self.learning_rate, fix)
-        fix = "the behaviour policy must take every action with some probability: use more than 0, or off_policy=False."
-        require(not (self.off_policy and self.epsilon == 0), "epsilon", self.epsilon, fix)
-
-    @property
-    def explores_starts(self) -> bool:  # type: ignore[override]
-        """Whether episodes begin with a random action, and if possible in a random state."""
-        return bool(self.exploring_starts)
-
-    def _rule(self) -> Rule:
-        return RULE
-
-    def _numbers(self) -> dict[str, Any]:
-        every = self.visits == "every"
-        return {**super()._numbers(), "every_visit": every, "off_policy": bool(self.off_policy)}
-
-    def _tables(self) -> dict[str, np.ndarray]:
-        times = {"times": np.zeros(self.legal.shape, np.int64)}
-        return {**super()._tables(), "totals": np.zeros(self.legal.shape), **times}
-
-    def _memory(self) -> dict[str, np.ndarray]:
-        shape, n = (self.n_envs, 0), self.n_envs
-        ints = {name: np.zeros(shape, np.int64) for name in ("states", "actions")}
-        return {**ints, "chances": np.zeros(shape), "rewards": np.zeros(shape), "counts": np.zeros(n, np.int64)}
-
-    def _make_room(self, steps: int) -> None:
-        """Double the size of the arrays where an episode could exceed it."""
-        needed, room = int(self.tables.counts.max(initial=0)) + steps, self.tables.states.shape[1]
-        if needed > room:
-            more = ((0, 0), (0, max(needed, 2 * room) - room))
-            names = ("states", "actions", "chances", "rewards")
-            self.tables = self.tables._replace(**{name: np.pad(getattr(self.tables, name), more) for name in names})
-
+    solver_class: ClassVar = partial(Walker, Returns)
     card: ClassVar[Card] = Card(
         idea="averages of returns, in a table",
         learns_from="its own episodes",

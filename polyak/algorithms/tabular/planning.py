@@ -1,7 +1,6 @@
 """Planning with a known model: sweeps over all states instead of experience."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -9,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.algorithms.tabular.table import TableAlgorithm
+from polyak.algorithms.tabular.table import Solver, TableAlgorithm
 from polyak.callbacks.callback import BaseCallback
 from polyak.envs import VecEnv
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.hyperparameters.declaration import NonNegative
+from polyak.hyperparameters.held import Held
 from polyak.loops.training import Loop
 from polyak.ops.dynamic_programming import action_values, policy_values
 
@@ -29,7 +29,7 @@ class KnownModel:
         over = process.terminal
         continuing = process.chances * ~process.ends * ~over[process.pairs // process.n_actions]
         rewards = np.where(over[:, None], 0.0, process.mean_rewards)
-        self.starts = process.starts
+        self.over = torch.from_numpy(over)
         self.legal = torch.from_numpy(process.legal)
         self.mean_rewards = torch.from_numpy(rewards)
         self.outcomes = tuple(map(torch.from_numpy, (process.pairs, continuing, process.successors)))
@@ -45,6 +45,37 @@ class KnownModel:
         return policy_values(policy, rewards, pairs, continuing, successors, gamma)
 
 
+class Planner(Solver):
+    """Sweeps over all states of a known model.
+
+    Args:
+        model: the algorithm.
+    """
+
+    converged = False
+    """Whether a sweep has changed values by no more than the tolerance."""
+
+    def meet(self, env: VecEnv) -> None:
+        self.process = FiniteProcess.of(env.get_attr("unwrapped", 0)[0])
+        self.known = KnownModel(self.process)
+        ours, theirs = self.model.legal, self.known.legal
+        if ours.shape != theirs.shape:
+            raise ValueError(
+                f"env={env} has a table P of {list(theirs.shape)} states and actions, but spaces of "
+                f"{list(ours.shape)}. Plan without the wrapper that changes them."
+            )
+        ours[...] = theirs
+
+    def sweep(self) -> float:
+        """Improve ``model.q``; returns the largest change of values."""
+        raise NotImplementedError
+
+    @property
+    def start_value(self) -> float:
+        """Mean value of initial states."""
+        return float(self.process.starts @ self.model.values)
+
+
 class Sweeps:
     """Sweeps over all states until values change no more.
 
@@ -56,29 +87,30 @@ class Sweeps:
 
     def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
         self.model, self.callback, self.log_interval = model, callback, log_interval
+        self.planner: Planner = model.solver
 
     def iterate(self) -> bool:
         """One sweep. False: values have converged, or a callback asked to stop."""
-        model, clock, callback = self.model, self.model.clock, self.callback
+        model, planner, clock, callback = self.model, self.planner, self.model.clock, self.callback
         with model._split.update:
-            change = model._sweep()
+            change = planner.sweep()
         clock.steps += 1
         clock.updates += 1
-        model.converged = bool(change <= model.tolerance)
+        planner.converged = bool(change <= model.tolerance)
         clock.tick()
         model.logger.record("train/change", change)
-        model.logger.record("train/start_value", model.start_value)
+        model.logger.record("train/start_value", planner.start_value)
         if self.log_interval is not None and clock.steps % self.log_interval == 0:
             model._write_logs(iterations=clock.updates)
         if callback.needs_locals:
             callback.update_locals(model._callback_locals(callback=callback, change=change))
-        return (callback.is_idle or callback.on_step()) and not model.converged
+        return (callback.is_idle or callback.on_step()) and not planner.converged
 
 
 @dataclass(eq=False, repr=False)
 class Planning(TableAlgorithm):
     """Algorithms that plan with a known model. A step of ``learn`` is a sweep over all states; it ends at
-    convergence."""
+    convergence. A :class:`Planner` is their solver."""
 
     _: KW_ONLY
     tolerance: NonNegative = 1e-10
@@ -86,39 +118,9 @@ class Planning(TableAlgorithm):
 
     loop: ClassVar[Callable[..., Loop]] = Sweeps
     kept: ClassVar[Mapping[str, str]] = {"converged": "converged"}
-    converged = False
+    converged = Held[bool]("solver.converged")
     """Whether planning has converged."""
-
-    def _use_env(self, env: VecEnv) -> None:
-        super()._use_env(env)
-        self.process = FiniteProcess.of(env.get_attr("unwrapped", 0)[0])
-        self.model = KnownModel(self.process)
-
-    def _setup_model(self) -> None:
-        super()._setup_model()
-        if self.env is not None:
-            if self.model.legal.shape != self.legal.shape:
-                raise ValueError(
-                    f"env={self.env} has a table P of {list(self.model.legal.shape)} states and actions, but spaces of "
-                    f"{list(self.legal.shape)}. Plan without the wrapper that changes them."
-                )
-            self.legal[...] = self.model.legal
-
-    def _make_runner(self) -> None:
-        """Planning needs no runner."""
-
-    def _prepare_to_learn(self, reset: bool) -> None:
-        """Planning begins no episodes."""
-
-    @contextmanager
-    def _while_learning(self) -> Iterator[None]:
-        yield
-
-    def _sweep(self) -> float:
-        """Improve ``q``; returns the largest change of values."""
-        raise NotImplementedError
-
-    @property
-    def start_value(self) -> float:
-        """Mean value of initial states."""
-        return float(self.model.starts @ self.values)
+    process = Held[FiniteProcess]("solver.process")
+    """The known model."""
+    start_value = Held[float]("solver.start_value")
+    """Mean value of initial states."""

@@ -6,62 +6,87 @@ solution of linear equations. The first policy is uniform, under which most epis
 Shapes: S states, A actions.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.algorithms.tabular.planning import Planning
+from polyak.algorithms.tabular.planning import Planner, Planning
 from polyak.cards import Card, Search, tune
-from polyak.checkpoint.saved import Saved
+from polyak.hyperparameters.held import Held
 from polyak.ops.dynamic_programming import greedy_actions, greedy_values
+
+
+class PolicyPlanner(Planner):
+    """Evaluates a policy exactly, and improves it.
+
+    Args:
+        rewarded: called with this planner and a policy [S, A]: the rewards [S, A] that it is evaluated by.
+        improved: called with this planner, a policy and its action values, both [S, A]: a better policy [S, A], and its
+            values of states [S] if these were its action values.
+        model: the algorithm.
+    """
+
+    def __init__(
+        self, rewarded: Callable[..., Tensor], improved: Callable[..., tuple[Tensor, Tensor]], model: Any
+    ) -> None:
+        super().__init__(model)
+        self.rewarded, self.improved = rewarded, improved
+
+    def build(self) -> None:
+        legal = self.model.legal
+        self.policy = legal / legal.sum(1, keepdims=True)
+        """[S, A] probabilities of actions."""
+        if self.model.env is not None:  # nothing is chosen after an end
+            over = self.process.terminal
+            self.policy[over] = np.eye(legal.shape[1])[legal[over].argmax(1)]
+
+    def preferences(self) -> np.ndarray:
+        return self.policy
+
+    def sweep(self) -> float:
+        model, known, policy = self.model, self.known, torch.from_numpy(self.policy)
+        values = known.policy_values(policy, self.rewarded(self, policy), model.gamma)
+        q = known.action_values(values, model.gamma)
+        improved, best = self.improved(self, policy, q)
+        change = float((best - values).abs().max()) if not torch.equal(improved, policy) else 0.0
+        model.q[0], self.policy = q.numpy(), improved.numpy()
+        return change
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"policy_table": self.policy.copy()}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        self.policy = state["policy_table"].copy()
+
+
+def given_rewards(planner: PolicyPlanner, policy: Tensor) -> Tensor:
+    """The model's own: [S, A] -> [S, A]"""
+    return planner.known.mean_rewards
+
+
+def greedily(planner: PolicyPlanner, policy: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    """The greedy policy of action values, and its values of states: both [S, A] -> [S, A], [S]"""
+    legal, tolerance = planner.known.legal, planner.model.tolerance
+    best = greedy_values(q, legal)
+    # A best action is kept: a change between equal actions might give a policy that never ends an episode.
+    present = policy.argmax(1)
+    stays = (policy.amax(1) == 1) & (q.gather(1, present[:, None])[:, 0] >= best - tolerance)
+    actions = torch.where(stays, present, greedy_actions(q, legal, tolerance))
+    return torch.nn.functional.one_hot(actions, q.shape[1]).to(q.dtype), best
 
 
 @dataclass(eq=False, repr=False)
 class PolicyIteration(Planning):
     """Policy iteration on a known model (Howard 1960; Sutton and Barto 4.3): ``learn(n)`` improves up to n times."""
 
-    def _setup_model(self) -> None:
-        super()._setup_model()
-        self.policy_table = self.legal / self.legal.sum(1, keepdims=True)
-        """[S, A] probabilities of actions."""
-
-    def _preferences(self) -> np.ndarray:
-        return self.policy_table
-
-    def _sweep(self) -> float:
-        policy = torch.from_numpy(self.policy_table)
-        values = self._evaluate(policy)
-        q = self.model.action_values(values, self.gamma)
-        improved, best = self._improve(policy, q)
-        change = float((best - values).abs().max()) if not torch.equal(improved, policy) else 0.0
-        self.q[0], self.policy_table = q.numpy(), improved.numpy()
-        return change
-
-    def _evaluate(self, policy: Tensor) -> Tensor:
-        """Exact values of a policy: [S, A] -> [S]"""
-        return self.model.policy_values(policy, self.model.mean_rewards, self.gamma)
-
-    def _improve(self, policy: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-        """The greedy policy of action values, and its values of states: both [S, A] -> [S, A], [S]"""
-        legal = self.model.legal
-        best = greedy_values(q, legal)
-        # A best action is kept: a change between equal actions might give a policy that never ends an episode.
-        present = policy.argmax(1)
-        stays = (policy.amax(1) == 1) & (q.gather(1, present[:, None])[:, 0] >= best - self.tolerance)
-        actions = torch.where(stays, present, greedy_actions(q, legal, self.tolerance))
-        return torch.nn.functional.one_hot(actions, q.shape[1]).to(q.dtype), best
-
-    def _save_state(self, saved: Saved, include: set[str]) -> None:
-        super()._save_state(saved, include)
-        saved.state["policy_table"] = self.policy_table.copy()
-
-    def _load_state(self, saved: Saved) -> None:
-        super()._load_state(saved)
-        self.policy_table = saved.state["policy_table"].copy()
-
+    solver_class: ClassVar = partial(PolicyPlanner, given_rewards, greedily)
+    policy_table = Held[np.ndarray]("solver.policy")
+    """[S, A] probabilities of actions."""
     card: ClassVar[Card] = Card(
         idea="a policy evaluated exactly and improved until it does not change",
         learns_from="a known model",

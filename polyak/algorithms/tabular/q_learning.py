@@ -24,10 +24,6 @@ class QLearning(TemporalDifference):
     """0 backs up maxima; 1 follows the actions that were taken, weighted by importance sampling; else a mixture."""
 
     greedy_target: ClassVar[bool] = True
-
-    def _sampling(self) -> float:
-        return float(self.sigma)
-
     card: ClassVar[Card] = Card(
         idea="temporal differences with a table: values of the greedy policy",
         learns_from="its own steps",

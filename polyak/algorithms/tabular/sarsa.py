@@ -24,9 +24,6 @@ class SARSA(TemporalDifference):
     sigma: Fraction = 1.0
     """1 samples the next action, 0 takes the expectation over the policy (tree backup); between them a mixture."""
 
-    def _sampling(self) -> float:
-        return float(self.sigma)
-
     card: ClassVar[Card] = Card(
         idea="temporal differences with a table: values of the policy that acts",
         learns_from="its own steps",

@@ -9,21 +9,38 @@ Shapes: N observations, S states, A actions.
 """
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.algorithms.tabular.policy_iteration import PolicyIteration
+from polyak.algorithms.tabular.planning import Planning
+from polyak.algorithms.tabular.policy_iteration import PolicyPlanner
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Positive
+from polyak.hyperparameters.held import Held
 from polyak.ops.dynamic_programming import rewards_with_entropy, soft_policy
 from polyak.ops.soft_values import soft_value
 
 
+def with_entropy(planner: PolicyPlanner, policy: Tensor) -> Tensor:
+    """The model's own and the entropy of the policy: [S, A] -> [S, A]"""
+    return rewards_with_entropy(planner.known.mean_rewards, policy, planner.model.temperature)
+
+
+def softly(planner: PolicyPlanner, policy: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+    """The softmax of action values, and its soft values of states, which are 0 after an end: both [S, A] -> [S, A],
+    [S]"""
+    over, legal, temperature = planner.known.over, planner.known.legal, planner.model.temperature
+    improved = soft_policy(q, legal, temperature)
+    best = soft_value(q.masked_fill(~legal, -torch.inf), temperature)
+    return torch.where(over[:, None], policy, improved), best.masked_fill(over, 0.0)
+
+
 @dataclass(eq=False, repr=False)
-class SoftPolicyIteration(PolicyIteration):
+class SoftPolicyIteration(Planning):
     """Soft policy iteration on a known model (Haarnoja et al. 2018): ``learn(n)`` improves up to n times.
 
     The policy is stochastic: ``predict(..., deterministic=False)`` draws from it. With ``gamma=1`` the best sum need
@@ -34,21 +51,9 @@ class SoftPolicyIteration(PolicyIteration):
     temperature: Positive = 0.1
     """Weight of one nat of entropy, in units of reward. As it falls to 0, this becomes ordinary policy iteration."""
 
-    def _setup_model(self) -> None:
-        super()._setup_model()
-        if self.env is not None:  # nothing is chosen after an end, so that there is no entropy
-            over = self.process.terminal
-            self.policy_table[over] = np.eye(self.legal.shape[1])[self.legal[over].argmax(1)]
-
-    def _evaluate(self, policy: Tensor) -> Tensor:
-        rewards = rewards_with_entropy(self.model.mean_rewards, policy, self.temperature)
-        return self.model.policy_values(policy, rewards, self.gamma)
-
-    def _improve(self, policy: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-        over = torch.from_numpy(self.process.terminal)
-        improved = soft_policy(q, self.model.legal, self.temperature)
-        best = soft_value(q.masked_fill(~self.model.legal, -torch.inf), self.temperature)
-        return torch.where(over[:, None], policy, improved), best.masked_fill(over, 0.0)
+    solver_class: ClassVar = partial(PolicyPlanner, with_entropy, softly)
+    policy_table = Held[np.ndarray]("solver.policy")
+    """[S, A] probabilities of actions."""
 
     @property
     def values(self) -> np.ndarray:

@@ -3,7 +3,8 @@
 Shapes: K tables, S states, A actions, N environments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -20,12 +21,75 @@ from polyak.envs.tabular.numbering import Numbering
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv
 from polyak.hyperparameters.declaration import Becomes, Fraction, later
+from polyak.logging.logger import Logger
 from polyak.nn.export.ports import Graph
+
+
+class Solver:
+    """What fills a table, and whatever it needs for that besides: the base of planners and of what learns while acting.
+
+    Args:
+        model: the algorithm, which holds the table and the hyper-parameters.
+    """
+
+    acts = False
+    """Whether it steps environments, as their actor."""
+    n_tables = 1
+    """K tables, which are summed."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def check(self) -> None:
+        """Refuse hyper-parameters, before anything is built."""
+
+    def meet(self, env: VecEnv) -> None:
+        """Take up the environments of now, when there is a table."""
+
+    def build(self) -> None:
+        """Begin with a table that has just been made, ``model.q`` [K, S, A], after environments were met."""
+
+    def seed(self, seed: int) -> None:
+        """Seed random numbers of its own."""
+
+    def begin_episodes(self) -> None:
+        """New episodes have begun in all environments."""
+
+    def rest(self) -> None:
+        """Learning is over for now."""
+
+    @property
+    def explores(self) -> float:
+        """The probability of a random action in stochastic predictions."""
+        return 0.0
+
+    def preferences(self) -> np.ndarray:
+        """[S, A] the preferences whose argmax is the greedy action."""
+        preferred: np.ndarray = self.model.q.sum(0)
+        return preferred
+
+    def record(self, logger: Logger) -> None:
+        """Log how it goes."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Arrays for a file, besides the table."""
+        return {}
+
+    def small_state(self) -> dict[str, Any]:
+        """Numbers and texts for a file."""
+        return {}
+
+    def load_state(self, state: dict[str, np.ndarray]) -> None:
+        """Take back what was learned, from the arrays of a file."""
+
+    def resume(self, saved: Saved, resume: bool) -> None:
+        """Take back what was under way; with ``resume`` random numbers, too."""
 
 
 @dataclass(eq=False, repr=False)
 class TableAlgorithm(Algorithm):
-    """Algorithms that learn a table of action values."""
+    """Algorithms that fill a table of action values. A family is fields and a loop; an algorithm names its
+    :attr:`solver_class`, which does what is particular to it."""
 
     env: Becomes[GymEnv | FiniteProcess | Mapping[int, Any] | tuple[Any, Any] | str | None, VecEnv | None] = later(None)
     """The environment: a Gymnasium environment or its name; or a known model: a table ``P`` as Gymnasium's toy texts
@@ -37,10 +101,11 @@ class TableAlgorithm(Algorithm):
 
     action_spaces: ClassVar = (spaces.Discrete,)
     supports_masks: ClassVar[bool] = True
-    n_tables: ClassVar[int] = 1
-    """K tables, which are summed."""
+    solver_class: ClassVar[Callable[..., Solver]]
+    """Called with the model: what fills its table."""
 
     def __post_init__(self, _init_setup_model: bool) -> None:
+        self.solver: Any = type(self).solver_class(self)
         model: Any = self.env
         if isinstance(model, FiniteProcess | Mapping | tuple):
             self.env = TableEnv(model)
@@ -50,21 +115,60 @@ class TableAlgorithm(Algorithm):
     def trial(cls) -> dict[str, Any]:
         return {**super().trial(), "env": "FrozenLake-v1"}
 
-    # -- spaces --------------------------------------------------------------------------------------------------------
+    # -- construction --------------------------------------------------------------------------------------------------
 
-    def _use_env(self, env: VecEnv) -> None:
-        self._check_action_space(env.action_space)
-        _numbering(type(self).__name__, env.observation_space)
-        super()._use_env(env)
+    def _check_hyperparameters(self) -> None:
+        super()._check_hyperparameters()
+        self.solver.check()
 
     def _setup_model(self) -> None:
-        assert isinstance(self.action_space, spaces.Discrete)
         self.numbering = _numbering(type(self).__name__, self.observation_space)
-        self._first_action = int(self.action_space.start)
-        shape = self.numbering.n_states, int(self.action_space.n)
-        self.q = np.zeros((self.n_tables, *shape))
-        self.legal = np.ones(shape, bool)
+        self.q = np.zeros(self._shape)
+        self.legal = np.ones(self._shape[1:], bool)
         super()._setup_model()
+        self.solver.build()
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        """[K, S, A]"""
+        assert isinstance(self.action_space, spaces.Discrete)
+        n_states = _numbering(type(self).__name__, self.observation_space).n_states
+        return self.solver.n_tables, n_states, int(self.action_space.n)
+
+    def _make_runner(self) -> None:
+        if self.solver.acts:
+            super()._make_runner()
+        self.solver.meet(self.env)
+
+    def make_actor(self) -> Any:
+        return self.solver
+
+    def _seed(self, seed: int) -> None:
+        super()._seed(seed)
+        self.solver.seed(seed)
+
+    # -- learning ------------------------------------------------------------------------------------------------------
+
+    def _prepare_to_learn(self, reset: bool) -> None:
+        if self.solver.acts:
+            super()._prepare_to_learn(reset)
+
+    def _start_episodes(self) -> None:
+        super()._start_episodes()
+        self.solver.begin_episodes()
+
+    @contextmanager
+    def _while_learning(self) -> Iterator[None]:
+        with super()._while_learning():
+            try:
+                yield
+            finally:
+                self.solver.rest()
+
+    def dump_logs(self) -> None:
+        """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump."""
+        self.solver.record(self.logger)
+        super().dump_logs()
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
@@ -81,19 +185,12 @@ class TableAlgorithm(Algorithm):
     @property
     def greedy(self) -> np.ndarray:
         """[S] the action of each state when :meth:`predict` is deterministic."""
-        return self._as_actions(np.where(self.legal, self._preferences(), -np.inf).argmax(1))
+        return self._as_actions(np.where(self.legal, self.solver.preferences(), -np.inf).argmax(1))
 
     def _as_actions(self, chosen: np.ndarray) -> np.ndarray:
         """Actions of the table [N], which count from 0, as actions of the environment."""
-        return (chosen + self._first_action).astype(self.action_space.dtype)
-
-    def _preferences(self) -> np.ndarray:
-        """[S, A] the preferences whose argmax is the greedy action."""
-        return self.q.sum(0)
-
-    def _explores(self) -> float:
-        """The probability of a random action in stochastic predictions."""
-        return 0.0
+        assert isinstance(self.action_space, spaces.Discrete)
+        return (chosen + int(self.action_space.start)).astype(self.action_space.dtype)
 
     def predict(
         self,
@@ -124,13 +221,13 @@ class TableAlgorithm(Algorithm):
         allowed = self.legal[states]
         if action_masks is not None:
             allowed = masks_for_rows(action_masks, len(states), self.legal.shape[1], self.action_space)
-        preferences = np.where(allowed, self._preferences()[states], -np.inf)
+        preferences = np.where(allowed, self.solver.preferences()[states], -np.inf)
         actions = self._as_actions(preferences.argmax(1) if deterministic else self._draw(preferences, allowed))
         return (actions[0, ...] if single else actions), state
 
     def _draw(self, preferences: np.ndarray, allowed: np.ndarray) -> np.ndarray:
         """Draw actions as while learning. preferences (-inf where not allowed), allowed [N, A] -> [N]"""
-        explores = np.random.rand(len(allowed), 1) < self._explores()
+        explores = np.random.rand(len(allowed), 1) < self.solver.explores
         any_of = np.where(explores, allowed, preferences == preferences.max(1, keepdims=True))
         drawn: np.ndarray = np.where(any_of, np.random.rand(*any_of.shape), -1.0).argmax(1)
         return drawn
@@ -144,7 +241,7 @@ class TableAlgorithm(Algorithm):
             raise ValueError("stochastic=True: a table is exported with its best actions alone. Leave stochastic out.")
         assert isinstance(self.action_space, spaces.Discrete)
         masks = not self._allows_everything if masks is None else masks
-        preferences = self._preferences()
+        preferences = self.solver.preferences()
         if not masks:
             preferences = np.where(self.legal, preferences, -np.inf)
         return TableGraph(self.numbering, self.action_space, preferences, masks)
@@ -153,16 +250,17 @@ class TableAlgorithm(Algorithm):
 
     def _enter(self, saved: Saved, env: Any) -> None:
         super()._enter(saved, env)
-        assert isinstance(self.action_space, spaces.Discrete)
-        n_states = _numbering(type(self).__name__, self.observation_space).n_states
-        meant, found = (self.n_tables, n_states, int(self.action_space.n)), saved.networks["q"].shape
-        if meant != found:  # before there is a table
-            raise ValueError(f"the file holds a table of {list(found)}, where {list(meant)} is meant.")
+        if self._shape != (found := saved.networks["q"].shape):  # before there is a table
+            raise ValueError(f"the file holds a table of {list(found)}, where {list(self._shape)} is meant.")
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {**super()._extra_state(), **self.solver.small_state()}
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
+        state = self.solver.state()  # brings environments up to date
         super()._save_state(saved, include)
         saved.networks["q"] = self.q.copy()
-        saved.state["legal"] = self.legal.copy()
+        saved.state |= {"legal": self.legal.copy(), **state}
 
     def _load_state(self, saved: Saved) -> None:
         super()._load_state(saved)
@@ -173,6 +271,11 @@ class TableAlgorithm(Algorithm):
                     f"{ours.dtype}{list(ours.shape)} is meant."
                 )
             ours[...] = theirs
+        self.solver.load_state(saved.state)
+
+    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
+        super()._resume(saved, resume, force_reset)
+        self.solver.resume(saved, resume)
 
 
 def _numbering(name: str, space: spaces.Space[Any]) -> Numbering:

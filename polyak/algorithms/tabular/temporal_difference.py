@@ -8,14 +8,15 @@ Shapes: N environments, S states, A actions, n steps.
 """
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from polyak.algorithms.tabular import traces
 from polyak.algorithms.tabular.choosing import expected, probability, step_size, total
-from polyak.algorithms.tabular.learning import TabularLearning
-from polyak.algorithms.tabular.walking import Rule, TableTransition
+from polyak.algorithms.tabular.learning import Rule, TabularLearning, Walker, steps_of_episodes
+from polyak.algorithms.tabular.walking import Kernel, TableTransition
 from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Count, Fraction, require
 
@@ -90,17 +91,9 @@ def update(tables: TableWithSteps, moment: TableTransition, oldest: int) -> None
             tables, moment.epsilon, target, moment.next_state, moment.next_action, moment.next_chance, later, False
         )
     for time in range(newest - 1, oldest - 1, -1):
-        after = (time + 1) % n
-        target = backed_up(
-            tables,
-            moment.epsilon,
-            tables.rewards[env, time % n],
-            tables.states[env, after],
-            tables.actions[env, after],
-            tables.chances[env, after],
-            target,
-            True,
-        )
+        after, reward = (time + 1) % n, tables.rewards[env, time % n]
+        state, action, chance = tables.states[env, after], tables.actions[env, after], tables.chances[env, after]
+        target = backed_up(tables, moment.epsilon, reward, state, action, chance, target, True)
     state, action = tables.states[env, oldest % n], tables.actions[env, oldest % n]
     alpha = step_size(tables.visits, 0, state, action, moment.alpha)
     tables.q[0, state, action] += alpha * (target - tables.q[0, state, action])
@@ -132,7 +125,38 @@ def learn(tables: TableWithSteps, moment: TableTransition, draws: np.ndarray) ->
         update(tables, moment, oldest)
 
 
-RULE = Rule(learn, (backed_up, update), TableWithSteps)
+KERNEL = Kernel(learn, (backed_up, update), TableWithSteps)
+
+
+class Differences(Rule):
+    """Learns from the last n steps, or by traces. ``sigma`` is a hyper-parameter, or a number of the class."""
+
+    @property
+    def kernel(self) -> Kernel:
+        return traces.KERNEL if self.model.lambda_ > 0 else KERNEL
+
+    @property
+    def carries(self) -> bool:
+        return self.model.sigma > 0 or self.model.lambda_ > 0
+
+    def check(self) -> None:
+        model = self.model
+        fix = f"n_steps={model.n_steps} looks ahead already. Use n_steps=1 with traces, or lambda_=0."
+        require(model.lambda_ == 0 or model.n_steps == 1, "lambda_", model.lambda_, fix)
+
+    def numbers(self) -> dict[str, Any]:
+        model = self.model
+        numbers = {**super().numbers(), "sigma": float(model.sigma), "greedy": model.greedy_target}
+        if model.lambda_ > 0:
+            numbers |= {"lambda_": float(model.lambda_), "kind": traces.KINDS.index(model.traces)}
+        return numbers
+
+    def memory(self) -> dict[str, np.ndarray]:
+        n, pairs = self.model.n_envs, self.model.legal.size
+        if self.model.lambda_ == 0:
+            return steps_of_episodes(n, self.model.n_steps)
+        arrays = np.zeros((n, pairs)), np.zeros((n, pairs), np.int64), np.zeros(n, np.int64)
+        return dict(zip(("traces", "pairs", "counts"), arrays, strict=True))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
@@ -153,35 +177,6 @@ class TemporalDifference(TabularLearning):
     """Update of a trace at a visit: accumulating (add 1), replacing (set to 1) or dutch (add 1 after decay by the step
     size). Only with ``lambda_``."""
 
+    solver_class: ClassVar = partial(Walker, Differences)
     greedy_target: ClassVar[bool] = False
     """Whether the target policy is the greedy one, or the behaviour policy."""
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        fix = f"n_steps={self.n_steps} looks ahead already. Use n_steps=1 with traces, or lambda_=0."
-        require(self.lambda_ == 0 or self.n_steps == 1, "lambda_", self.lambda_, fix)
-
-    def _sampling(self) -> float:
-        """Sigma."""
-        raise NotImplementedError
-
-    def _rule(self) -> Rule:
-        return traces.RULE if self.lambda_ > 0 else RULE
-
-    def _carries(self) -> bool:
-        return self._sampling() > 0 or self.lambda_ > 0
-
-    def _numbers(self) -> dict[str, Any]:
-        numbers = {**super()._numbers(), "sigma": float(self._sampling()), "greedy": self.greedy_target}
-        if self.lambda_ > 0:
-            numbers |= {"lambda_": float(self.lambda_), "kind": traces.KINDS.index(self.traces)}
-        return numbers
-
-    def _memory(self) -> dict[str, np.ndarray]:
-        n, pairs = self.n_envs, self.legal.size
-        if self.lambda_ > 0:
-            numbers = np.zeros((n, pairs)), np.zeros((n, pairs), np.int64), np.zeros(n, np.int64)
-            return dict(zip(("traces", "pairs", "counts"), numbers, strict=True))
-        shape = (n, self.n_steps)
-        ints = {name: np.zeros(shape, np.int64) for name in ("states", "actions")}
-        return {**ints, "chances": np.zeros(shape), "rewards": np.zeros(shape), "counts": np.zeros(n, np.int64)}

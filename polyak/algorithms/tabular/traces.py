@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from polyak.algorithms.tabular.choosing import expected, probability, step_size, total
-from polyak.algorithms.tabular.walking import Rule, TableTransition
+from polyak.algorithms.tabular.walking import Kernel, TableTransition
 
 SMALLEST = 1e-12
 """Smallest trace that is kept."""
@@ -93,4 +93,4 @@ def learn(tables: Traces, moment: TableTransition, draws: np.ndarray) -> None:
     tables.counts[env] = kept
 
 
-RULE = Rule(learn, (difference,), Traces)
+KERNEL = Kernel(learn, (difference,), Traces)

@@ -11,22 +11,28 @@ from typing import ClassVar
 
 import torch
 
-from polyak.algorithms.tabular.planning import Planning
+from polyak.algorithms.tabular.planning import Planner, Planning
 from polyak.cards import Card, Search, tune
 from polyak.ops.dynamic_programming import greedy_values
+
+
+class GreedyBackups(Planner):
+    """Backs up the values of the best actions."""
+
+    def sweep(self) -> float:
+        model, known = self.model, self.known
+        values = greedy_values(torch.from_numpy(model.q[0]), known.legal)
+        q = known.action_values(values, model.gamma)
+        change = (greedy_values(q, known.legal) - values).abs().max()
+        model.q[0] = q.numpy()
+        return float(change)
 
 
 @dataclass(eq=False, repr=False)
 class ValueIteration(Planning):
     """Value iteration on a known model (Bellman 1957; Sutton and Barto 4.4): ``learn(n)`` makes up to n sweeps."""
 
-    def _sweep(self) -> float:
-        values = greedy_values(torch.from_numpy(self.q[0]), self.model.legal)
-        q = self.model.action_values(values, self.gamma)
-        change = (greedy_values(q, self.model.legal) - values).abs().max()
-        self.q[0] = q.numpy()
-        return float(change)
-
+    solver_class: ClassVar = GreedyBackups
     card: ClassVar[Card] = Card(
         idea="repeated application of Bellman's optimality operator",
         learns_from="a known model",

@@ -87,8 +87,8 @@ Learn = Callable[[Any, TableTransition, np.ndarray], None]
 Walk = Callable[..., tuple[int, int]]
 
 
-class Rule(NamedTuple):
-    """A learning rule."""
+class Kernel(NamedTuple):
+    """What is compiled of a rule."""
 
     learn: Learn
     parts: tuple[Callable[..., Any], ...]
@@ -199,19 +199,19 @@ def make_walk(learn: Learn, version: int = 0) -> Walk:
 
 
 @cache
-def compiled(rule: Rule) -> Walk | None:
+def compiled(kernel: Kernel) -> Walk | None:
     """The loop for a rule as machine code, kept on disk from the first use on; None without numba."""
     try:
         from numba import njit
         from numba.extending import register_jitable
     except ImportError:
         return None
-    for part in (*PARTS, *rule.parts, rule.learn):
+    for part in (*PARTS, *kernel.parts, kernel.learn):
         if part not in _registered:
             register_jitable(part)
             _registered.add(part)
     # The loop makes no arrays, so numba need not count references: that saves a fourth of the time.
-    walk: Walk = njit(cache=True, _nrt=False)(make_walk(rule.learn, _version()))
+    walk: Walk = njit(cache=True, _nrt=False)(make_walk(kernel.learn, _version()))
     return walk
 
 

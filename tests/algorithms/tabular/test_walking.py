@@ -45,7 +45,7 @@ def name_of(value: Any) -> str:
 
 
 def tables_of(model: Any) -> dict[str, np.ndarray]:
-    arrays = {**model.tables._asdict(), **model.places._asdict()}
+    arrays = {**model.solver.tables._asdict(), **model.solver.places._asdict()}
     return {name: value for name, value in arrays.items() if isinstance(value, np.ndarray)}
 
 
@@ -53,7 +53,7 @@ def assert_same(one: Any, other: Any) -> None:
     ours, theirs = tables_of(one), tables_of(other)
     for name, array in ours.items():
         if array.ndim == 2 and array.shape != theirs[name].shape:  # room for an episode
-            n = min(array.shape[1], theirs[name].shape[1], int(one.tables.counts.max()))
+            n = min(array.shape[1], theirs[name].shape[1], int(one.solver.tables.counts.max()))
             array, theirs[name] = array[:, :n], theirs[name][:, :n]
         np.testing.assert_array_equal(array, theirs[name], err_msg=name)
 
@@ -90,7 +90,7 @@ def test_compiled_or_not_it_learns_the_same(cls: Any, options: dict[str, Any]) -
     pytest.importorskip("numba")
     for env in (make_vec_env("Taxi-v4", n_envs=2), make_vec_env("FrozenLake-v1", n_envs=1)):
         one, other = (cls(env, seed=1, compile=compiled, **options).learn(1500) for compiled in (False, True))
-        assert one._walk.__class__ is not other._walk.__class__
+        assert one.solver.walk_for(1500).__class__ is not other.solver.walk_for(1500).__class__
         assert_same(one, other)
 
 
@@ -145,13 +145,13 @@ def test_environments_know_where_they_stand(tmp_path: Path) -> None:
     env = Monitor(gym.make("FrozenLake-v1", is_slippery=False), str(tmp_path / "run"))
     model = QLearning(env, seed=0, epsilon=1.0).learn(3_333)
     inner = env.unwrapped
-    assert inner.s == model.places.states[0]
+    assert inner.s == model.solver.places.states[0]
     assert env.get_total_steps() + len(env.rewards) == 3_333
     rows = load_results(str(tmp_path))
     assert len(rows) == model._episode_num == len(env.get_episode_rewards())
     assert rows["l"].sum() + len(env.rewards) == 3_333
     observation, _, terminated, truncated, _ = env.step(1)  # another program continues
-    assert len(env.rewards) == model.places.lengths[0] + 1
+    assert len(env.rewards) == model.solver.places.lengths[0] + 1
     assert 0 <= observation < 16
     assert terminated or truncated or not env.needs_reset
 
@@ -159,13 +159,13 @@ def test_environments_know_where_they_stand(tmp_path: Path) -> None:
 def test_an_environment_that_does_more_than_its_table_is_asked_for_each_step() -> None:
     doubled = TransformReward(gym.make("FrozenLake-v1", is_slippery=False), lambda r: 2 * float(r))
     model = QLearning(doubled, 0.5, seed=0, epsilon=0.5, initial_value=1.0, gamma=0.9)
-    assert model._known is None
+    assert model.solver.known is None
     model.learn(1500)
     assert model.values.max() == pytest.approx(2.0, abs=1e-3)
     fickle = gym.make("Taxi-v4", fickle_passenger=True)
-    assert QLearning(fickle)._known is None
-    assert QLearning("Taxi-v4")._known is not None
-    assert QLearning(make_vec_env("FrozenLake-v1", n_envs=2))._known is not None
+    assert QLearning(fickle).solver.known is None
+    assert QLearning("Taxi-v4").solver.known is not None
+    assert QLearning(make_vec_env("FrozenLake-v1", n_envs=2)).solver.known is not None
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_both_ways_learn_the_corridor(cls: Any, options: dict[str, Any]) -> None
         env: Any = gym.wrappers.TimeLimit(grid(maze, step=-1.0, goal=0.0), 30)
         env = TransformReward(env, float) if asked else env
         model = cls(env, seed=0, gamma=1.0, **{"compile": False, **options})
-        assert (model._known is None) == asked
+        assert (model.solver.known is None) == asked
         model.learn(4000)
         result = evaluate(model, Monitor(gym.wrappers.TimeLimit(grid(maze, step=-1.0, goal=0.0), 30)), 1, seed=0)
         assert result.mean == -5.0
@@ -248,7 +248,7 @@ def test_draws_do_not_depend_on_how_many_were_made_ahead() -> None:
     steps = one.num_timesteps
     other.learn(steps)
     np.testing.assert_array_equal(one.q, other.q)
-    assert one._stream.random() == other._stream.random()
+    assert one.solver.stream.random() == other.solver.stream.random()
 
 
 def test_exploring_starts_begin_everywhere() -> None:
@@ -312,5 +312,5 @@ def test_averages_are_averages() -> None:
     """ "1/n" makes the values of a process without choices the averages of its returns."""
     model = MonteCarloControl(blackjack().process.under(np.zeros(704, int)), gamma=1.0, seed=0)
     found = model.learn_episodes(4000)
-    weights = model.tables.visits[0, :, 0]
+    weights = model.solver.tables.visits[0, :, 0]
     assert (weights * model.table[:, 0]).sum() / weights.sum() == pytest.approx(found.returns.mean(), abs=1e-9)
