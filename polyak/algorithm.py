@@ -265,14 +265,6 @@ class Algorithm:
         if self.tensorboard_log is not None:
             self.tensorboard_log = os.path.expanduser(self.tensorboard_log)
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        """Arguments of a model so small that everything can be tried with it in a second, as conformance tests do."""
-        if not cls.steps_environments:
-            return {"seed": 3}
-        acts = any(issubclass(spaces.Box, kind) for kind in cls.action_spaces)
-        return {"seed": 3, "env": "Pendulum-v1" if acts else "CartPole-v1"}
-
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
     def predict(

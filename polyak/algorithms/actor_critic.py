@@ -15,7 +15,7 @@ Shapes: B rows, one of each environment.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
@@ -115,10 +115,6 @@ class ActorCritic(OnPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
     action_spaces: ClassVar = SINGLE_SPACES
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {name: value for name, value in super().trial().items() if name != "n_steps"}
 
     card: ClassVar[Card] = Card(
         idea="one step of actor and critic at each step of the environments",

@@ -256,11 +256,6 @@ class AlphaZero(NetworkAlgorithm):
         """The latest rating; the first self has 0."""
         self._rated_at = self._moves = 0
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        sizes = {"n_games": 8, "simulations": 4, "learning_starts": 16, "batch_size": 16, "buffer_size": 200}
-        return {**super().trial(), "env": "tictactoe", **sizes}
-
     # -- construction --------------------------------------------------------------------------------------------------
 
     def _attach_env(self, env: Any) -> None:

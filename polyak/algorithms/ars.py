@@ -296,10 +296,6 @@ class ARS(NetworkAlgorithm):
     raw_experience: ClassVar[bool] = True  # so that returns are measured in one unit throughout
     _tournament = cast("Tournament | None", None)  # the one under way, or that a file has brought
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "env": "CartPole-v1", "n_delta": 2}
-
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         fix = f"there are only n_delta={self.n_delta} directions. Use {self.n_delta} or less, or None for all."

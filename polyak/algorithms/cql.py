@@ -312,10 +312,6 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
         fix = "the best next action is taken for its value alone. Use soft_q_backup=False."
         require(not (self.soft_q_backup and self.max_q_backup), "max_q_backup", self.max_q_backup, fix)
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "n_action_samples": 2, "bc_steps": 10}
-
     card: ClassVar[Card] = Card(
         idea="SAC whose critics think little of what the data do not show",
         learns_from="a dataset",

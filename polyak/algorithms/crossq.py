@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyak.algorithms.sac import (
     GaussianTemperature,
@@ -145,13 +145,6 @@ class CrossQ(OffPolicyAlgorithm):
     actor = Held("policy.actor")
     critic = Held("policy.critic")
     log_ent_coef = Held("learner.log_ent_coef")
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        # Of a unit that a ReLU lets pass in all rows, the layer after it takes the bias away again: the gradient is 0
-        # but for rounding, of which Adam makes steps as long as any. No two programs agree on those.
-        small = super().trial()
-        return {**small, "policy_kwargs": {**small["policy_kwargs"], "activation_fn": nn.Tanh}}
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

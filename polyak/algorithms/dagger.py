@@ -262,12 +262,6 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
 
     # -- construction --------------------------------------------------------------------------------------------------
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        options = {**super().trial(), "env": "CartPole-v1", "expert": after_the_pole, "buffer_size": 2000}
-        del options["learning_starts"]
-        return {**options, "steps_per_round": 50, "episodes_per_round": 1, "updates_per_round": 4}
-
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         able = self.expert is None or callable(self.expert) or hasattr(self.expert, "predict")
@@ -333,11 +327,6 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
         settings="dagger.yml",
         needs="expert",
     )
-
-
-def after_the_pole(observation: np.ndarray) -> int:
-    """Balances CartPole for a while: pushes towards where the pole leans."""
-    return int(observation[2] > 0)
 
 
 def _rows(observations: Observations, count: int) -> list[Any]:

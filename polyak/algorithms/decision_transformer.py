@@ -226,10 +226,6 @@ class DecisionTransformer(OfflineAlgorithm):
         scaled = np.asarray(rewards, np.float64) / self.return_scale
         return None if state is None else policy.state_after(state, scaled, self.gamma)
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "context_length": 5, "policy_kwargs": {"width": 16, "n_layers": 2}}
-
     card: ClassVar[Card] = Card(
         idea="a sequence model of actions, asked for a return",
         learns_from="a dataset",

@@ -91,10 +91,6 @@ class DroQ(SAC):
         super()._check_hyperparameters()
         require(self.subset <= self.n_critics, "subset", self.subset, f"there are n_critics={self.n_critics}.")
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "gradient_steps": 2, "n_critics": 3, "policy_delay": 2}
-
     card: ClassVar[Card] = Card(
         idea="REDQ with two critics, with dropout and layer normalisation",
         learns_from="replay",

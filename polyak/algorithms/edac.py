@@ -8,7 +8,7 @@ Shapes: B batch rows, A action dimensions, N critics.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from gymnasium import spaces
@@ -127,10 +127,6 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
         super()._check_hyperparameters()
         fix = "a single critic has no other to be kept apart from. Use n_critics=2 or more, or eta=0."
         require(self.n_critics > 1 or self.eta == 0, "eta", self.eta, fix)
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "n_critics": 3}
 
     card: ClassVar[Card] = Card(
         idea="SAC with the smallest of many critics, which are kept apart; SAC-N",

@@ -134,10 +134,6 @@ class FastTD3(TD3):
         net_arch={"pi": [512, 256, 128], "qf": [1024, 512, 256]},
     )
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "batch_size": 16}
-
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         fix = f"it must not exceed noise_max={self.noise_max}."

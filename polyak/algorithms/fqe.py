@@ -199,12 +199,6 @@ class FQE(OfflineAlgorithm):
         fix = "values could not be given in units of the rewards, since it subtracts. Use 'returns' or (scale, 0)."
         require(not shifts, "reward_scaling", self.reward_scaling, fix)
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        from polyak.algorithms.td3 import TD3
-
-        return {**super().trial(), "target": TD3(**{**TD3.trial(), "env": "Pendulum-v1"})}
-
     # -- the dataset, and what the policy does in it -------------------------------------------------------------------
 
     def set_env(self, env: Any, force_reset: bool = True) -> None:

@@ -8,7 +8,7 @@ Shapes: B batch rows, A action dimensions, K critics. Actions are in units of th
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from gymnasium import spaces
@@ -155,10 +155,6 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
     value = Held("policy.value")
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "actor_learning_rate": 3e-4}
 
     card: ClassVar[Card] = Card(
         idea="values of recorded actions alone; imitate the better ones",

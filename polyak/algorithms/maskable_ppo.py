@@ -4,13 +4,12 @@ Huang and Ontanon 2020, "A Closer Look at Invalid Action Masking in Policy Gradi
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gymnasium import spaces
 
 from polyak.algorithms.ppo import PPO
 from polyak.cards import Card, Search, tune
-from polyak.envs.testing import InvalidActionEnvDiscrete
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.maskable import MaskableActorCriticPolicy
 
@@ -23,10 +22,6 @@ class MaskablePPO(PPO):
 
     policies: ClassVar = policy_aliases(MaskableActorCriticPolicy)
     action_spaces: ClassVar = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "env": InvalidActionEnvDiscrete(dim=5, n_invalid_actions=2)}
 
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)

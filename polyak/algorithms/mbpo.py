@@ -9,7 +9,7 @@ likelihood of the holdout; outputs of the model are standardised.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from polyak.algorithms.model_based.imagining import Imagining
 from polyak.algorithms.sac import SAC
@@ -31,17 +31,6 @@ class MBPO(Imagining, SAC):
     """Environment steps of random actions before the first update."""
     gradient_steps: GradientSteps = 20
     """Gradient steps per update; -1 makes as many as transitions were collected."""
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        model = {"model_freq": 20, "model_gradient_steps": 10, "model_batch_size": 16}
-        small = {"gradient_steps": 2, "n_rollouts": 20, "rollout_length": 2, "imagined_size": 100, "real_share": 0.25}
-        return {
-            **super().trial(),
-            **model,
-            **small,
-            "model_kwargs": {"net_arch": [8, 8], "n_members": 3, "n_elites": 2},
-        }
 
     card: ClassVar[Card] = Card(
         idea="SAC from short rollouts of an ensemble of models that is learned",

@@ -132,17 +132,6 @@ class PETS(OffPolicyAlgorithm):
     action_spaces: ClassVar = (spaces.Box,)
     policies_squash: ClassVar[bool] = True
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        plan = {"horizon": 3, "n_candidates": 10, "n_top": 3, "n_iterations": 2, "n_particles": 4}
-        small = {
-            "train_freq": 20,
-            "gradient_steps": 10,
-            "batch_size": 16,
-            "policy_kwargs": {"net_arch": [8, 8], "n_members": 2},
-        }
-        return {**super().trial(), **plan, **small}
-
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         fix = f"there are only n_candidates={self.n_candidates}. Use fewer."

@@ -121,10 +121,6 @@ class PQN(OnPolicyAlgorithm):
     exploration_rate = Held[float]("epsilon.rate")
     exploration_schedule = Held[Schedule]("epsilon.schedule")
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "batch_size": 16}
-
     card: ClassVar[Card] = Card(
         idea="Q-learning of many environments, with layer normalisation in place of replay and targets",
         learns_from="its own rollouts",

@@ -5,7 +5,7 @@ Policy Optimization", arXiv:2205.11104.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from polyak.algorithms.ppo import PPO
 from polyak.cards import Card, Search, tune
@@ -31,11 +31,6 @@ class RecurrentPPO(PPO):
     """Rows of the rollout in one minibatch."""
 
     policies: ClassVar = _RECIPES | {name.replace("Policy", "LstmPolicy"): r for name, r in _RECIPES.items()}
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        small = {"net_arch": [16], "memory_size": 8}
-        return {**super().trial(), "batch_size": 64, "policy_kwargs": small}
 
     card: ClassVar[Card] = Card(
         idea="PPO with an LSTM or a GRU, for tasks that one observation does not show",

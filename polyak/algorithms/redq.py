@@ -8,7 +8,7 @@ Shapes: B batch rows, A action dimensions, N critics, M of them in a target.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -106,10 +106,6 @@ class REDQ(SAC):
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         require(self.subset <= self.n_critics, "subset", self.subset, f"there are n_critics={self.n_critics}.")
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "gradient_steps": 2, "n_critics": 3, "policy_delay": 2}
 
     card: ClassVar[Card] = Card(
         idea="an ensemble of critics, a few of which are drawn for each target; 20 updates a step",

@@ -202,11 +202,6 @@ class REINFORCE(OnPolicyAlgorithm):
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
     action_spaces: ClassVar = ACTION_SPACES
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        options = {name: value for name, value in super().trial().items() if name != "n_steps"}
-        return {**options, "env": "CartPole-v1", "episodes_per_update": 2}
-
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         fix = "without a baseline there are no values to add. Give baseline=True as well, or leave it False."

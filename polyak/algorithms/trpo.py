@@ -8,7 +8,7 @@ Shapes: B rows of a rollout, P numbers in the parameters of the actor.
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple, cast
+from typing import Annotated, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -344,10 +344,6 @@ class TRPO(OnPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = TRPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "batch_size": 32}
 
     card: ClassVar[Card] = Card(
         idea="one natural-gradient step on each rollout, as long as a KL divergence allows",

@@ -6,7 +6,7 @@ that equal seeds give equal numbers.
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Rate
@@ -66,7 +66,3 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     """Brings rollouts: its loop makes it, and it outlives that."""
     _acting_policy = cast(Policy, Held[Policy]("rollouts.acting_policy"))
     _make_group = Through("rollouts", OlderRollouts.make_group)
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "n_steps": 16, "asynchronous": False}

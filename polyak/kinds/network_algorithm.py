@@ -146,11 +146,6 @@ class NetworkAlgorithm(Algorithm):
         first = {**where, "policy": name}
         return {**first, **card, "device": str(self.device), "gradient steps": steps}
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        small = {"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu"}
-        return {**super().trial(), **small}
-
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
     def _check_hyperparameters(self) -> None:

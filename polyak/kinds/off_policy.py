@@ -102,7 +102,3 @@ class OffPolicyAlgorithm(LearnsFromData):
     made_of: ClassVar[MadeOf] = {"replay": Replay}
     save_replay_buffer = Through("replay", Replay.write)
     load_replay_buffer = Through("replay", Replay.read)
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "buffer_size": 500, "learning_starts": 40, "batch_size": 16}

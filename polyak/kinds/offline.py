@@ -65,11 +65,6 @@ class OfflineAlgorithm(LearnsFromData):
     reward_affine = Held[tuple[float, float]]("units.affine")
     """Scale and shift that ``reward_scaling`` stands for, given the dataset."""
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        options = super().trial()
-        return {**options, "batch_size": 16, "env": _sample(options["env"])}
-
 
 @lru_cache(maxsize=4)
 def _sample(env: str) -> Dataset:

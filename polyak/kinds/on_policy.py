@@ -71,7 +71,3 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     rollout_buffer = Held[RolloutBuffer]("rollouts.buffer")
     rewards_follow = Held[Any]("rollouts.rewards_follow")
     train = Through("rollouts", Rollouts.train)
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "n_steps": 64}

@@ -23,10 +23,11 @@ from polyak.envs.games.tictactoe import TicTacToe
 from polyak.evaluation.elo import expected, rating
 from polyak.learning.engine.program import Program
 from tests.tolerance import drift
+from tests.trials import trial
 
 
 def small(**options: Any) -> AlphaZero:
-    return AlphaZero(**{**AlphaZero.trial(), **options})
+    return AlphaZero(**{**trial(AlphaZero), **options})
 
 
 def losses(choose: Callable[[np.ndarray], np.ndarray], game: Game) -> int:

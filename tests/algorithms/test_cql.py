@@ -14,6 +14,7 @@ from polyak.data import Dataset, Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.schedules import LinearSchedule
 from tests.tolerance import bound, sampling, through
+from tests.trials import trial
 
 ONE = torch.tensor(1.0)
 
@@ -322,7 +323,7 @@ def test_it_goes_on_by_acting() -> None:
 
     from polyak.data import collect
 
-    ours = CQL(**{**CQL.trial(), "env": collect("Pendulum-v1", None, 100, seed=0), "seed": 0}).learn(20)
+    ours = CQL(**{**trial(CQL), "env": collect("Pendulum-v1", None, 100, seed=0), "seed": 0}).learn(20)
     ours.set_env(gym.make("Pendulum-v1"))
     assert ours.learn(20)._n_updates == 40
 

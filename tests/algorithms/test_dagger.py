@@ -12,12 +12,13 @@ import pytest
 from gymnasium import spaces
 
 from polyak import PPO, DAgger
-from polyak.algorithms.dagger import after_the_pole, share_of_expert
+from polyak.algorithms.dagger import share_of_expert
 from polyak.callbacks.callback import BaseCallback
 from polyak.data import collect
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.testing import InvalidActionEnvDiscrete
 from polyak.nn.networks.standardised import StandardisedExtractor
+from tests.trials import after_the_pole
 
 SMALL = {"episodes_per_round": 2, "steps_per_round": 0, "updates_per_round": 3, "buffer_size": 2000, "device": "cpu"}
 

@@ -15,6 +15,7 @@ from polyak.algorithms.td3 import TD3
 from polyak.hyperparameters.changing import FixedHyperparameterError
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
+from tests.trials import trial
 
 ACTING = ("learning_starts", "train_freq", "gradient_steps", "n_steps", "overlap", "action_noise", "use_sde")
 NEEDLESS = {
@@ -36,13 +37,13 @@ def test_an_argument_that_it_cannot_use_is_none_of_its_arguments(name: str, argu
     assert argument not in inspect.signature(cls).parameters
     assert f" {argument} (" not in str(cls.__doc__)
     with pytest.raises(TypeError, match=rf"unexpected keyword argument '{argument}': .* no use for one"):
-        cls(**cls.trial(), **{argument: 77})
+        cls(**trial(cls), **{argument: 77})
 
 
 @pytest.mark.parametrize("name", NEEDLESS)
 def test_older_files_that_hold_such_values_are_loaded(name: str, tmp_path: Path) -> None:
     cls = get(name)
-    model = cls(**cls.trial())
+    model = cls(**trial(cls))
     model.save(tmp_path / "model.zip")
     values: dict[str, Any] = dict.fromkeys(NEEDLESS[name], 1)
     rewritten(tmp_path / "model.zip", tmp_path / "old.zip", values)

@@ -17,6 +17,7 @@ from polyak.nn import ContinuousPolicy, PolicyError
 from polyak.ops import policy_gradient
 from polyak.ops.updates import polyak_update
 from tests.tolerance import bound, drift, sampling
+from tests.trials import trial
 
 CLIP = torch.tensor(0.2)
 
@@ -179,7 +180,7 @@ def test_target_policy_noise_none_trains_as_a_program_too(cls: Any, monkeypatch:
     monkeypatch.setattr(Program, "compile", lambda self: None)
     learned = []
     for choice in (False, True):
-        small = {**cls.trial(), "learning_starts": 20, "target_policy_noise": None, "compile": choice, "seed": 0}
+        small = {**trial(cls), "learning_starts": 20, "target_policy_noise": None, "compile": choice, "seed": 0}
         model = cls(**small).learn(40)
         assert model.learner.target_policy_noise is None
         model.target_policy_noise = 0.1

@@ -34,6 +34,7 @@ from polyak.zoo.cli import main
 from polyak.zoo.run_folder import RunFolder
 from tests.pairs import one_of_each
 from tests.tolerance import bound, sampling
+from tests.trials import trial
 
 S, A = 2, 1
 STATES = spaces.Box(-np.inf, np.inf, (S,), np.float32)
@@ -351,7 +352,7 @@ def test_functions_are_asked_in_the_units_of_the_environment() -> None:
 
 def sac(**options: Any) -> Any:
     env = gym.wrappers.TimeLimit(Drift(), 20)
-    return MBPO(**{**MBPO.trial(), "env": env, "device": "cpu", "compile": False, **options})
+    return MBPO(**{**trial(MBPO), "env": env, "device": "cpu", "compile": False, **options})
 
 
 class Drift(gym.Env[np.ndarray, np.ndarray]):
@@ -447,8 +448,8 @@ def test_other_algorithms_imagine_as_well(base: str, tmp_path: Path) -> None:
     class Own(Imagining, getattr(polyak, base)):  # type: ignore[misc]
         """Of a program's own."""
 
-    known = {name: value for name, value in MBPO.trial().items() if name != "gradient_steps"}
-    model: Any = Own(**{**getattr(polyak, base).trial(), **known, "device": "cpu"}).learn(90)
+    known = {name: value for name, value in trial(MBPO).items() if name != "gradient_steps"}
+    model: Any = Own(**{**trial(getattr(polyak, base)), **known, "device": "cpu"}).learn(90)
     assert model.memory.imagined.size() > 0
     assert model.learning_rate == getattr(polyak, base)("MlpPolicy", "Pendulum-v1").learning_rate
     model.save(tmp_path / "model", include=["replay_buffer"])
@@ -483,7 +484,7 @@ def test_what_a_model_cannot_predict_is_refused(algorithm: Any) -> None:
 
 
 def test_what_does_not_fit_together_is_refused() -> None:
-    trial = PETS.trial()
+    trial = trial(PETS)
     with pytest.raises(HyperparameterError, match="n_top=11 cannot be used: there are only n_candidates=10"):
         PETS(**{**trial, "n_top": 11})
     with pytest.raises(PolicyError, match="n_particles=5 must be a multiple of n_elites=2"):
@@ -491,11 +492,11 @@ def test_what_does_not_fit_together_is_refused() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'n_member'"):
         PETS(**{**trial, "policy_kwargs": {"n_member": 2}})
     with pytest.raises(TypeError, match="unexpected keyword argument 'n_member'"):
-        MBPO(**{**MBPO.trial(), "model_kwargs": {"n_member": 2}})
+        MBPO(**{**trial(MBPO), "model_kwargs": {"n_member": 2}})
     with pytest.raises(TypeError, match="prioritized"):
-        MBPO(**{**MBPO.trial(), "prioritized": True})
+        MBPO(**{**trial(MBPO), "prioritized": True})
     with pytest.raises(HyperparameterError, match="without memory"):
-        MBPO(**{**MBPO.trial(), "policy_kwargs": {"memory": "lstm"}})
+        MBPO(**{**trial(MBPO), "policy_kwargs": {"memory": "lstm"}})
     with pytest.raises(PolicyError, match="n_elites must be from 1 to n_members=2, got 3"):
         DynamicsModel(STATES, ACTIONS, n_members=2, n_elites=3)
 
@@ -515,7 +516,7 @@ def test_it_trains_on_the_command_line(name: str, tmp_path: Path) -> None:
 
 
 def test_pets_resumes_with_its_plan(tmp_path: Path) -> None:
-    model = PETS(**PETS.trial()).learn(70)
+    model = PETS(**trial(PETS)).learn(70)
     model.save(tmp_path / "half", include=["replay_buffer"])
     model.learn(30, reset_num_timesteps=False)
     again = PETS.load(tmp_path / "half", env="Pendulum-v1", resume=True, device="cpu")

@@ -13,6 +13,7 @@ import torch
 from polyak.algorithms import REGISTRY, get
 from polyak.algorithms.alphazero import AlphaZero
 from polyak.envs import BitFlippingEnv, VecNormalize, make_vec_env
+from tests.trials import trial
 
 FOLDER = Path(__file__).parent / "saved_models"
 NETWORKS = {"policy_kwargs": {"net_arch": [16, 16]}}
@@ -21,7 +22,7 @@ STEPS = 130
 
 def cases() -> dict[str, tuple[str, dict[str, Any]]]:
     """Name of the file -> algorithm, and how it is constructed."""
-    found = {name: (name, dict(get(name).trial())) for name in REGISTRY}
+    found = {name: (name, dict(trial(get(name)))) for name in REGISTRY}
     pendulum = make_vec_env("Pendulum-v1", n_envs=2)
     found["ppo_sde_normalized"] = (
         "ppo",

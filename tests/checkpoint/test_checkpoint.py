@@ -26,6 +26,7 @@ from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.schedules import LinearSchedule
 from polyak.writing import replacing
+from tests.trials import trial
 
 
 def through_json(value: Any, trust: bool = False) -> Any:
@@ -210,7 +211,7 @@ def test_exclude_and_overrides(tmp_path: Path) -> None:
 def test_what_networks_and_optimizers_are_made_with_is_the_files(
     cls: Any, name: str, value: Any, stored: str, tmp_path: Path
 ) -> None:
-    cls(**cls.trial()).save(tmp_path / "m")
+    cls(**trial(cls)).save(tmp_path / "m")
     for given in ({name: value}, {"custom_objects": {name: value}}):
         with pytest.raises(ValueError, match=rf"m'.*{name}={value}, which is {stored} in the file.*Leave it out of"):
             cls.load(tmp_path / "m", **given)
@@ -222,7 +223,7 @@ def test_what_networks_and_optimizers_are_made_with_is_the_files(
 
 
 def test_a_damaged_file_is_not_blamed_on_an_argument(tmp_path: Path) -> None:
-    SAC(**SAC.trial()).save(tmp_path / "m")
+    SAC(**trial(SAC)).save(tmp_path / "m")
     saved = read(tmp_path / "m")
     saved.networks.popitem()
     write(saved, tmp_path / "damaged")

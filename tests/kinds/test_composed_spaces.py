@@ -27,6 +27,7 @@ from polyak.nn.networks.encoders import make_preprocess
 from polyak.zoo.enjoy import play
 from tests.pairs import one_of_each
 from tests.tolerance import drift
+from tests.trials import trial
 
 VECTOR = spaces.Box(-1, 1, (3,))
 DICT = spaces.Dict(
@@ -248,7 +249,7 @@ def test_choices_that_start_elsewhere_are_learned(algo: str) -> None:
 
 def acts_from_the_start(name: str) -> bool:
     """Whether it is given an environment, and nothing besides."""
-    return not get(name).card.needs and not isinstance(get(name).trial()["env"], Dataset)
+    return not get(name).card.needs and not isinstance(trial(get(name))["env"], Dataset)
 
 
 @pytest.mark.parametrize("name", sorted(filter(acts_from_the_start, REGISTRY)))

@@ -30,6 +30,7 @@ from polyak.envs.testing.bit_flipping import BitFlippingEnv
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.logging import configure
+from tests.trials import trial
 
 CELLS = (
     *("one", "vector", "workers", "normalised", "memory", "hindsight", "prioritised", "mixture", "runners"),
@@ -45,7 +46,7 @@ ROWS = 60
 
 def is_offline(name: str) -> bool:
     """Whether it is given a dataset."""
-    return issubclass(get(name), OfflineAlgorithm) and isinstance(get(name).trial().get("env"), Dataset)
+    return issubclass(get(name), OfflineAlgorithm) and isinstance(trial(get(name)).get("env"), Dataset)
 
 
 def cells(name: str) -> tuple[str, ...]:
@@ -72,7 +73,7 @@ def cells(name: str) -> tuple[str, ...]:
 def supported(name: str, **options: Any) -> bool:
     """Whether an algorithm takes these arguments."""
     try:
-        get(name)(**{**get(name).trial(), **options})
+        get(name)(**{**trial(get(name)), **options})
     except (ValueError, TypeError, NotImplementedError):
         return False
     return True
@@ -85,7 +86,7 @@ def goal_env(discrete: bool) -> gym.Env[Any, Any]:
 
 def environment(name: str, cell: str) -> Any:
     """What a model of this algorithm learns in, made again each time."""
-    env = get(name).trial().get("env")
+    env = trial(get(name)).get("env")
     if isinstance(env, gym.Env):
         env = partial(copy.deepcopy, env)
     if isinstance(env, Dataset) or not getattr(get(name), "steps_environments", True):
@@ -103,7 +104,7 @@ def environment(name: str, cell: str) -> Any:
 
 def extra(name: str, cell: str) -> dict[str, Any]:
     """Arguments of the cell."""
-    kwargs = get(name).trial().get("policy_kwargs", {})
+    kwargs = trial(get(name)).get("policy_kwargs", {})
     return {
         "memory": {"policy_kwargs": {**kwargs, "memory": "lstm", "memory_size": 4}},
         "hindsight": {"policy": "MultiInputPolicy", "replay_buffer_class": HerReplayBuffer},
@@ -123,19 +124,19 @@ def model_of(name: str, cell: str) -> Any:
     env = environment(name, cell)
     if cell == "normalised":
         env = VecNormalize(env)
-    model = get(name)(**{**get(name).trial(), **extra(name, cell), "env": env})
+    model = get(name)(**{**trial(get(name)), **extra(name, cell), "env": env})
     if cell == "mixture":
-        model.set_dataset(shown(get(name).trial()["env"]))
+        model.set_dataset(shown(trial(get(name))["env"]))
     return model
 
 
 def again(name: str, cell: str, path: Path) -> Any:
     """The model of a file, with environments that are made again."""
     cls = get(name)
-    given = {key: value for key, value in cls.trial().items() if key in ("demonstrations", "target", "expert")}
+    given = {key: value for key, value in trial(cls).items() if key in ("demonstrations", "target", "expert")}
     model = cls.load(path, env=environment(name, cell), resume=True, device="cpu", **given)
     if cell == "mixture":
-        model.set_dataset(shown(cls.trial()["env"]))
+        model.set_dataset(shown(trial(cls)["env"]))
     return model
 
 

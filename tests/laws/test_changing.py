@@ -22,6 +22,7 @@ from polyak.logging.logger import Logger
 from polyak.noise import NormalActionNoise
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 from tests.pairs import one_of_each
+from tests.trials import trial
 
 PARTNERS: dict[str, dict[str, Any]] = {
     "kl_target": {"kl_coef": 0.1},
@@ -84,7 +85,7 @@ def kinds_of(declaration: Any, old: Any) -> Iterator[Any]:
 def small(name: str, **options: Any) -> Any:
     cls = get(name)
     plain = {"compile": False} if "compile" in arguments(cls) else {}
-    return cls(**{**cls.trial(), **plain, **{k: v for k, v in options.items() if k in arguments(cls)}})
+    return cls(**{**trial(cls), **plain, **{k: v for k, v in options.items() if k in arguments(cls)}})
 
 
 def arguments(cls: type) -> dict[str, Any]:
@@ -287,7 +288,7 @@ def test_a_class_keeps_its_defaults_and_a_model_its_values(tmp_path: Any) -> Non
         gamma: float
         bonus: int = 3
 
-    own = Own(**{**cls.trial(), "compile": False})
+    own = Own(**{**trial(cls), "compile": False})
     assert (own.gamma, own.bonus) == (0.99, 3)
     own.bonus = 4
     with pytest.raises(HyperparameterError, match="^bonus="):

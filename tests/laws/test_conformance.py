@@ -42,6 +42,7 @@ from polyak.learning.engine.program import Program
 from tests.laws.toys import TOYS
 from tests.pairs import one_of_each
 from tests.tolerance import drift
+from tests.trials import trial
 
 PEER = json.loads((Path(__file__).parent / "peer_constructors.json").read_text())
 CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) for name, entry in TOYS.items()}
@@ -82,7 +83,7 @@ def with_sde(names: list[str], quick: Collection[str] = NAMES) -> list[Any]:
 def small(name: str, seed: int = 3, **changes: Any) -> Any:
     """A small model of the algorithm, quick to train, that has made updates by 64 steps."""
     cls = CLASSES[name]
-    options = {**cls.trial(), "seed": seed}
+    options = {**trial(cls), "seed": seed}
     if changes.get("use_sde"):
         options["env"] = "Pendulum-v1"
     return cls(**{**options, **changes})
@@ -109,7 +110,7 @@ def trained_on(name: str, **changes: Any) -> Any:
 def not_in_files(model: Algorithm) -> dict[str, Any]:
     """What a model needs to learn on besides its file: data, or environments, which are made again."""
     kept = {"policy", *model.hyperparameters()}
-    given = {name: value for name, value in type(model).trial().items() if name not in kept}
+    given = {name: value for name, value in trial(type(model)).items() if name not in kept}
     if model.get_env() is None or isinstance(model, OnPolicyAlgorithm | LearnsFromData):
         return given
     return {**given, "env": copy.deepcopy(model.get_env())}
@@ -370,6 +371,6 @@ def test_a_users_subclass_works(name: str) -> None:
             super().__init__(*args, **kwargs)
             self.mine = True
 
-    model = Mine(**Mine.trial())
+    model = Mine(**trial(Mine))
     assert model.mine
     assert isinstance(model, cls)

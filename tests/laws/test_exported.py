@@ -14,6 +14,7 @@ from polyak.algorithms import get
 from polyak.envs.composed import parts
 from tests.exported import AS_CLOSE, assert_same_actions, exported_policy, margins
 from tests.laws.test_matrix import CELLS, IGNORING_MASKS, NAMES, TABULAR, build, choices, is_refused
+from tests.trials import trial
 
 ROWS, STEPS = 20, 50
 OBSERVATIONS = ROWS * STEPS
@@ -100,7 +101,7 @@ def test_a_file_acts_as_predict_does(name: str, cell: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", sorted(REFUSING))
 def test_what_does_not_act_by_a_graph_says_so(name: str, tmp_path: Path) -> None:
-    model = get(name)(**get(name).trial())
+    model = get(name)(**trial(get(name)))
     with pytest.raises(ValueError, match=REFUSING[name]):
         model.export(tmp_path / "policy.onnx")
     assert not any(tmp_path.iterdir())
@@ -108,7 +109,7 @@ def test_what_does_not_act_by_a_graph_says_so(name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("name", "kind"), [marked(name, "table") for name in sorted(TABULAR)])
 def test_a_table_is_a_graph_too(name: str, kind: str, tmp_path: Path) -> None:
-    model = get(name)(**get(name).trial()).learn(200)
+    model = get(name)(**trial(get(name))).learn(200)
     model.export(tmp_path / "policy.onnx", masks=True)
     policy, space = exported_policy(tmp_path / "policy.onnx"), model.observation_space
     states = np.arange(space.n)

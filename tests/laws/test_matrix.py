@@ -18,6 +18,7 @@ from polyak.data import Dataset, collect
 from polyak.envs import make_vec_env
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.declaration import HyperparameterError
+from tests.trials import trial
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
@@ -129,11 +130,11 @@ def build(name: str, cell: str) -> Any:
     seen = cell if cell in OBSERVATIONS else "box"
     native = "discrete" if spaces.Discrete in cls.action_spaces else "continuous"
     acted = {"mask": "discrete", "multi-discrete": "multi-discrete", "dict action": "dict"}.get(cell, native)
-    recorded = isinstance(cls.trial()["env"], Dataset)
+    recorded = isinstance(trial(cls)["env"], Dataset)
     masked = is_masked(name, cell) and not recorded  # a dataset knows no masks
     maker = partial(Anything, OBSERVATIONS[seen], ACTIONS[acted], masked, masked and name not in IGNORING_MASKS)
     env = collect(maker(), None, 100, seed=3) if recorded else make_vec_env(maker, n_envs=1, seed=3)
-    options = {**cls.trial(), "policy": POLICIES[seen], "env": env}
+    options = {**trial(cls), "policy": POLICIES[seen], "env": env}
     if name in TABULAR:
         return cls(options.pop("env"))
     if "target" in options:  # which acts in the same environment

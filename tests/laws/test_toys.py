@@ -21,10 +21,11 @@ from tests.laws.toys.nim import NimSearch
 from tests.laws.toys.recurrent import WIDTH, ElmanPolicy, RecurrentA2C
 from tests.laws.toys.table import QTable
 from tests.tolerance import bound
+from tests.trials import trial
 
 
 def test_what_an_actor_remembers_goes_through_rollouts_to_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = RecurrentA2C(**{**RecurrentA2C.trial(), "env": "CartPole-v1", "normalize_advantage": False})
+    model = RecurrentA2C(**{**trial(RecurrentA2C), "env": "CartPole-v1", "normalize_advantage": False})
     seen: list[Any] = []
     judged = type(model.learner).evaluated
 
@@ -40,7 +41,7 @@ def test_what_an_actor_remembers_goes_through_rollouts_to_the_loss(monkeypatch: 
 
 
 def test_rows_of_a_rollout_hold_the_memory_from_before_their_step() -> None:
-    model = RecurrentA2C(**{**RecurrentA2C.trial(), "env": "CartPole-v1"})
+    model = RecurrentA2C(**{**trial(RecurrentA2C), "env": "CartPole-v1"})
     policy, (_, callback) = model.policy, model._setup_learn(64)
     assert isinstance(policy, ElmanPolicy)
     type(model).loop(model, callback, None).collect(64)
@@ -105,7 +106,7 @@ def test_masks_reach_the_loss_and_are_heeded() -> None:
 def test_one_more_term_keeps_values_of_untried_actions_down() -> None:
     gaps = []
     for weight in (0.0, 5.0):
-        options = {**ConservativeSAC.trial(), "conservative_weight": weight}
+        options = {**trial(ConservativeSAC), "conservative_weight": weight}
         model = ConservativeSAC(**options).learn(250)
         batch = model.replay_buffer.sample(64)
         with torch.no_grad():
@@ -116,7 +117,7 @@ def test_one_more_term_keeps_values_of_untried_actions_down() -> None:
 
 
 def test_a_dataset_is_enough_to_learn_from(tmp_path: Path) -> None:
-    model = Cloning(**Cloning.trial()).learn(400)
+    model = Cloning(**trial(Cloning)).learn(400)
     assert model.get_env() is None
     shown = model.dataset
     assert shown is not None

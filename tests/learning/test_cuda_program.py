@@ -24,6 +24,7 @@ from polyak.learning.engine.pytree import tensors_of
 from polyak.learning.learner import Learner
 from tests.pairs import one_of_each
 from tests.tolerance import bound, drift
+from tests.trials import trial
 
 from .changes import loaded_optimizer, replaced_network
 
@@ -274,7 +275,7 @@ def steps_of(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[Any, ...]
 
     with monkeypatch.context() as context:
         context.setattr(Learner, "run_by", lambda self, _: vars(self).update(run=partial(run, self)))
-        model = get(name)(**{"policy": "MlpPolicy", "device": "cpu", **get(name).trial()})
+        model = get(name)(**{"policy": "MlpPolicy", "device": "cpu", **trial(get(name))})
         model.learn(130, callback=lambda *_: calls < ENOUGH)
     return {step: made for step, made in taken.items() if made[0] is model.learner}
 

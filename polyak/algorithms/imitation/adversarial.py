@@ -27,7 +27,7 @@ from polyak.checkpoint.parameters import parameters, restore, saved_parameters, 
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.checkpoint.serialise import encode
 from polyak.collecting.runner import flat, unflat
-from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer, collect
+from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.data.step import Step
 from polyak.envs import VecEnv, VecLearnedReward, VecTransposeImage
 from polyak.envs.composed import is_composed
@@ -176,13 +176,6 @@ class AdversarialImitation(Algorithm):
     def _summary(self) -> dict[str, str]:
         generator = vars(self).get("generator")
         return {**(generator._summary() if isinstance(generator, Algorithm) else {}), **super()._summary()}
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        demonstrations = collect("CartPole-v1", None, 100, seed=0)
-        small = {"generator_kwargs": {"n_steps": 64, "batch_size": 32, "n_epochs": 2}, "demo_batch_size": 16}
-        acts = {"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu", "env": "CartPole-v1"}
-        return {**super().trial(), **acts, "demonstrations": demonstrations, **small}
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -111,10 +111,6 @@ class TableAlgorithm(Algorithm):
             self.env = TableEnv(model)
         super().__post_init__(_init_setup_model)
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "env": "FrozenLake-v1"}
-
     # -- construction --------------------------------------------------------------------------------------------------
 
     def _check_hyperparameters(self) -> None:

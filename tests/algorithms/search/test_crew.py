@@ -20,6 +20,7 @@ from polyak import AlphaZero
 from polyak.algorithms.search.crew import Crew, PlayerError
 from polyak.algorithms.search.self_play import Ended
 from tests.algorithms.search.crew_players import SEEDS, Weights, crew, make
+from tests.trials import trial
 
 
 def assert_same(ours: Ended, theirs: Ended) -> None:
@@ -146,7 +147,7 @@ def _alive(pid: int) -> bool:
 
 
 def small(**options: Any) -> AlphaZero:
-    return AlphaZero(**{**AlphaZero.trial(), "n_workers": 2, "compile": False, "learning_starts": 16, **options})
+    return AlphaZero(**{**trial(AlphaZero), "n_workers": 2, "compile": False, "learning_starts": 16, **options})
 
 
 def assert_equal_weights(one: AlphaZero, other: AlphaZero) -> None:

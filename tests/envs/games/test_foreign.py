@@ -14,6 +14,7 @@ from polyak import MCTS, AlphaZero
 from polyak.envs.games.checker import GameError, check_game
 from polyak.envs.games.foreign import OpenSpielGame, PettingZooGame
 from polyak.envs.games.tictactoe import TicTacToe
+from tests.trials import trial
 
 RULES = TicTacToe()
 
@@ -147,7 +148,7 @@ def test_they_are_searched_as_our_own(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["spiel", "petting"])
 def test_alphazero_learns_them(kind: str) -> None:
-    model = AlphaZero(**{**AlphaZero.trial(), "env": made(kind)}).learn(120)
+    model = AlphaZero(**{**trial(AlphaZero), "env": made(kind)}).learn(120)
     assert model._n_updates > 0
     with pytest.raises(NotImplementedError, match="cannot convert observations to positions"):
         model.predict(model.observation_space.sample())

@@ -16,6 +16,7 @@ from polyak.envs.games.game import IllegalMoveError
 from polyak.envs.games.go import KO, MADE, Go
 from polyak.envs.games.known import find_game, name_of
 from tests.envs.games.go_games import REPEATED, Record, load, played
+from tests.trials import trial
 
 SMALL = Go(5, komi=0.5)
 
@@ -221,7 +222,7 @@ def test_a_search_does_not_lose_by_a_pass() -> None:
 
 
 def test_alphazero_learns_it_and_its_files_know_the_board(tmp_path: Path) -> None:
-    model = AlphaZero(**{**AlphaZero.trial(), "env": SMALL}).learn(8 * 60)
+    model = AlphaZero(**{**trial(AlphaZero), "env": SMALL}).learn(8 * 60)
     assert isinstance(model.self_play, SelfPlay)
     assert model._n_updates > 0
     model.save(tmp_path / "model")

@@ -20,6 +20,7 @@ from polyak.logging import logger
 from polyak.warning import forget
 from tests.envs.tensor.test_tensor_envs import NoCopyToHost, NoRead
 from tests.pairs import one_of_each
+from tests.trials import trial
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16]}, "seed": 0, "device": "cpu", "compile": False}
 ROLLOUTS = {**SMALL, "n_steps": 16, "gamma": 0.9}
@@ -97,7 +98,7 @@ def test_the_loop_in_numpy_gives_the_same_networks(name: str) -> None:
 def test_every_algorithm_takes_environments_in_tensors(name: str) -> None:
     """In tensors, or through numpy where it says why."""
     kind = get(name)
-    options = {**kind.trial(), "seed": 0}
+    options = {**trial(kind), "seed": 0}
     if options["env"] not in ("Pendulum-v1", "CartPole-v1"):
         pytest.skip("it learns from data, or in environments that forbid actions")
     env = TensorPendulum if options["env"] == "Pendulum-v1" else TensorCartPole

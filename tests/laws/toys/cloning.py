@@ -91,6 +91,15 @@ class CloningLoop:
         return self.callback.on_step()
 
 
+def shown() -> dict[str, Any]:
+    """What a small model learns from."""
+    rng = np.random.RandomState(0)
+    observations = rng.randn(200, 3).astype(np.float32)
+    actions = (observations[:, 0] > 0).astype(np.int64)
+    space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    return {"env": None, "dataset": Demonstrations(observations, actions, space, spaces.Discrete(2))}
+
+
 @dataclass(eq=False, repr=False)
 class Cloning(NetworkAlgorithm):
     """Does what a dataset shows."""
@@ -109,6 +118,8 @@ class Cloning(NetworkAlgorithm):
 
     steps_environments: ClassVar = False
 
+    small = shown
+
     def __post_init__(self, _init_setup_model: bool) -> None:
         super().__post_init__(_init_setup_model)
         if self.dataset is not None:
@@ -116,18 +127,6 @@ class Cloning(NetworkAlgorithm):
             if _init_setup_model:
                 self._setup_model()
                 self._check_built()
-
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        rng = np.random.RandomState(0)
-        observations = rng.randn(200, 3).astype(np.float32)
-        actions = (observations[:, 0] > 0).astype(np.int64)
-        space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
-        return {
-            **super().trial(),
-            "env": None,
-            "dataset": Demonstrations(observations, actions, space, spaces.Discrete(2)),
-        }
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         return timesteps, self.batch_size

@@ -83,9 +83,7 @@ class QTable(Algorithm):
     loop: ClassVar = StepByStep
     action_spaces: ClassVar = (spaces.Discrete,)
 
-    @classmethod
-    def trial(cls) -> dict[str, Any]:
-        return {**super().trial(), "env": "FrozenLake-v1"}
+    small = {"env": "FrozenLake-v1"}
 
     def _setup_model(self) -> None:
         assert isinstance(self.observation_space, spaces.Discrete)
