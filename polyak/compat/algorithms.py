@@ -348,7 +348,7 @@ class BaseAlgorithm(NetworkAlgorithm):
     ) -> VecEnv | None:
         """The environment of a user's own algorithm, wrapped, if that algorithm can handle it."""
         if supported_action_spaces is not None:
-            self.action_spaces = supported_action_spaces  # type: ignore[misc]  # of this instance
+            self._put(action_spaces=supported_action_spaces)  # of this instance
         if env is None:
             return None
         self._accepted = vec_env = self._wrapped(env, verbose, monitor_wrapper)
@@ -1332,7 +1332,7 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
 
     def _make_rollout_buffer(self) -> RolloutBuffer:
         nested = isinstance(self.observation_space, spaces.Dict)
-        self._rollout_buffer_class = RecurrentDictRolloutBuffer if nested else RecurrentRolloutBuffer  # type: ignore[misc]
+        self._put(_rollout_buffer_class=RecurrentDictRolloutBuffer if nested else RecurrentRolloutBuffer)
         return super(OnPolicyAlgorithm, self)._make_rollout_buffer()
 
     def _column_options(self) -> dict[str, Any]:
