@@ -190,7 +190,8 @@ class VectorizedActionNoise(ActionNoise):
             self._noises = self._copies()
             if isinstance(self._joint, OrnsteinUhlenbeckActionNoise):
                 for noise, state in zip(self._noises, self._joint.noise_prev, strict=True):
-                    noise.noise_prev = state.copy()  # type: ignore[attr-defined]
+                    assert isinstance(noise, OrnsteinUhlenbeckActionNoise)  # a copy of such
+                    noise.noise_prev = state.copy()
             self._joint = None
         return self._noises
 

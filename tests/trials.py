@@ -1,7 +1,7 @@
 """Arguments of models so small that everything can be tried with them in a second.
 
-Those of a class are what its bases have here, and its own; classes of tests say theirs in ``small``. What a class has no
-hyper-parameter for falls away.
+Those of a class are what its bases have here, and its own; classes of tests have theirs in ``small``. Arguments that a
+class does not take fall away.
 """
 
 import dataclasses

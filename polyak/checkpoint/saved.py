@@ -18,7 +18,7 @@ import platform
 import zipfile
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from importlib import metadata
 from pkgutil import resolve_name
 from types import MappingProxyType
@@ -107,6 +107,7 @@ def prefixed(prefix: str, arrays: Mapping[str, Any]) -> Arrays:
 class Model(Protocol):
     """What saving and loading need of an algorithm; :class:`~polyak.algorithm.Algorithm` says what each is."""
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     saves_also: ClassVar[frozenset[str]]
     observation_space: gym.Space
     action_space: gym.Space
@@ -461,7 +462,7 @@ def _hyperparameters(
     """What to build the model with: from the file, except for what the caller gives; and its policy."""
     given = {**custom_objects, **overrides}
     brought = custom_objects.keys() | (overrides.keys() - {"policy_kwargs"})
-    info, known = saved.info, {f.name for f in fields(cls)}  # type: ignore[arg-type]  # a dataclass
+    info, known = saved.info, {f.name for f in fields(cls)}
     stored = info["hyperparameters"]
     if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own
         stored = {name: value for name, value in stored.items() if cls._takes(name)}

@@ -354,7 +354,7 @@ class BaseAlgorithm(NetworkAlgorithm):
     ) -> VecEnv | None:
         """The environment of a user's own algorithm, wrapped, if that algorithm can handle it."""
         if supported_action_spaces is not None:
-            self.action_spaces = supported_action_spaces  # type: ignore[misc]  # of this instance
+            self._put(action_spaces=supported_action_spaces)  # of this instance
         if env is None:
             return None
         self._accepted = vec_env = self._wrapped(env, verbose, monitor_wrapper)
@@ -1203,7 +1203,7 @@ class RecurrentEpochs(TheirEpochs):
 
     def make_buffer(self) -> Any:
         nested = isinstance(self.model.observation_space, spaces.Dict)
-        self.buffer_class = RecurrentDictRolloutBuffer if nested else RecurrentRolloutBuffer  # type: ignore[misc]
+        self.buffer_class = RecurrentDictRolloutBuffer if nested else RecurrentRolloutBuffer
         return Rollouts.make_buffer(self)
 
     def sequence_length(self, longest: int | None) -> int:

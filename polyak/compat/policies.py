@@ -36,6 +36,7 @@ from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.networks.batch_renorm import BatchRenorm1d
 from polyak.nn.networks.encoders import (
     CombinedExtractor,
+    Extractor,
     ExtractorClass,
     FlattenExtractor,
     NatureCNN,
@@ -97,7 +98,7 @@ class BaseModel(Network):
     features_extractor_class: ExtractorClass
     features_extractor_kwargs: Kwargs
 
-    def make_features_extractor(self) -> nn.Module:
+    def make_features_extractor(self) -> Extractor:
         """A new features extractor."""
         return make_extractor(
             self.observation_space, self.features_extractor_class, self.features_extractor_kwargs, self.normalize_images
@@ -174,7 +175,8 @@ class _PolicysCodec(ActionCodec):
 
     def to_env(self, action: np.ndarray) -> np.ndarray:
         if self._policy is not None and self.squash:
-            return clipped(self._policy.unscale_action(action), self.space)  # type: ignore[arg-type]
+            unscaled = self._policy.unscale_action(action)
+            return unscaled if self._box is None else clipped(unscaled, self._box)
         return super().to_env(action)
 
     def from_env(self, action: np.ndarray) -> np.ndarray:
@@ -672,12 +674,12 @@ class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
 
     def _build_heads(self, latent_dim: int) -> None:
         super()._build_heads(latent_dim)
-        family = self.action_family
-        if isinstance(family, StateDependentGaussianFamily):
+        family, log_std = self.action_family, self.log_std
+        if isinstance(family, StateDependentGaussianFamily) and not isinstance(log_std, nn.Module):
             self.action_dist = StateDependentNoiseDistribution(
                 family.action_dim, family.full_std, family.use_expln, squash_output=True, learn_features=True
             )
-            self.action_dist.share(self.exploration_noise, self.log_std)  # type: ignore[arg-type]
+            self.action_dist.share(self.exploration_noise, log_std)
         else:
             self.action_dist = SquashedDiagGaussianDistribution(family.action_dim)
 
@@ -692,8 +694,9 @@ class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
         return self.action_dist.log_prob_from_params(mean, log_std, **named)
 
     def reset_noise(self, batch_size: int = 1) -> None:
-        if isinstance(self.action_dist, StateDependentNoiseDistribution):
-            self.action_dist.sample_weights(self.log_std, batch_size)  # type: ignore[arg-type]
+        log_std = self.log_std
+        if isinstance(self.action_dist, StateDependentNoiseDistribution) and not isinstance(log_std, nn.Module):
+            self.action_dist.sample_weights(log_std, batch_size)
         else:
             super().reset_noise(batch_size)
 

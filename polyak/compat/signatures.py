@@ -6,9 +6,13 @@ import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
+Fields = TypeVar("Fields", bound="DataclassInstance")
 
 
 def with_defaults(function: Callable[..., T], **defaults: Any) -> Callable[..., T]:
@@ -27,18 +31,18 @@ def with_defaults(function: Callable[..., T], **defaults: Any) -> Callable[..., 
             bound.arguments.setdefault(name, value)
         return function(*bound.args, **bound.kwargs)
 
-    call.__signature__ = own  # type: ignore[attr-defined]
+    vars(call)["__signature__"] = own
     return call
 
 
-def in_order(order: str) -> Callable[[type[T]], type[T]]:
+def in_order(order: str) -> Callable[[type[Fields]], type[Fields]]:
     """Decorate an algorithm: its hyper-parameters may be given by position, in this order, after policy and env.
 
     Args:
         order: names of fields, separated by blanks. Fields that are not named stay keyword-only.
     """
 
-    def decorate(cls: type[T]) -> type[T]:
+    def decorate(cls: type[Fields]) -> type[Fields]:
         build, names = cls.__init__, order.split()
         given = {p.name: p for p in inspect.signature(build).parameters.values()}
         positional = ["self", "policy", "env", *names]
@@ -47,14 +51,14 @@ def in_order(order: str) -> Callable[[type[T]], type[T]]:
         own = inspect.Signature([*first, *rest])
 
         @wraps(build)
-        def __init__(self: T, *args: Any, **kwargs: Any) -> None:
+        def __init__(self: Fields, *args: Any, **kwargs: Any) -> None:
             if len(args) > 3:
                 kwargs = {**_by_name(cls.__name__, names[1:], args[3:], kwargs), **kwargs}
             build(self, *args[:3], **kwargs)
 
-        __init__.__signature__ = own  # type: ignore[attr-defined]
+        vars(__init__)["__signature__"] = own
         setattr(cls, "__init__", __init__)  # noqa: B010  # a plain assignment to a method does not type-check
-        known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+        known = {f.name for f in fields(cls)}
         assert known >= set(names) - {"_init_setup_model"}, f"{cls.__name__} lacks {set(names) - known}"
         return cls
 

@@ -737,6 +737,8 @@ class NStepReplayBuffer(ReplayBuffer):
 class PrioritizedReplayBuffer(ReplayBuffer):
     """:class:`ReplayBuffer` with the :class:`~polyak.experience.samplers.Prioritized` sampler and its arguments."""
 
+    sampler: Prioritized
+
     def __init__(
         self,
         *args: Any,
@@ -750,4 +752,4 @@ class PrioritizedReplayBuffer(ReplayBuffer):
 
     def set_beta(self, beta: float) -> None:
         """Set how much of the sampling bias the weights undo, 0 to 1."""
-        self.sampler.set_beta(beta)  # type: ignore[attr-defined]
+        self.sampler.set_beta(beta)

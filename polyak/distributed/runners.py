@@ -836,10 +836,10 @@ def _joined(chunks: Sequence[Chunk]) -> Chunk:
     widths = [chunk.columns.lead[1] for chunk in chunks]
     starts = np.cumsum([0, *widths[:-1]])
     steps = range(len(chunks[0].infos))
-    composed = chunks[0].env_actions is not None
+    composed = [chunk.env_actions for chunk in chunks if chunk.env_actions is not None]
     return Chunk(
         Experience.joined([chunk.columns for chunk in chunks], 1),
-        [[action for chunk in chunks for action in chunk.env_actions[t]] for t in steps] if composed else None,  # type: ignore[index]
+        [[action for actions in composed for action in actions[t]] for t in steps] if composed else None,
         _joined_ends(chunks, starts, sum(widths)),
         [[info for chunk in chunks for info in chunk.infos[t]] for t in steps],
         _side_by_side([chunk.seen for chunk in chunks], 1),

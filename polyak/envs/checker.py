@@ -342,7 +342,8 @@ def _check_compute_reward(env: gym.Env, obs: Any, reward: Any, info: dict[str, A
         return
     batch = 2
     achieved, desired = (np.stack([np.asarray(obs[key])] * batch) for key in ("achieved_goal", "desired_goal"))
-    if isinstance(env.observation_space["achieved_goal"], spaces.Discrete):  # type: ignore[index]
+    space = env.observation_space
+    if isinstance(space, spaces.Dict) and isinstance(space["achieved_goal"], spaces.Discrete):
         achieved, desired = achieved[:, None], desired[:, None]  # as a replay buffer stores numbers
     rewards = compute_reward(achieved, desired, np.array([info] * batch))
     _require(

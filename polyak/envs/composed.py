@@ -34,7 +34,7 @@ class SpacePart(NamedTuple):
         return value
 
 
-def is_composed(space: spaces.Space) -> TypeGuard[spaces.Dict | spaces.Tuple]:
+def is_composed(space: spaces.Space | None) -> TypeGuard[spaces.Dict | spaces.Tuple]:
     """Whether values of the space consist of values of others."""
     return isinstance(space, spaces.Dict | spaces.Tuple)
 
@@ -62,7 +62,7 @@ def compose(space: spaces.Space, values: Iterator[Any]) -> Any:
 # --- observations by name -------------------------------------------------------------------------------------------
 
 
-def is_nested(space: spaces.Space) -> bool:
+def is_nested(space: spaces.Space | None) -> bool:
     """Whether a composed space lies within another."""
     return is_composed(space) and any(len(part.path) > 1 for part in parts(space))
 

@@ -17,7 +17,7 @@ from polyak.experience import arrays
 from polyak.experience.arrays import Column
 from polyak.experience.frames import FrameStack, find_stacks
 from polyak.experience.record import Experience, record_dtype
-from polyak.experience.ring import Ring, shaped, unpack
+from polyak.experience.ring import Records, Ring, shaped, unpack
 
 
 class CompactRing(Ring):
@@ -27,6 +27,8 @@ class CompactRing(Ring):
         columns: as stored: there are no ``next_observations``, and stacked images are numbers of frames.
         stacks: entry of the observations (``None`` if they have none) -> its frames.
     """
+
+    records: Records
 
     def __init__(self, layout: np.dtype, length: int, n_envs: int = 1, on_disk: bool = False) -> None:
         super().__init__(self._stored(layout), length, n_envs, on_disk=on_disk)
@@ -120,10 +122,8 @@ class CompactRing(Ring):
         """Numbers [n_envs, C] of the frames that are about to be written."""
         stack = self.stacks[key]
         stack.make_room(at)
-        pending = self._pending_numbers.get(key)
-        numbers = np.stack(
-            [pending[env] if continues[env] else stack.start(now[env]) for env in range(self.n_envs)]  # type: ignore[index]
-        )
+        pending = self._pending_numbers.get(key, now)  # where there are none yet, nothing continues
+        numbers = np.stack([pending[env] if continues[env] else stack.start(now[env]) for env in range(self.n_envs)])
         stack.note(at, numbers)
         return numbers
 
@@ -149,7 +149,7 @@ class CompactRing(Ring):
 
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Column]:
         flat = cells.reshape(-1)
-        columns = self.records.take(flat)  # type: ignore[union-attr]
+        columns = self.records.take(flat)
         now, then = columns["observations"], self._successors(flat)
         if shared and None in self.stacks:
             columns["observations"], columns["next_observations"] = self.stacks[None].pairs(now, then)
@@ -173,7 +173,7 @@ class CompactRing(Ring):
 
     def _successors(self, cells: np.ndarray) -> Column:
         """Stored form of the next observations."""
-        found = self.records.take((cells + self.n_envs) % (self.length * self.n_envs), "observations")  # type: ignore[union-attr]
+        found = self.records.take((cells + self.n_envs) % (self.length * self.n_envs), "observations")
         exceptions, values = self.exceptions(cells)
         if exceptions.size:
             arrays.assign(found, exceptions, values)

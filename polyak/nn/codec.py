@@ -33,7 +33,7 @@ class ActionCodec:
         # Switches are given as they are chosen, in the dtypes that Stable-Baselines3 gives them.
         self._dtype = None if space.dtype is None or isinstance(space, spaces.MultiBinary) else np.dtype(space.dtype)
         self._start = _start(space)
-        self._box = isinstance(space, spaces.Box)
+        self._box = space if isinstance(space, spaces.Box) else None
         self.parts = [(SpacePart((), space), self)]
         """Each part of an action with its codec."""
         if isinstance(space, spaces.Box):
@@ -44,23 +44,23 @@ class ActionCodec:
 
     def numbers(self) -> dict[str, np.ndarray]:
         """Further arguments of :func:`stretched` for a Box, or ``start``, the first choice, for a discrete space."""
-        if self._box:
+        if self._box is not None:
             return {"low": self._low, "high": self._high} | ({"stretch": self._half} if self.squash else {})
         return {"start": np.array(0 if self._start is None else self._start)}
 
     def to_env(self, action: np.ndarray) -> Any:
         """From the network's units to the environment's."""
-        if self._box:
+        if self._box is not None:
             inside = stretched(action, self._low, self._high, self._half if self.squash else None)
             # clipped() is slow, and needed where the Box has another dtype than its bounds here
-            return inside if inside.dtype is self._dtype else clipped(inside, self.space)  # type: ignore[arg-type]
+            return inside if inside.dtype is self._dtype else clipped(inside, self._box)
         if self._start is not None:
             action = action + self._start
         return action if self._dtype is None or action.dtype is self._dtype else action.astype(self._dtype)
 
     def from_env(self, action: Any) -> np.ndarray:
         """From the environment's units to the network's: the inverse of :meth:`to_env`, except for clipping."""
-        if self._box:
+        if self._box is not None:
             return self.scale(action) if self.squash else action
         # not in the space's own type, where the difference may overflow
         return action if self._start is None else np.asarray(action).astype(np.int64, copy=False) - self._start
@@ -86,7 +86,7 @@ class ActionCodec:
         return np.where(np.abs(action) <= 1, np.minimum(np.maximum(numbers, self._low), self._high), numbers)
 
     def _check_box(self) -> None:
-        if not self._box:
+        if self._box is None:
             raise PolicyError(f"only actions of a Box can be scaled, but the action space is {self.space}.")
 
 

@@ -13,7 +13,7 @@ def plain(method: Method) -> Method:
 
     An override in a subclass, or a function assigned in its place, lacks the mark and draws its own random numbers.
     """
-    method.is_plain = True  # type: ignore[attr-defined]
+    vars(method)["is_plain"] = True
     return method
 
 

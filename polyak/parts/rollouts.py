@@ -24,7 +24,7 @@ _MOST_STEPS = 10**9
 class Rollouts(Part):
     """The rollout of an on-policy algorithm. A subclass says what is learned from one."""
 
-    buffer_class: ClassVar[type[RolloutBuffer]] = RolloutBuffer
+    buffer_class: type[RolloutBuffer] = RolloutBuffer
     """Where ``rollout_buffer_class`` is ``None``."""
     numpy_alone: ClassVar[str | None] = None
     """Why rollouts are made in numpy alone; ``None``: they need not be."""

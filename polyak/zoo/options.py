@@ -5,13 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, field, fields
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from types import GenericAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from polyak.zoo.completion import COMPLETIONS
 from polyak.zoo.errors import ZooError
 from polyak.zoo.interruption import ended_by_signals
 
-Options = TypeVar("Options")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = TypeVar("Options", bound="DataclassInstance")
 
 
 def option(default: Any, *flags: str, help: str, at_most: int | None = None) -> Any:
@@ -47,12 +51,12 @@ def build_command(
     first = next(iter(panels.values()), None)
     places = {name: place for place, name in enumerate(panels)}
     parameters = []
-    for item in sorted(fields(options_class), key=lambda item: places.get(item.name, len(places))):  # type: ignore[arg-type]
+    for item in sorted(fields(options_class), key=lambda item: places.get(item.name, len(places))):
         default: Any = item.default if item.default_factory is MISSING else item.default_factory()
         hint: Any = hints[item.name]
         metavar = None if item.metadata["flags"] else item.name.upper()
         if get_origin(hint) is Sequence:  # typer knows repeated options as lists
-            hint, metavar = list[get_args(hint)[0]], "..."  # type: ignore[misc]
+            hint, metavar = GenericAlias(list, get_args(hint)), "..."
         # What -1 stands for is in the text.
         how = {"help": item.metadata["help"], "show_default": default not in (None, [], "", -1)}
         how |= {"rich_help_panel": panels.get(item.name), "autocompletion": COMPLETIONS.get(item.name)}
@@ -70,7 +74,7 @@ def build_command(
 
     command.__doc__ = options_class.__doc__
     command.__name__ = options_class.__name__.removesuffix("Options").lower()
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    vars(command)["__signature__"] = inspect.Signature(parameters)
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
 

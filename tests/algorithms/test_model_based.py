@@ -484,13 +484,13 @@ def test_what_a_model_cannot_predict_is_refused(algorithm: Any) -> None:
 
 
 def test_what_does_not_fit_together_is_refused() -> None:
-    trial = trial(PETS)
+    small = trial(PETS)
     with pytest.raises(HyperparameterError, match="n_top=11 cannot be used: there are only n_candidates=10"):
-        PETS(**{**trial, "n_top": 11})
+        PETS(**{**small, "n_top": 11})
     with pytest.raises(PolicyError, match="n_particles=5 must be a multiple of n_elites=2"):
-        PETS(**{**trial, "n_particles": 5})
+        PETS(**{**small, "n_particles": 5})
     with pytest.raises(TypeError, match="unexpected keyword argument 'n_member'"):
-        PETS(**{**trial, "policy_kwargs": {"n_member": 2}})
+        PETS(**{**small, "policy_kwargs": {"n_member": 2}})
     with pytest.raises(TypeError, match="unexpected keyword argument 'n_member'"):
         MBPO(**{**trial(MBPO), "model_kwargs": {"n_member": 2}})
     with pytest.raises(TypeError, match="prioritized"):

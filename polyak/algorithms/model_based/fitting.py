@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from polyak.algorithms.model_based.dynamics import DynamicsModel
 from polyak.data import ReplayBuffer, Transition
 from polyak.data.base import Normalizer
+from polyak.data.batch import TensorObs
 from polyak.hyperparameters.declaration import Only
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.nn.distributions.gaussian import HALF_LOG_2PI
@@ -77,10 +78,16 @@ def rows_of(
     return Transition(*found)
 
 
+def _flat(observations: TensorObs) -> Tensor:
+    assert isinstance(observations, Tensor)  # models read vectors
+    return observations
+
+
 def taken(rows: Transition, index: Tensor) -> Transition:
     """Rows [R, ...] by their numbers, of any shape [...] -> [..., ...]"""
-    columns = rows.observations, rows.actions, rows.rewards, rows.next_observations, rows.discounts, rows.weights
-    chosen: list[Any] = [column[index] for column in columns]  # type: ignore[index]
+    now, then = _flat(rows.observations), _flat(rows.next_observations)
+    columns = now, rows.actions, rows.rewards, then, rows.discounts, rows.weights
+    chosen: list[Any] = [column[index] for column in columns]
     return Transition(*chosen)
 
 
@@ -134,13 +141,14 @@ class ModelLearner(Learner):
     def losses(self, batch: Transition) -> Tensor:
         """Negative log-likelihoods of rows [K, B, ...], or [B, ...] for all, in nats a row: [K]"""
         model = self.model
-        rows = [batch.observations, batch.actions, batch.rewards, batch.next_observations, batch.discounts]
+        now, then = _flat(batch.observations), _flat(batch.next_observations)
+        rows = [now, batch.actions, batch.rewards, then, batch.discounts]
         if batch.rewards.ndim == 1:
-            rows = [column.expand(model.n_members, *column.shape) for column in rows]  # type: ignore[union-attr]
+            rows = [column.expand(model.n_members, *column.shape) for column in rows]
         observations, actions, rewards, next_observations, alive = rows
         mean, log_var, logit = model(observations, actions)
-        target = model.targets(observations, rewards, next_observations)  # type: ignore[arg-type]
-        return likelihood_loss(mean, log_var, target) + termination_loss(logit, (alive == 0).to(logit))  # type: ignore[union-attr]
+        target = model.targets(observations, rewards, next_observations)
+        return likelihood_loss(mean, log_var, target) + termination_loss(logit, (alive == 0).to(logit))
 
     def fit(self, rows: Transition, most: int, batch_size: int) -> Fit:
         """Fit all members to rows, a share of which is held out.
@@ -157,7 +165,8 @@ class ModelLearner(Learner):
         n_held = min(max(1, int(self.holdout * n)), MOST_HELD)
         order = torch.randperm(n, device=device)
         held, kept = taken(rows, order[:n_held]), taken(rows, order[n_held:])
-        model.standardise(kept.observations, kept.actions, kept.rewards, kept.next_observations, kept.discounts == 0)  # type: ignore[arg-type]
+        now, then = _flat(kept.observations), _flat(kept.next_observations)
+        model.standardise(now, kept.actions, kept.rewards, then, kept.discounts == 0)
         epoch, waited, steps = math.ceil((n - n_held) / batch_size), 0, 0
         best, weights = self._held_losses(held), [p.detach().clone() for p in model.parameters()]
         metrics: dict[str, list[Tensor]] = {}

@@ -46,7 +46,7 @@ from polyak.data import GoalSelectionStrategy
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule, get_schedule_fn
 
 _VERSION = "2.9.2"
@@ -330,9 +330,9 @@ def _float_schedule(value: FloatSchedule) -> Object:
     return Object(names.FLOAT_SCHEDULE, {"value_schedule": inner})
 
 
-def _noise(name: Name, attributes: tuple[str, ...], value: ActionNoise) -> Object:
+def _noise(name: Name, attributes: tuple[str, ...], value: NormalActionNoise | OrnsteinUhlenbeckActionNoise) -> Object:
     state = {attribute: getattr(value, attribute) for attribute in attributes}
-    return Object(name, state | {"_dtype": np.dtype(value._dtype).type})  # type: ignore[attr-defined]
+    return Object(name, state | {"_dtype": np.dtype(value._dtype).type})
 
 
 def _vectorized(value: VectorizedActionNoise) -> Object:

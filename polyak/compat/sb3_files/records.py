@@ -11,6 +11,8 @@ from polyak.compat.sb3_files.names import Name
 class Sealed(type):
     """The type of record classes: nothing in a pickle can change one."""
 
+    origin: Name
+
     def __setattr__(cls, name: str, value: Any) -> NoReturn:
         raise TypeError("a pickle may not change what it names")
 

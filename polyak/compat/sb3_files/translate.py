@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from gymnasium import spaces
@@ -29,6 +29,8 @@ from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckAction
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule
 
 MAX_DEPTH = 64
+Order = Literal["C", "F"]
+"""Of the entries of an array."""
 _LARGEST = 2**128
 """Of whole numbers: the states of random generators have 128 bits."""
 _MAX_REPEATS = 8
@@ -68,7 +70,7 @@ class _Translator:
         if self.budget < 0 or self.depth > MAX_DEPTH:
             raise ValueError("this pickle unfolds to more than an honest file of its size can hold.")
         if isinstance(value, Sealed):
-            return class_of(value.origin)  # type: ignore[attr-defined]
+            return class_of(value.origin)
         if not isinstance(value, (list, tuple, dict, set, frozenset, Record)):
             return value
         self.depth += 1
@@ -191,7 +193,7 @@ def _shape(value: Any) -> tuple[int, ...]:
     return value
 
 
-def _array(shape: Any, dtype: Any, data: Any, order: str, read: _Translator) -> np.ndarray:
+def _array(shape: Any, dtype: Any, data: Any, order: Order, read: _Translator) -> np.ndarray:
     """An array over the pickle's own bytes: read-only, nothing copied."""
     shape, dtype = _shape(shape), read(dtype)
     if not isinstance(dtype, np.dtype):
@@ -201,18 +203,18 @@ def _array(shape: Any, dtype: Any, data: Any, order: str, read: _Translator) -> 
     held = len(data) if isinstance(data, bytes | bytearray) else -1
     if math.prod(shape) * dtype.itemsize != held:
         raise ValueError(f"the file has an array {dtype}{list(shape)} with {held} bytes: it is damaged.")
-    array = np.frombuffer(data, dtype).reshape(shape, order=order)  # type: ignore[call-overload]
+    array = np.frombuffer(data, dtype).reshape(shape, order=order)
     array.flags.writeable = False
     return array
 
 
-def _object_array(shape: tuple[int, ...], data: Any, order: str, read: _Translator) -> np.ndarray:
+def _object_array(shape: tuple[int, ...], data: Any, order: Order, read: _Translator) -> np.ndarray:
     if not isinstance(data, list) or len(data) != math.prod(shape):
         raise ValueError(f"the file has an array of objects {list(shape)} that are not there: it is damaged.")
     array = np.empty(len(data), object)
     for i, item in enumerate(data):
         array[i] = read(item)
-    return array.reshape(shape, order=order)  # type: ignore[call-overload]
+    return array.reshape(shape, order=order)
 
 
 def _reconstructed(record: Record, read: _Translator) -> np.ndarray:

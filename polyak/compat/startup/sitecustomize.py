@@ -1,7 +1,8 @@
 """Runs at the start of every Python process below ``polyak run``; see :mod:`polyak.compat.run`.
 
 Python imports the first module called ``sitecustomize`` that it finds. This one stands in front, does its small part
-and runs the one it hides. It imports nothing of polyak: that waits until a program asks for one of the names.
+and runs the one it hides. It imports nothing of polyak: that waits until a program asks for one of the names. Types are
+in comments, as any Python may run this.
 """
 
 import importlib.machinery
@@ -18,11 +19,13 @@ class _AtFirstUse:
     goes. With ``by_program``, imports by installed libraries, which only look whether there is such a package, are not
     counted."""
 
-    def __init__(self, packages, names, said_at, by_program=False):  # type: ignore[no-untyped-def]  # for any Python
+    def __init__(self, packages, names, said_at, by_program=False):
+        # type: (list[str], list[str], list[str], bool) -> None
         self.packages, self.names, self.said_at, self.by_program = packages, names, said_at, by_program
         self.is_installed = False
 
-    def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(self, fullname, path=None, target=None):
+        # type: (str, object, object) -> importlib.machinery.ModuleSpec | None
         if fullname not in self.names:
             return None
         if not self.is_installed and self.by_program and not _is_asked_by_program():
@@ -37,7 +40,7 @@ class _AtFirstUse:
             sys.meta_path.insert(0, self)  # before those just installed, which answer all the rest
         return found
 
-    def _install(self):  # type: ignore[no-untyped-def]
+    def _install(self):  # type: () -> None
         if importlib.util.find_spec("polyak") is None:
             sys.path.append(ROOT)  # polyak itself was imported from the folder where it was started, say
         from polyak.compat import install
@@ -46,24 +49,24 @@ class _AtFirstUse:
         self.is_installed = True
 
 
-def _is_asked_by_program():  # type: ignore[no-untyped-def]
+def _is_asked_by_program():  # type: () -> bool
     """Whether the current import is in code that is neither installed nor polyak's."""
     frame = sys._getframe(2)
-    while frame is not None and _is_import_system(frame.f_code.co_filename):
+    while _is_import_system(frame.f_code.co_filename):
+        if frame.f_back is None:
+            return True
         frame = frame.f_back
-    if frame is None:
-        return True
     file = os.path.abspath(frame.f_code.co_filename)
     installed = any(os.sep + folder + os.sep in file for folder in ("site-packages", "dist-packages"))
     places = (os.path.dirname(os.path.abspath(os.__file__)), os.path.join(ROOT, "polyak"))
     return not installed and not any(file.startswith(place + os.sep) for place in places)
 
 
-def _is_import_system(file):  # type: ignore[no-untyped-def]
+def _is_import_system(file):  # type: (str) -> bool
     return file.startswith("<frozen") or os.path.basename(os.path.dirname(file)) == "importlib"
 
 
-def _say(names):  # type: ignore[no-untyped-def]
+def _say(names):  # type: (list[str]) -> None
     """Say once, in this process or one that it comes from, that polyak answers these names."""
     line = "polyak run: polyak answers " + " and ".join([", ".join(names[:-1])] * (len(names) > 1) + [names[-1]]) + "."
     said = os.environ.get("POLYAK_RUN_SAID", "").split(";")
@@ -72,7 +75,7 @@ def _say(names):  # type: ignore[no-untyped-def]
         print(line, file=sys.stderr, flush=True)
 
 
-def _answer(only):  # type: ignore[no-untyped-def]
+def _answer(only):  # type: (list[str]) -> None
     """Answer the packages ``only``; without any Stable-Baselines3's, and RLlib where the program imports it."""
     peers = [name for name in only if name != "ray"] or ([] if only else ["stable_baselines3", "sb3_contrib"])
     if peers:
@@ -82,7 +85,7 @@ def _answer(only):  # type: ignore[no-untyped-def]
         sys.meta_path.insert(0, _AtFirstUse(["ray"], ["ray", *below], below, by_program=not only))
 
 
-def _run_hidden():  # type: ignore[no-untyped-def]
+def _run_hidden():  # type: () -> None
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)

@@ -48,7 +48,9 @@ def check_spaces(recording: RecordedData, observation_space: spaces.Space, actio
         DatasetError: naming the array, the row and the value.
     """
     parts = recording.parts
-    members = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {None: observation_space}
+    members: dict[str | None, spaces.Space] = {None: observation_space}
+    if isinstance(observation_space, spaces.Dict):
+        members = dict(observation_space.spaces.items())
     entries = arrays_of(parts.observations)
     if entries.keys() != members.keys():
         raise DatasetError(
@@ -56,7 +58,7 @@ def check_spaces(recording: RecordedData, observation_space: spaces.Space, actio
             "observation_space that they are of."
         )
     for key, array in entries.items():
-        space: spaces.Space = members[key]  # type: ignore[index]
+        space = members[key]
         _check_shape(_of(key), array, space)
         if not isinstance(space, spaces.Box):
             _check_choices(_of(key), array, space, recording)

@@ -37,7 +37,7 @@ def channels_first(observations: ArrayObs, space: spaces.Space) -> tuple[ArrayOb
 
 def _member(space: spaces.Space, key: str | None) -> spaces.Space | None:
     if isinstance(space, spaces.Dict):
-        return space.spaces.get(key)  # type: ignore[arg-type]
+        return None if key is None else space.spaces.get(key)
     return space if key is None else None
 
 

@@ -148,8 +148,8 @@ class FromVecEnv:
             if final is None:
                 continue
             truncated[i] = said[i].get(TRUNCATED, False)
-            if self._raw_observations:
-                final = self._normalizer.before_normalization(i, final)  # type: ignore[union-attr]
+            if self._normalizer is not None and self._raw_observations:
+                final = self._normalizer.before_normalization(i, final)
             if isinstance(successors, dict):
                 for key, part in successors.items():
                     part[i] = final[key]

@@ -90,13 +90,13 @@ def _backend_of(spec: EnvSpec) -> Backend:
 def _make_gymnasium(spec: EnvSpec, n_envs: int, env_kwargs: dict[str, Any]) -> VecEnv:
     if spec.vector_entry_point == _CARTPOLE_VECTOR:
         limit = {"max_episode_steps": spec.max_episode_steps} if spec.max_episode_steps else {}
-        env = _same_step_cartpole()(n_envs, **{**limit, **spec.kwargs, **env_kwargs})  # type: ignore[call-arg]
+        env = _same_step_cartpole()(n_envs, **{**limit, **spec.kwargs, **env_kwargs})
         env.spec = spec
         return GymVectorEnv(env, copy=False)
     return GymVectorEnv(gym.make_vec(spec, n_envs, vectorization_mode="vector_entry_point", **env_kwargs))
 
 
-def _same_step_cartpole() -> type[gym.vector.VectorEnv]:
+def _same_step_cartpole() -> Callable[..., gym.vector.VectorEnv]:
     from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
     class SameStepCartPoleVectorEnv(CartPoleVectorEnv):

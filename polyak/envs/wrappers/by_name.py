@@ -65,7 +65,7 @@ class VecNamedObservation(VecEnvWrapper):
 
 def name_parts(env: gym.Env) -> gym.Env:
     """``env`` in a :class:`NamedObservation` if its observations are nested."""
-    return NamedObservation(env) if is_nested(getattr(env, "observation_space", None)) else env  # type: ignore[arg-type]
+    return NamedObservation(env) if is_nested(getattr(env, "observation_space", None)) else env
 
 
 def _space(named: dict[str, SpacePart]) -> spaces.Dict:

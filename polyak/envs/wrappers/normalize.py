@@ -100,11 +100,11 @@ class VecNormalize(VecEnvWrapper):
             return
         self.norm_obs_keys = _checked_keys(space, self.norm_obs_keys)
         if self.norm_obs_keys is None:
-            self.obs_rms = RunningMeanStd(shape=space.shape)  # type: ignore[arg-type]
+            self.obs_rms = RunningMeanStd(shape=space.shape or ())
             self.observation_space = self._normalized_space(space)
             return
         assert isinstance(space, spaces.Dict)
-        self.obs_rms = {key: RunningMeanStd(shape=space[key].shape) for key in self.norm_obs_keys}  # type: ignore[arg-type]
+        self.obs_rms = {key: RunningMeanStd(shape=space[key].shape or ()) for key in self.norm_obs_keys}
         normalized = {key: self._normalized_space(space[key]) for key in self.norm_obs_keys}
         self.observation_space = spaces.Dict({**space.spaces, **normalized})
 

@@ -294,5 +294,6 @@ class TracedOptimizer:
             touched = [*params, *(t for state in kept for t in state.values() if isinstance(t, Tensor))]
             before = [t.clone() for t in touched] if unless is not None else []
             self._rule(params, grads, kept, by, options)
-            for old, tensor in zip(before, touched, strict=False):
-                tensor.copy_(torch.where(unless, old, tensor))  # type: ignore[arg-type]
+            if unless is not None:
+                for old, tensor in zip(before, touched, strict=True):
+                    tensor.copy_(torch.where(unless, old, tensor))

@@ -110,8 +110,8 @@ def _getter(names: list[str]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
 def _depends_on_mode(module: nn.Module) -> bool:
     """Whether a module may compute different results in training and evaluation. For others the mode is not checked:
     predicting switches it, also in another thread and in the middle of an update."""
-    special = "forward" in vars(module) or any(getattr(module, kind) for kind in _HOOKS)
-    return special or _class_reads_mode(type(module))  # type: ignore[arg-type]
+    cls: type = type(module)
+    return "forward" in vars(module) or any(getattr(module, kind) for kind in _HOOKS) or _class_reads_mode(cls)
 
 
 @cache

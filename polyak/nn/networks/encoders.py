@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
+from typing_extensions import TypeIs
 
 from polyak.envs.spaces import get_flattened_obs_dim, is_image_space
 from polyak.nn.errors import PolicyError
@@ -18,6 +19,17 @@ Obs = Tensor | dict[str, Tensor]
 """A batch of observations: [B, ...], or one such tensor for each key of a Dict space."""
 
 Preprocess = Callable[[Any], Any]
+
+if TYPE_CHECKING:
+
+    class Extractor(nn.Module):
+        """A module that makes features, and says how many."""
+
+        @property
+        def features_dim(self) -> int: ...
+
+else:
+    Extractor = nn.Module
 
 ExtractorClass = Callable[..., nn.Module]
 """A class of modules with an attribute ``features_dim``, called with the observation space and its own kwargs."""
@@ -120,7 +132,7 @@ def _each_key(obs: dict[str, Tensor], parts: dict[str, Preprocess]) -> dict[str,
 # --- features extractors --------------------------------------------------------------------------------------------
 
 
-class BaseFeaturesExtractor(nn.Module):
+class BaseFeaturesExtractor(Extractor):
     """Base class of features extractors: preprocessed observations -> [B, features_dim].
 
     A subclass may set ``self._features_dim`` after it has built its layers.
@@ -315,7 +327,7 @@ def make_extractor(
     extractor_class: ExtractorClass,
     extractor_kwargs: Mapping[str, Any] | None,
     normalize_images: bool,
-) -> nn.Module:
+) -> Extractor:
     """Build a features extractor; networks for images get an argument if images are not uint8.
 
     Raises:
@@ -325,12 +337,16 @@ def make_extractor(
     if not normalize_images and _is_subclass(extractor_class, (NatureCNN, CombinedExtractor)):
         kwargs.setdefault("normalized_image", True)
     extractor = extractor_class(observation_space, **kwargs)
-    if not isinstance(extractor, nn.Module) or not isinstance(getattr(extractor, "features_dim", None), Integral):
+    if not _is_extractor(extractor):
         raise PolicyError(
             f"features_extractor_class={extractor_class!r} must make a torch module with an integer features_dim: "
             "subclass BaseFeaturesExtractor."
         )
     return extractor
+
+
+def _is_extractor(made: object) -> TypeIs[Extractor]:
+    return isinstance(made, nn.Module) and isinstance(getattr(made, "features_dim", None), Integral)
 
 
 def _is_subclass(candidate: Any, classes: tuple[type, ...]) -> bool:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+
+class Draws(Protocol):
+    """A module whose calls may draw noise."""
+
+    draws: bool
+    """Whether they do: see :func:`drawing`."""
+    given: Any
+    """Noise that they use instead of a draw: see :func:`given_noise`."""
 
 
 class NoisyLinear(nn.Linear):
@@ -59,13 +68,18 @@ def squashed_root(noise: Tensor) -> Tensor:
     return noise.sign() * noise.abs().sqrt()
 
 
-def parts_that_draw(module: nn.Module) -> list[nn.Module]:
-    """Modules within one that have a switch :attr:`NoisyLinear.draws`."""
-    return [part for part in module.modules() if hasattr(type(part), "draws")]
+def draws(part: nn.Module) -> TypeGuard[Draws]:
+    """Whether a module has a switch :attr:`NoisyLinear.draws`."""
+    return hasattr(type(part), "draws")
+
+
+def parts_that_draw(module: nn.Module) -> list[Draws]:
+    """Modules within one that have such a switch."""
+    return [part for part in module.modules() if draws(part)]
 
 
 @contextmanager
-def drawing(parts: Iterable[nn.Module], on: bool = True) -> Iterator[None]:
+def drawing(parts: Iterable[Draws], on: bool = True) -> Iterator[None]:
     """While the block runs, these parts draw their noise.
 
     Args:
@@ -74,22 +88,22 @@ def drawing(parts: Iterable[nn.Module], on: bool = True) -> Iterator[None]:
     """
     parts = list(parts) if on else []
     for part in parts:
-        part.draws = True  # type: ignore[assignment]
+        part.draws = True
     try:
         yield
     finally:
         for part in parts:
-            part.draws = False  # type: ignore[assignment]
+            part.draws = False
 
 
 @contextmanager
-def given_noise(noise: Mapping[nn.Module, Any]) -> Iterator[None]:
+def given_noise(noise: Mapping[Draws, Any]) -> Iterator[None]:
     """While the block runs, these parts compute with the noise that is given for each of them."""
     for part, own in noise.items():
-        part.draws, part.given = True, own  # type: ignore[assignment]
+        part.draws, part.given = True, own
     try:
         yield
     finally:
         for part in noise:
-            part.draws = False  # type: ignore[assignment]
+            part.draws = False
             del part.given

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
-from polyak.nn.networks.encoders import Obs
+from polyak.nn.networks.encoders import Extractor, Obs
 from polyak.nn.networks.recurrent import Recurrent, check_memory, part_of, prefixed
 
 
@@ -59,12 +59,10 @@ class Recurrence(NamedTuple):
     """Rows before them."""
     dropout: float = 0.0
 
-    def __call__(self, extractor: nn.Module) -> RecurrentExtractor:
+    def __call__(self, extractor: Extractor) -> RecurrentExtractor:
         """A recurrent features extractor around another one."""
-        features: int = extractor.features_dim  # type: ignore[assignment]
-        return RecurrentExtractor(
-            extractor, Recurrent(self.kind, features, self.units, self.layers, self.dropout), self.burn_in
-        )
+        core = Recurrent(self.kind, extractor.features_dim, self.units, self.layers, self.dropout)
+        return RecurrentExtractor(extractor, core, self.burn_in)
 
 
 def recurrence(
@@ -88,7 +86,7 @@ def recurrence(
     return Recurrence(memory, size, layers, max_seq_len, burn_in, dropout)
 
 
-class RecurrentExtractor(nn.Module):
+class RecurrentExtractor(Extractor):
     """Features of observations and of their history.
 
     Args:
@@ -99,6 +97,8 @@ class RecurrentExtractor(nn.Module):
     Attributes:
         prefix: prefix of the core's recurrent state among the policy's.
     """
+
+    features_dim: int
 
     def __init__(self, extractor: nn.Module, core: Recurrent, burn_in: int = 0) -> None:
         super().__init__()

@@ -188,12 +188,11 @@ class _ActionEncoder(nn.Module):
         super().__init__()
         self.width = spaces.flatdim(space)
         self._preprocess = make_preprocess(space, normalize_images=False)
-        bounded = isinstance(space, spaces.Box) and space.is_bounded() and bool((space.high > space.low).all())
-        if bounded:
-            low, high = (torch.as_tensor(bound, dtype=torch.float32).flatten() for bound in (space.low, space.high))  # type: ignore[attr-defined]
+        self.bounded = isinstance(space, spaces.Box) and space.is_bounded() and bool((space.high > space.low).all())
+        if isinstance(space, spaces.Box) and self.bounded:
+            low, high = (torch.as_tensor(bound, dtype=torch.float32).flatten() for bound in (space.low, space.high))
             self.register_buffer("middle", (low + high) / 2)
             self.register_buffer("half_span", (high - low) / 2)
-        self.bounded = bounded
 
     def forward(self, actions: Tensor) -> Tensor:
         found = self._preprocess(actions).flatten(1)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
-from polyak.nn.networks.noisy import NoisyLinear
+from polyak.nn.networks.noisy import Draws, NoisyLinear, draws
 
 SHARED_GRADIENT = 1 / math.sqrt(2)
 """Scale of the gradient of two streams into their shared features: Wang et al. 2016, section 4.2."""
@@ -128,10 +128,10 @@ def value_layers(
     return [*layers, Dueling(value, advantage, n_actions, by_max=dueling == "max")]
 
 
-def parts_in_order(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+def parts_in_order(module: nn.Module, name: str = "") -> Iterator[tuple[str, Draws]]:
     """Submodules that draw (see :func:`~polyak.nn.networks.noisy.parts_that_draw`), by name, in the order of their
     calls: of two streams the advantages come first."""
-    if hasattr(type(module), "draws"):
+    if draws(module):
         yield name, module
     children = dict(module.named_children())
     if isinstance(module, Dueling):

@@ -124,8 +124,9 @@ class ActorCriticPolicy(Policy):
         self._build_networks()
 
     def _build_networks(self) -> None:
-        self.features_extractor = self.make_features_extractor()
-        self.features_dim: int = self.features_extractor.features_dim  # type: ignore[assignment]
+        extractor = self.make_features_extractor()
+        self.features_extractor: nn.Module = extractor
+        self.features_dim = extractor.features_dim
         self.pi_features_extractor = self.features_extractor
         self.vf_features_extractor = (
             self.features_extractor if self.share_features_extractor else self.make_features_extractor()

@@ -27,7 +27,14 @@ from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
 from polyak.nn.distributions.base import Family
 from polyak.nn.errors import PolicyError
-from polyak.nn.networks.encoders import ExtractorClass, Obs, default_extractor, make_extractor, make_preprocess
+from polyak.nn.networks.encoders import (
+    Extractor,
+    ExtractorClass,
+    Obs,
+    default_extractor,
+    make_extractor,
+    make_preprocess,
+)
 from polyak.nn.networks.recall import FollowingObservations, Recalled, Recurrence, RecurrentExtractor, Sequences
 from polyak.nn.options import keywords_of
 from polyak.nn.plain import is_plain, plain
@@ -210,7 +217,7 @@ class Policy(Network, ABC):
         """Names that ``policy_kwargs`` may hold, given the arguments that the algorithm filled in."""
         return keywords_of(cls)
 
-    def make_features_extractor(self) -> nn.Module:
+    def make_features_extractor(self) -> Extractor:
         """A new features extractor.
 
         Raises:

@@ -133,9 +133,8 @@ class SquashedGaussianActor(Network):
         Raises:
             PolicyError: without state-dependent exploration.
         """
-        if not isinstance(self.action_family, StateDependentGaussianFamily):
-            raise PolicyError("get_std() needs state-dependent exploration: build the policy with use_sde=True.")
-        return self.action_family.sigma(self.log_std)  # type: ignore[arg-type]
+        family, log_std = self._state_dependent("get_std")
+        return family.sigma(log_std)
 
     def reset_noise(self, batch_size: int = 1) -> None:
         """Draw new exploration matrices, one for each environment.
@@ -143,18 +142,24 @@ class SquashedGaussianActor(Network):
         Raises:
             PolicyError: without state-dependent exploration.
         """
-        if not isinstance(self.action_family, StateDependentGaussianFamily):
-            raise PolicyError("reset_noise() needs state-dependent exploration: build the policy with use_sde=True.")
-        self.exploration_noise.draw(self.log_std, self.action_family.action_dim, batch_size)  # type: ignore[arg-type]
+        family, log_std = self._state_dependent("reset_noise")
+        self.exploration_noise.draw(log_std, family.action_dim, batch_size)
+
+    def _state_dependent(self, asked: str) -> tuple[StateDependentGaussianFamily, nn.Parameter]:
+        """gSDE's family and its parameter, which the method ``asked`` needs."""
+        family, log_std = self.action_family, self.log_std
+        if not isinstance(family, StateDependentGaussianFamily) or isinstance(log_std, nn.Module):
+            raise PolicyError(f"{asked}() needs state-dependent exploration: build the policy with use_sde=True.")
+        return family, log_std
 
     @plain
     def get_action_dist_params(self, obs: Obs) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Parameters of the action distribution: means [B, A], log standard deviations, and z [B, L] for gSDE."""
         features = self.extract_features(obs, self.features_extractor)
-        latent = self.latent_pi(features)
-        if self.use_sde:
-            return self.mu(latent), self.log_std, {"latent_sde": features if self.sde_on_states else latent}  # type: ignore[return-value]
-        log_std = self.log_std(latent)  # type: ignore[operator]
+        latent, layer = self.latent_pi(features), self.log_std
+        if not isinstance(layer, nn.Module):
+            return self.mu(latent), layer, {"latent_sde": features if self.sde_on_states else latent}
+        log_std: Tensor = layer(latent)
         if self.softplus_std:
             log_std = F.softplus(log_std.clamp(min=LOG_STD_MIN)).log()
         return self.mu(latent), log_std.clamp(LOG_STD_MIN, LOG_STD_MAX), {}
@@ -360,6 +365,8 @@ class ContinuousPolicy(Policy):
         TypeError: an option that neither actor nor critics have.
     """
 
+    action_space: spaces.Box
+
     def __init__(
         self,
         observation_space: spaces.Space,
@@ -444,7 +451,7 @@ class ContinuousPolicy(Policy):
         """A new actor, with its own features extractor unless one is given."""
         return self.actor_class(
             self.observation_space,
-            self.action_space,  # type: ignore[arg-type]
+            self.action_space,
             self._actor_arch,
             activation_fn=self.activation_fn,
             normalize_images=self.normalize_images,
@@ -456,7 +463,7 @@ class ContinuousPolicy(Policy):
         """New critics, with their own features extractor unless one is given."""
         return self.critic_class(
             self.observation_space,
-            self.action_space,  # type: ignore[arg-type]
+            self.action_space,
             self._critic_arch,
             activation_fn=self.activation_fn,
             normalize_images=self.normalize_images,

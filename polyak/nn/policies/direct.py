@@ -71,8 +71,8 @@ class DirectPolicy(Policy):
 
     def _build_networks(self) -> None:
         self.features_extractor = self.make_features_extractor()
-        inputs: int = self.features_extractor.features_dim  # type: ignore[assignment]
-        outputs = int(self.action_space.n) if self.chooses else get_action_dim(self.action_space)  # type: ignore[attr-defined]
+        inputs, space = self.features_extractor.features_dim, self.action_space
+        outputs = int(space.n) if isinstance(space, spaces.Discrete) else get_action_dim(space)
         layers = create_mlp(inputs, outputs, self.net_arch, self.activation_fn, self.squash_output, self.with_bias)
         self.action_net = nn.Sequential(*layers)
 

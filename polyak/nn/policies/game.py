@@ -136,7 +136,7 @@ class GamePolicy(Policy):
         )
         self.net_arch = check_widths(net_arch, "net_arch")
         self.features_extractor = self.make_features_extractor()
-        features: int = self.features_extractor.features_dim  # type: ignore[assignment]
+        features = self.features_extractor.features_dim
         self.trunk = nn.Sequential(*create_mlp(features, 0, self.net_arch, activation_fn))
         width = self.net_arch[-1] if self.net_arch else features
         self.action_net = nn.Linear(width, int(action_space.n))

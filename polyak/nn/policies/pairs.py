@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from gymnasium import spaces
@@ -40,7 +40,13 @@ class Pairs(nn.ModuleList):
 
         def __iter__(self) -> Iterator[Pair]: ...
 
-        def __getitem__(self, index: int) -> Pair: ...  # type: ignore[override]
+        @overload
+        def __getitem__(self, idx: slice) -> Pairs: ...
+
+        @overload
+        def __getitem__(self, idx: int) -> Pair: ...
+
+        def __getitem__(self, idx: int | slice) -> Pair | Pairs: ...
 
     def q_values(self, obs: Obs, actions: Tensor) -> Tensor:
         """Every critic's values of the same actions: [B, A] -> [K, B]."""

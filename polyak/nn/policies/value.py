@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
 from polyak.nn.networks.layers import Activation, check_widths, create_mlp
-from polyak.nn.networks.noisy import NoisyLinear, drawing, given_noise, parts_that_draw
+from polyak.nn.networks.noisy import Draws, NoisyLinear, drawing, given_noise, parts_that_draw
 from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
 from polyak.nn.networks.streams import CosineEmbedding, atoms, parts_in_order, split_arch, value_layers
 from polyak.nn.options import check_keywords, keywords_of
@@ -46,6 +46,8 @@ class QNetwork(Network):
     Raises:
         PolicyError: ``sigma0`` is not positive, or ``dueling`` is none of these.
     """
+
+    action_space: spaces.Discrete
 
     def __init__(
         self,
@@ -253,6 +255,7 @@ class GreedyPolicy(Policy):
     """
 
     supports_masks = True
+    action_space: spaces.Discrete
     q_net: Any
     """The networks, of the class ``network``."""
 
@@ -317,9 +320,9 @@ class GreedyPolicy(Policy):
         extractor = self.make_features_extractor()
         return self.network_class(
             self.observation_space,
-            self.action_space,  # type: ignore[arg-type]
+            self.action_space,
             extractor,
-            extractor.features_dim,  # type: ignore[arg-type]
+            extractor.features_dim,
             self.net_arch,
             self.activation_fn,
             self.normalize_images,
@@ -371,7 +374,7 @@ class GreedyPolicy(Policy):
         none if it is ``None``."""
         if not noise:
             return self.drawing(noise is not None)
-        given: dict[nn.Module, Any] = {}
+        given: dict[Draws, Any] = {}
         for name, part in parts_in_order(self.q_net):
             noisy = isinstance(part, NoisyLinear)
             given[part] = (noise[f"{name}.inputs"], noise[f"{name}.outputs"]) if noisy else noise["levels"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 
 from polyak.zoo.benchmark.results import Result
@@ -90,6 +90,6 @@ def _versions(result: Result) -> str:
     return ", ".join(f"{package} {version}" for package, version in result.versions.items())
 
 
-def _range(numbers: object) -> str:
-    values = sorted(set(numbers))  # type: ignore[call-overload]
+def _range(numbers: Iterable[int]) -> str:
+    values = sorted(set(numbers))
     return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"

@@ -25,8 +25,8 @@ class ConvertOptions:
 
 def convert(options: ConvertOptions) -> Path:
     """Write what `options` name and return where it is; ZooError if it cannot be read or written."""
-    how = {"env": options.env, "gym_packages": options.gym_packages, "trust": options.trust}
-    dataset = load(options.source, format=options.source_format, **how)  # type: ignore[arg-type]
+    source, packages = options.source, options.gym_packages
+    dataset = load(source, format=options.source_format, env=options.env, gym_packages=packages, trust=options.trust)
     path = save(dataset, options.target, "TARGET", options.format)
     print(f"{dataset}\nWrote {path}")
     return path

@@ -11,6 +11,8 @@ from polyak.zoo.registry import STANDARD_ENV, Environment, find_algorithm, find_
 from polyak.zoo.untrusted import ZooAuthor
 
 if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
+
     from polyak.data import Dataset
     from polyak.zoo.settings import Settings
 
@@ -62,11 +64,11 @@ def check_without_envs(settings: Settings) -> None:
         )
 
 
-def fitted(dataset: Dataset, spec: object) -> Dataset:
+def fitted(dataset: Dataset, spec: EnvSpec) -> Dataset:
     """The dataset with the spaces of the environment that gymnasium makes of `spec`."""
     from polyak.envs import make_env
 
-    env = make_env(spec)  # type: ignore[arg-type]
+    env = make_env(spec)
     try:
         return dataset.for_env(env)
     finally:

@@ -44,9 +44,10 @@ def show(options: ShowOptions) -> Dataset:
 
     Raises ZooError, naming the row, if it cannot be read.
     """
-    how = {"env": options.env, "gym_packages": options.gym_packages, "trust": options.trust}
     output = writable_file("--output", options.output) if options.output else None
-    dataset = load(options.path, format=options.format, **how)  # type: ignore[arg-type]
+    dataset = load(
+        options.path, format=options.format, env=options.env, gym_packages=options.gym_packages, trust=options.trust
+    )
     for label, text in rows(dataset):
         print(f"{label:<20} {text}".rstrip())
     if output is not None:
@@ -87,11 +88,13 @@ def quartiles(values: np.ndarray) -> str:
 
 
 def _observations(dataset: Dataset) -> Iterator[tuple[str, np.ndarray, Any]]:
+    space = dataset.observation_space
     if isinstance(dataset.observations, dict):
+        assert isinstance(space, spaces.Dict)
         for key, array in dataset.observations.items():
-            yield f"observations[{printable(key)}]", array, dataset.observation_space[key]  # type: ignore[index]
+            yield f"observations[{printable(key)}]", array, space[key]
     else:
-        yield "observations", dataset.observations, dataset.observation_space
+        yield "observations", dataset.observations, space
 
 
 def _of(space: spaces.Space) -> str:

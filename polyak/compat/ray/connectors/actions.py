@@ -15,6 +15,7 @@ from gymnasium import spaces
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import WarmUp
 from polyak.collecting.runner import Acted
+from polyak.compat.ray.bases import BeforeAlgorithm
 from polyak.compat.ray.columns import Columns
 from polyak.compat.ray.connectors.environments import ConnectedEnv, layers_of
 from polyak.envs.composed import as_named
@@ -101,7 +102,7 @@ class ConnectedActor(Actor):
         return acted if self.layer is None else passed(acted, self.codec, self.layer, not self.deterministic)
 
 
-class ActsByPieces:
+class ActsByPieces(BeforeAlgorithm):
     """Before an algorithm whose actions pass pieces, in training and in evaluation."""
 
     policy: Any
@@ -111,13 +112,14 @@ class ActsByPieces:
 
     def make_actor(self) -> ConnectedActor:
         """The algorithm's actor, with pieces behind it."""
-        own = super().make_actor()  # type: ignore[misc]
+        own = super().make_actor()
+        assert isinstance(own, Actor)
         return ConnectedActor(own.policy, own.exploration, own.deterministic)
 
     @contextmanager
     def evaluated_in(self, env: Any, explore: bool) -> Iterator[None]:
         """While this lasts, predictions are for environments, and pass their pieces."""
-        parts: dict[str, Any] = self._exploration() if explore else {}  # type: ignore[attr-defined]
+        parts = self._exploration() if explore else {}
         parts = {name: part for name, part in parts.items() if not isinstance(part, WarmUp)}
         self._evaluator = ConnectedActor(self.policy, parts, deterministic=not explore)
         self._evaluator.layer = next(iter(layers_of(env)), None)
@@ -130,7 +132,6 @@ class ActsByPieces:
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False, **more: Any
     ) -> tuple[Any, Any]:
         if self._evaluator is None:
-            found: tuple[Any, Any] = super().predict(observation, state, episode_start, deterministic, **more)  # type: ignore[misc]
-            return found
-        read = self._as_learned(as_named(observation, self.observation_space))  # type: ignore[attr-defined]
+            return super().predict(observation, state, episode_start, deterministic, **more)
+        read = self._as_learned(as_named(observation, self.observation_space))
         return self._evaluator.act(read, episode_start, more.get("action_masks")).env_actions, state

@@ -5,7 +5,7 @@ Shapes: B rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -141,10 +141,15 @@ class PPOTorchLearner(ActorCriticTorchLearner, PPOLearner):
 class _OfUnrolls(ActorCriticTorchLearner):
     """Of learners from unrolls of an older policy: each step of every environment is a row."""
 
+    observations: Callable[[Unroll], Any]
+    """A method of the learners themselves."""
+    objective: Callable[[Unroll, Evaluated], Objective]
+    """Likewise."""
+
     def batch_of(self, batch: Unroll) -> Batch:
         steps = batch.trajectory
         found = {
-            **self._of_steps(self.observations(batch), rows_of(steps.actions)),  # type: ignore[operator]
+            **self._of_steps(self.observations(batch), rows_of(steps.actions)),
             Columns.REWARDS: rows_of(steps.rewards),
             Columns.ACTION_LOGP: rows_of(steps.log_probs),
         }
@@ -162,7 +167,7 @@ class _OfUnrolls(ActorCriticTorchLearner):
             in_time(log_probs, like),
             None if entropy is None else in_time(entropy, like),
         )
-        return self._noting(self.objective(unroll, found))  # type: ignore[operator]
+        return self._noting(self.objective(unroll, found))
 
 
 def _last(observations: Any) -> Any:

@@ -12,6 +12,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.compat.ray.bases import BeforePPO
 from polyak.compat.ray.columns import Columns
 from polyak.compat.ray.models.default_modules import DefaultPPOTorchRLModule
 from polyak.compat.ray.models.distributions import OwnDistribution, distribution_of, family_of, outputs_for
@@ -362,7 +363,7 @@ class NumbersRows:
         return self.buffer.passes()
 
 
-class DivergenceOfModule:
+class DivergenceOfModule(BeforePPO):
     """Before a learner of PPO: how far a module's own distributions have moved, as their ``kl`` says."""
 
     policy: Any
@@ -370,8 +371,7 @@ class DivergenceOfModule:
 
     def evaluated(self, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         if Columns.ACTION_DIST_INPUTS not in batch.extras:
-            found: tuple[Tensor, Tensor, Tensor | None] = super().evaluated(batch)  # type: ignore[misc]
-            return found
+            return super().evaluated(batch)
         values, log_prob, entropy, self._divergence = self.policy.compared(
             batch.observations, batch.actions, **batch.extras
         )
@@ -379,38 +379,37 @@ class DivergenceOfModule:
 
     def gradient_step(self, batch: Any) -> Any:
         try:
-            return super().gradient_step(batch)  # type: ignore[misc]
+            return super().gradient_step(batch)
         finally:
             self._divergence = None  # a graph that could not be copied
 
     def divergence(self, batch: Any, log_ratio: Tensor) -> Tensor:
         if self._divergence is None:
-            found: Tensor = super().divergence(batch, log_ratio)  # type: ignore[misc]
-            return found
+            return super().divergence(batch, log_ratio)
         return self._divergence.mean()
 
 
-class UnclippedValueLoss:
+class UnclippedValueLoss(BeforePPO):
     """Before a learner of PPO whose values are clipped: their loss without it is reported, too."""
 
     def objective(self, batch: Any, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Any:
-        found = super().objective(batch, values, log_prob, entropy)  # type: ignore[misc]
+        found = super().objective(batch, values, log_prob, entropy)
         unclipped = (values.detach() - batch.returns).square().mean()
         return found._replace(metrics={**found.metrics, "value_loss_unclipped": unclipped})
 
 
-class NoValueLoss:
+class NoValueLoss(BeforePPO):
     """Before a learner of PPO that has no critic: its values lose nothing."""
 
     def objective(self, batch: Any, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Any:
         batch = batch._replace(returns=values.detach())
-        return super().objective(batch, values, log_prob, entropy)  # type: ignore[misc]
+        return super().objective(batch, values, log_prob, entropy)
 
 
-class WithoutCritic:
+class WithoutCritic(BeforePPO):
     """Before a learner of PPO: all values count 0, so that advantages are discounted returns."""
 
     def prepare(self, rows: tuple[Any, ...], successors: Any, acting: Any) -> Any:
-        found = super().prepare(rows, successors, acting)  # type: ignore[misc]
+        found = super().prepare(rows, successors, acting)
         values = None if found.values is None else torch.zeros_like(found.values)
         return found._replace(values=values, next_values=torch.zeros_like(found.next_values))

@@ -89,6 +89,7 @@ class DefaultDQNTorchRLModule(TorchRLModule):
     """
 
     default_catalog: ClassVar[Any] = DQNCatalog
+    action_space: spaces.Discrete
 
     def setup(self) -> None:
         catalog: Any = self.catalog
@@ -154,7 +155,7 @@ class DefaultDQNTorchRLModule(TorchRLModule):
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
         """Action values [B, A], and the distributions that they are the means of. Noisy layers draw no noise."""
         features = self.encoder(as_images(batch))[ENCODER_OUT]
-        n_actions = int(self.action_space.n)  # type: ignore[union-attr]
+        n_actions = int(self.action_space.n)
         logits = self.af(features).unflatten(-1, (self.num_atoms, n_actions))
         if self.vf is not None:
             logits = self.vf(features)[..., None] + logits - logits.mean(-1, keepdim=True)
@@ -167,7 +168,7 @@ class DefaultDQNTorchRLModule(TorchRLModule):
 
     def compute_advantage_distribution(self, batch: Batch) -> dict[str, Tensor]:
         """Of a dueling module with atoms: what its head of advantages says alone, [B, A, K]."""
-        n_actions = int(self.action_space.n)  # type: ignore[union-attr]
+        n_actions = int(self.action_space.n)
         features = self.encoder(as_images(batch))[ENCODER_OUT]
         logits = self.af(features).unflatten(-1, (self.num_atoms, n_actions)).transpose(-1, -2)
         return {ATOMS: self.support, QF_LOGITS: logits, QF_PROBS: logits.softmax(-1)}

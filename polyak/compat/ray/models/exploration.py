@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from polyak.collecting.actor import Actor
+from polyak.compat.ray.bases import BeforeAlgorithm
+
 
 class EpsilonSchedule:
     """Straight lines between points, and the last value behind them.
@@ -30,12 +33,13 @@ class EpsilonSchedule:
         return self._now
 
 
-class ActsGreedily:
+class ActsGreedily(BeforeAlgorithm):
     """Before an algorithm: experience is collected without exploration, as ``explore=False`` asks."""
 
     def make_actor(self) -> Any:
         """Takes the policy's likeliest actions."""
-        actor = super().make_actor()  # type: ignore[misc]
+        actor = super().make_actor()
+        assert isinstance(actor, Actor)
         actor.deterministic = True
         return actor
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from polyak.algorithms.dqn import taken
 from polyak.compat.overrides import changed, refuse
 from polyak.compat.ray import not_called
+from polyak.compat.ray.bases import BeforeAlgorithm, BeforeDQN
 from polyak.compat.ray.columns import QF_LOGITS, QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, Columns
 from polyak.compat.ray.models.default_modules import DefaultDQNTorchRLModule
 from polyak.compat.ray.models.encoders import RecurrentEncoder
@@ -126,7 +127,7 @@ class WholeQNetwork(QNetwork):
 
     def _check(self, values: dict[str, Tensor], rows: int) -> None:
         """That what the module says has the shape of as many rows and actions."""
-        self._check_one(values, QF_PREDS, (rows, int(self.action_space.n)))  # type: ignore[attr-defined]
+        self._check_one(values, QF_PREDS, (rows, int(self.action_space.n)))
 
     def _check_one(self, values: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> None:
         check_output(self.module, f"compute_q_values(), {name!r}", values.get(name), shape)
@@ -146,7 +147,7 @@ class WholeCategoricalQNetwork(WholeQNetwork, CategoricalQNetwork):
         return self._outputs(obs)[QF_LOGITS].transpose(-1, -2)
 
     def _check(self, values: dict[str, Tensor], rows: int) -> None:
-        self._check_one(values, QF_LOGITS, (rows, int(self.action_space.n), len(self.support)))  # type: ignore[attr-defined]
+        self._check_one(values, QF_LOGITS, (rows, int(self.action_space.n), len(self.support)))
 
     def forward(self, obs: Obs) -> Tensor:
         return self.mean(self.logits(obs))
@@ -269,7 +270,7 @@ class ModuleValuePolicy(ValuePolicy):
         """What ``forward_train`` of the module returns of a replayed batch."""
         columns, module = self.columns_of(batch), self.rl_module
         outputs: dict[str, Tensor] = module.forward_train(columns)
-        shape = len(columns[Columns.ACTIONS]), int(self.action_space.n)  # type: ignore[attr-defined]
+        shape = len(columns[Columns.ACTIONS]), int(self.action_space.n)
         check_output(module, f"forward_train(), {QF_PREDS!r}", outputs.get(QF_PREDS), shape)
         return outputs
 
@@ -304,7 +305,7 @@ class ModuleValuePolicy(ValuePolicy):
         return RecurrentExtractor(features_of(encoder.tokenizer, tokens, turned), encoder.core, self.recurrence.burn_in)
 
 
-class ExploresItself:
+class ExploresItself(BeforeAlgorithm):
     """Before an algorithm: its module explores, from the first step on, and nothing else does."""
 
     policy: Any
@@ -314,7 +315,7 @@ class ExploresItself:
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """The policy's actions."""
-        return NetworkAlgorithm.predict(self, *args, **kwargs)  # type: ignore[arg-type]
+        return NetworkAlgorithm.predict(self, *args, **kwargs)
 
 
 class SquaredErrors:
@@ -326,7 +327,7 @@ class SquaredErrors:
         return Objective((batch.weights * error**2).mean(), td_error=error.detach().abs())
 
 
-class LossesOfModule:
+class LossesOfModule(BeforeDQN):
     """Before a learner of DQN: ``forward_train`` says what its losses are made of, values of this step and the next."""
 
     policy: Any
@@ -335,7 +336,7 @@ class LossesOfModule:
     def gradient_step(self, batch: Any) -> Any:
         self._said = self.policy.said_of(batch)
         try:
-            return super().gradient_step(batch)  # type: ignore[misc]
+            return super().gradient_step(batch)
         finally:
             self._said = None  # a graph that could not be copied
 
@@ -346,17 +347,16 @@ class LossesOfModule:
     def q_values(self, network: Any, observations: Any) -> Tensor:
         assert self._said is not None
         name = QF_TARGET_NEXT_PREDS if network is self.policy.q_net_target else QF_NEXT_PREDS
-        found: Tensor = self._said[name] if name in self._said else super().q_values(network, observations)  # type: ignore[misc]
-        return found
+        return self._said[name] if name in self._said else super().q_values(network, observations)
 
 
-class TargetsOfModule:
+class TargetsOfModule(BeforeDQN):
     """Before a learner of DQN: its module says which of its networks lag behind which, and they follow, too."""
 
     policy: Any
     tau: Any
 
     def update_target(self) -> None:
-        super().update_target()  # type: ignore[misc]
+        super().update_target()
         for network, target in self.policy.rl_module.get_target_network_pairs():
             polyak_update(network, target, self.tau)
