@@ -36,7 +36,7 @@ from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env
 from polyak.envs.action_spaces import FROM_DATA, TAKE, check_action_space
 from polyak.envs.adapters.vec_env import FromVecEnv
-from polyak.envs.masks import KEY, Masks, find_masks
+from polyak.envs.masks import Masks, find_masks
 from polyak.envs.normalisation import Normalisation
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.wrappers.layers import PartNormalizer
@@ -59,15 +59,14 @@ from polyak.hyperparameters.held import Held
 from polyak.logging.logger import Logger, configure_logger
 from polyak.loops.clock import Clock, EpisodeStatistics
 from polyak.loops.training import Loop, Training, watched
+from polyak.parts import episodes
 from polyak.parts.part import MadeOf, Part
-from polyak.seeding import derived_seed, set_random_seed
+from polyak.seeding import set_random_seed
 from polyak.warning import advise, warn_user
 
 GymEnv = gym.Env | VecEnv | gym.vector.VectorEnv
 Recipe = str | Callable[..., Any]
 """What environments are made of: a registered name, or a function, which needs runners (``n_runners``)."""
-_FURTHER_EPISODES = 1
-"""Sets the seeds of environments apart from those of evaluations after as many steps."""
 
 
 class _Loader(classmethod):
@@ -187,18 +186,8 @@ class Algorithm:
         def __new__(cls, *args: Any, **kwargs: Any) -> Self:
             check_names(cls, kwargs)
             if len(args) + ("policy" in kwargs) == 1:
-                cls._check_env_is_given(args[0] if args else kwargs["policy"], kwargs)
+                _check_env_is_given(cls, args[0] if args else kwargs["policy"], kwargs)
             return super().__new__(cls)
-
-        @classmethod
-        def _check_env_is_given(cls, policy: Any, others: Iterable[str]) -> None:
-            """Refuse a single argument of a constructor that takes a policy and an environment, as Python does."""
-            if lacking(cls.__init__, set(others) - {"policy"}) == ["policy", "env"]:
-                is_policy = isinstance(policy, type) or str(policy).endswith("Policy")
-                given = repr(policy) if isinstance(policy, str) else "env"
-                fix = f"{cls.__name__}({given}, env)" if is_policy else f"{cls.__name__}('MlpPolicy', {given})"
-                wrong = "" if is_policy else f"policy={policy!r:.100} is no policy, which comes first. "
-                raise TypeError(f"{cls.__name__}.__init__() missing the argument 'env'. {wrong}Write {fix}.")
 
         def __setattr__(self, name: str, value: Any) -> None:
             if name in checked_names(type(self)) and "_is_built" in vars(self):
@@ -213,7 +202,7 @@ class Algorithm:
             self.parts[name] = part = make(self)
             setattr(self, name, part)
         self.normalisation = Normalisation(by_itself=self.predicts_raw)
-        self._check_no_policy(env)
+        _check_no_policy(type(self), env)
         self._check_types()
         self._check_hyperparameters()
         self.observation_space: spaces.Space
@@ -229,13 +218,6 @@ class Algorithm:
             if _init_setup_model:
                 self._setup_model()
                 self._check_built()
-
-    def _check_no_policy(self, env: Any) -> None:
-        """Refuse the name of a policy where the environment belongs, before other arguments are taken for wrong."""
-        if isinstance(env, str) and re.fullmatch(r"\w*Policy", env):
-            name, takes_one = type(self).__name__, "policy" in declared(type(self))
-            fix = f"the policy comes first: {name}({env!r}, env)" if takes_one else f"{name} takes none: {name}(env)"
-            raise ValueError(f"env={env!r} is a policy, not an environment; {fix}.")
 
     def __repr__(self) -> str:
         lines = [f"  {what:<15} {' '.join(text.split())}" for what, text in self._summary().items()]
@@ -259,11 +241,7 @@ class Algorithm:
         for name, declaration in declared(type(self)).items():
             if name not in ("policy", "env"):  # which are found and built later
                 setattr(self, name, fitted(name, getattr(self, name), declaration))
-        self._plain_log()
-
-    def _plain_log(self) -> None:
-        if self.tensorboard_log is not None:
-            self.tensorboard_log = os.path.expanduser(self.tensorboard_log)
+        self.tensorboard_log = _plain(self.tensorboard_log)
 
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
@@ -323,7 +301,7 @@ class Algorithm:
         """Let what was built follow a hyper-parameter that has been set, and was ``before``. All is as before if this
         raises."""
         if name == "tensorboard_log":
-            self._plain_log()
+            self.tensorboard_log = _plain(self.tensorboard_log)
         if name == "stats_window_size":
             self.statistics.resize(self.stats_window_size)
         for part in self.parts.values():
@@ -380,11 +358,6 @@ class Algorithm:
     @property
     def _uses_masks(self) -> bool:
         return self.supports_masks
-
-    def _masks_found(self) -> None:
-        """The first reset has shown that environments say which choices they allow."""
-        for part in self.parts.values():
-            part.find_masks()
 
     def _check_action_space(self, space: spaces.Space) -> None:
         explores = not self.policies_squash
@@ -474,21 +447,9 @@ class Algorithm:
     def _prepare_to_learn(self, reset: bool) -> None:
         """Before the first iteration, when the counters stand; ``reset``: they began at zero."""
         if self._acts:
-            self._take_up_episodes(reset)
+            episodes.take_up(self, reset)
         for part in self.parts.values():
             part.begin(reset)
-
-    def _take_up_episodes(self, reset: bool) -> None:
-        """Begin new episodes, or go on with those that are under way."""
-        if self.runner is None:  # a subclass has set itself up otherwise
-            self._make_runner()
-        assert self.runner is not None
-        unknown = self.runner.obs is None
-        if reset or unknown or self.runner.interrupted:
-            if unknown and not reset:
-                self._seed_further_episodes()
-            self._start_episodes()
-        self._would_replay = False
 
     @contextmanager
     def _while_learning(self) -> Iterator[None]:
@@ -505,37 +466,9 @@ class Algorithm:
         """Whether environments are stepped in another thread while callbacks are asked."""
         return False
 
-    def _seed_further_episodes(self) -> None:
-        """Let a training that continues from a file begin with other episodes than at its start: those that follow
-        from the seed and the number of steps. Seeds that the environments have been given since then stay."""
-        assert self.runner is not None
-        assert self.env is not None
-        env = self.env.unwrapped
-        if self._would_replay and self.seed is not None and env._seeds[:1] == [self.seed]:
-            env.seed(derived_seed(self.seed, self.num_timesteps, _FURTHER_EPISODES))
-        self._would_replay = False
-
     def _start_episodes(self) -> None:
         """Reset the environments, in the middle of an episode if need be."""
-        assert self.runner is not None
-        for part in self.parts.values():
-            part.end_episodes()
-        known = self.runner.env.masked
-        self.runner.reset()
-        if self.runner.env.masked and not known:
-            self._masks_found()
-        elif not known and (masks := self._masks()) is not None:
-            self._use_masks(masks)
-
-    def _use_masks(self, masks: Masks) -> None:
-        """Let these say which choices the environments allow, which was not known before."""
-        assert self.runner is not None
-        rows = self.runner.env
-        assert isinstance(rows, FromVecEnv)
-        rows.masks = masks
-        if self.runner.obs is not None:
-            self.runner.allowed = masks.after_reset(self.runner.stored_obs)
-        self._masks_found()
+        episodes.begin(self)
 
     # -- learning ------------------------------------------------------------------------------------------------------
 
@@ -781,24 +714,13 @@ class Algorithm:
         if exact or not force_reset:
             state = saved.state_of("runner")
             if exact and "allowed" in state and not self.runner.env.masked:
-                self._take_masks(state["allowed"])
+                episodes.take_masks(self, state["allowed"])
             self.runner.load_state(state)
             if resume and self.seed is not None:  # the model's seed has been used: a reset to come must not repeat it
                 assert self.env is not None
                 self.env.unwrapped._reset_seeds()
         elif resume:
-            self._seed_further_episodes()
-
-    def _take_masks(self, allowed: np.ndarray) -> None:
-        """Find where environments say which choices they allow, which those that say it in infos have not shown yet.
-
-        Args:
-            allowed: [N, M] what they have said of the observations in hand.
-        """
-        assert self.env is not None
-        self.env.unwrapped.reset_infos = [{KEY: row} for row in allowed.astype(bool)]
-        if (masks := self._masks()) is not None:
-            self._use_masks(masks)
+            episodes.seed_further(self)
 
     def save(self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:
         """Write the model to one file: how to build it, and what it learned. Nothing in it runs when it is loaded.
@@ -918,6 +840,29 @@ class Algorithm:
             trust=trust,
             resume=resume,
         )
+
+
+def _check_env_is_given(cls: type, policy: Any, others: Iterable[str]) -> None:
+    """Refuse a single argument of a constructor that takes a policy and an environment, as Python does."""
+    if lacking(cls.__init__, set(others) - {"policy"}) == ["policy", "env"]:  # type: ignore[misc]
+        is_policy = isinstance(policy, type) or str(policy).endswith("Policy")
+        given = repr(policy) if isinstance(policy, str) else "env"
+        fix = f"{cls.__name__}({given}, env)" if is_policy else f"{cls.__name__}('MlpPolicy', {given})"
+        wrong = "" if is_policy else f"policy={policy!r:.100} is no policy, which comes first. "
+        raise TypeError(f"{cls.__name__}.__init__() missing the argument 'env'. {wrong}Write {fix}.")
+
+
+def _check_no_policy(cls: type, env: Any) -> None:
+    """Refuse the name of a policy where the environment belongs, before other arguments are taken for wrong."""
+    if isinstance(env, str) and re.fullmatch(r"\w*Policy", env):
+        name, takes_one = cls.__name__, "policy" in declared(cls)
+        fix = f"the policy comes first: {name}({env!r}, env)" if takes_one else f"{name} takes none: {name}(env)"
+        raise ValueError(f"env={env!r} is a policy, not an environment; {fix}.")
+
+
+def _plain(folder: str | os.PathLike[str] | None) -> str | None:
+    """A folder with the user's home written out."""
+    return None if folder is None else os.path.expanduser(folder)
 
 
 def _name_of(env: VecEnv) -> str:

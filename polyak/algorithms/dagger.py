@@ -34,7 +34,7 @@ from polyak.hyperparameters.settled import Settled
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner
-from polyak.loops.off_policy import acting
+from polyak.loops.off_policy import OffPolicyLoop
 from polyak.loops.training import Loop
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.parts.part import MadeOf
@@ -159,7 +159,7 @@ class RoundLoop:
     """
 
     def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
-        self.model, self.plain = model, acting(model, callback, log_interval)
+        self.model, self.plain = model, OffPolicyLoop.acting(model, callback, log_interval)
 
     def iterate(self) -> bool:
         """A round, and what is learned from it. False: a callback asked to stop."""

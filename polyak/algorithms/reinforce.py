@@ -27,7 +27,7 @@ from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
 from polyak.learning.rollout_learner import States
-from polyak.loops.on_policy import on_policy_loop
+from polyak.loops.on_policy import OnPolicyLoop
 from polyak.loops.training import Loop
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
@@ -135,7 +135,7 @@ def begin_episodes(model: Any) -> None:
 
 def episodes_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
     """The loop of rollouts whose last episodes may take more steps than there are left."""
-    loop = on_policy_loop(model, callback, log_interval)
+    loop = OnPolicyLoop.of(model, callback, log_interval)
     loop.tick = model.clock.tick_within
     return loop
 

@@ -21,7 +21,7 @@ from polyak.hyperparameters.changing import WithNetworks, WithOptimizer
 from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Rate
 from polyak.kinds.off_policy import GradientSteps
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
-from polyak.loops.off_policy import OffPolicyLoop, off_policy_loop
+from polyak.loops.off_policy import OffPolicyLoop
 from polyak.loops.training import Loop
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
@@ -52,7 +52,7 @@ def observe(model: Any) -> None:
 
 def observing_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
     """The loop of a model whose policy sees each observation before it acts on it."""
-    loop = off_policy_loop(model, callback, log_interval)
+    loop = OffPolicyLoop.of(model, callback, log_interval)
     if isinstance(loop, OffPolicyLoop):
         loop.collector.before_step = (partial(observe, model),)
     return loop

@@ -97,8 +97,8 @@ from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.learning.part_rates import set_part_rates
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.loops.clock import EpisodeStatistics
-from polyak.loops.off_policy import OffPolicyLoop, off_policy_loop, storage_of
-from polyak.loops.on_policy import on_policy_loop
+from polyak.loops.off_policy import OffPolicyLoop, storage_of
+from polyak.loops.on_policy import OnPolicyLoop
 from polyak.loops.training import Loop, tasks
 from polyak.loops.updates import following
 from polyak.nn.catalog import check_policy_fits
@@ -597,7 +597,7 @@ class BaseAlgorithm(NetworkAlgorithm):
 
 def rollout_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> StepwiseRollouts:
     """The loop of a class that may override what Stable-Baselines3 calls."""
-    model._plain = plain = on_policy_loop(model, callback, log_interval)
+    model._plain = plain = OnPolicyLoop.of(model, callback, log_interval)
     plain.tick = model._tick
     if not _is_polyaks(model._update_info_buffer):
         plain.collector.statistics = EpisodeStatistics(1)  # it keeps them
@@ -816,7 +816,7 @@ def _successors(new_obs: Any, step: Step) -> Any:
 def replay_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
     """The loop of a class that may override what Stable-Baselines3 calls: the plain one, whose parts ask the model for
     what it overrides, and a stepwise one only where it collects or learns by itself."""
-    plain = off_policy_loop(model, callback, log_interval)
+    plain = OffPolicyLoop.of(model, callback, log_interval)
     if not isinstance(plain, OffPolicyLoop):
         return plain
     model._plain = plain
@@ -1206,6 +1206,12 @@ class RecurrentEpochs(TheirEpochs):
         self.buffer_class = RecurrentDictRolloutBuffer if nested else RecurrentRolloutBuffer
         return Rollouts.make_buffer(self)
 
+    def column_options(self) -> dict[str, Any]:
+        options, model = super().column_options(), self.model
+        if issubclass(model.rollout_buffer_class or RecurrentRolloutBuffer, RecurrentRolloutBuffer):
+            options["hidden_state_shape"] = (model.n_steps, *model._state_shape)
+        return options
+
     def sequence_length(self, longest: int | None) -> int:
         """Accepts any ``n_steps``: where they have no factor of about ``batch_size``, sequences are longer."""
         try:
@@ -1387,12 +1393,6 @@ class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
     learn = with_defaults(Algorithm.learn, log_interval=1, tb_log_name="RecurrentPPO")
     made_of: ClassVar[MadeOf] = {"rollouts": RecurrentEpochs}
     _renamed = staticmethod(renamed_memory)
-
-    def _column_options(self) -> dict[str, Any]:
-        options = super()._column_options()
-        if issubclass(self.rollout_buffer_class or RecurrentRolloutBuffer, RecurrentRolloutBuffer):
-            options["hidden_state_shape"] = (self.n_steps, *self._state_shape)
-        return options
 
     @property
     def _state_shape(self) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from polyak.data import Dataset, ReplayBuffer
 from polyak.data.replay_memory import ReplayMemory
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NetworkAlgorithm
-from polyak.loops.offline import offline_loop
+from polyak.loops.offline import OfflineLoop
 from polyak.loops.training import Loop
 from polyak.parts.part import MadeOf, Through
 from polyak.parts.replay import DatasetReplay
@@ -23,7 +23,7 @@ class LearnsFromData(NetworkAlgorithm):
     """Algorithms that replay a dataset, and what they have experienced themselves if they act."""
 
     made_of: ClassVar[MadeOf] = {"replay": DatasetReplay}
-    loop: ClassVar[Callable[..., Loop]] = offline_loop
+    loop: ClassVar[Callable[..., Loop]] = OfflineLoop.of
     saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
     log_every = 4
     # Not annotated, since they are hyper-parameters only where a subclass declares them.

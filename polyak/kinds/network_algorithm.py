@@ -1,6 +1,5 @@
 """Algorithms that learn with networks from what their policy experiences: policy, learner, actor and how they meet."""
 
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,11 +42,13 @@ from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
+from polyak.loops.training import read_episodes
 from polyak.loops.updates import Schedules, following
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
+from polyak.parts import episodes
 from polyak.parts.acting import predicted
 from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, value_of
 from polyak.seeding import set_random_seed
@@ -130,7 +131,7 @@ class NetworkAlgorithm(Algorithm):
 
     def _read_arguments(self) -> None:
         super()._read_arguments()
-        self.policy_class = self._find_policy_class(self._policy_name)
+        self.policy_class = _policy_class(self, self._policy_name)
         self.policy_kwargs = dict(self.policy_kwargs or {})
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
@@ -200,18 +201,6 @@ class NetworkAlgorithm(Algorithm):
 
     # -- construction --------------------------------------------------------------------------------------------------
 
-    def _find_policy_class(self, policy: str | type[Policy]) -> Callable[..., Policy]:
-        if isinstance(policy, str):
-            return self._policy_called(policy)
-        is_other = isinstance(policy, torch.nn.Module) or (isinstance(policy, type) and not issubclass(policy, Network))
-        require(
-            callable(policy) and not is_other,
-            "policy",
-            policy,
-            f"it must be one of {', '.join(map(repr, sorted(self.policies)))}, or a subclass of Policy.",
-        )
-        return policy
-
     def _policy_called(self, name: str) -> Callable[..., Policy]:
         if name not in self.policies:
             raise ValueError(
@@ -245,20 +234,15 @@ class NetworkAlgorithm(Algorithm):
 
     def learner_factory(self) -> Callable[[], Learner]:
         """A picklable recipe for the learner, so that it can be built here or in another process."""
-        values = {name: self._value_of(name) for name in self.learner_class.declared_tunables()}
+        values = {name: _value_now(self, name) for name in self.learner_class.declared_tunables()}
         rate = value_of("learning_rate", self.lr_schedule, 1)
         return LearnerRecipe(self.learner_class, self.make_policy(), self.make_optimizer(), rate, values)
-
-    def _value_of(self, name: str) -> Any:
-        """A hyper-parameter at this moment of the training."""
-        value = getattr(self, name)
-        return value_of(name, value, self._current_progress_remaining) if callable(value) else value
 
     def _build(self) -> None:
         self._setup_lr_schedule()
         learner = self.learner_factory()()
         if self._device_name == "auto" and self.device.type == "cuda":
-            self.device = self._faster_device(learner)
+            self.device = _faster_device(self, learner)
         self.learner: Learner = self.host.take(learner, self.device)
         self.policy = cast(Any, self.learner.policy)
         self._after_setup()
@@ -276,17 +260,6 @@ class NetworkAlgorithm(Algorithm):
     def _setup_lr_schedule(self) -> None:
         self.lr_schedule = get_schedule_fn(self.learning_rate)
 
-    def _faster_device(self, learner: Learner) -> torch.device:
-        """The GPU or the CPU, whichever should make this learner's steps in less time."""
-        if isinstance(self.env, BatchedVecEnv) and self.env.batch.device is not None:
-            return torch.device(self.env.batch.device)
-        choice = faster_device(learner, Load(*self._expected_updates(_NOMINAL_RUN)), _NOMINAL_RUN, self.n_envs)
-        if choice is None:
-            return self.device
-        if self.verbose >= 1:
-            print(choice)
-        return torch.device(choice.device)
-
     def _seed(self, seed: int) -> None:
         super()._seed(seed)
         if self.device.type == "cuda":
@@ -294,18 +267,13 @@ class NetworkAlgorithm(Algorithm):
 
     # -- the engine ----------------------------------------------------------------------------------------------------
 
-    def _check_engine(self) -> None:
-        """Refuse what the engine alone carries out where a subclass makes its gradient steps without it."""
-        if self.host.must_run:
-            self.host.check(getattr(self, "learner", None), type(self).__name__, False)
-
     def _check_built(self) -> None:
         super()._check_built()
-        self._check_engine()
+        self.host.check_if_must(getattr(self, "learner", None), type(self).__name__)
 
     def _check_ready(self) -> None:
         super()._check_ready()
-        self._check_engine()
+        self.host.check_if_must(getattr(self, "learner", None), type(self).__name__)
 
     def _prepare_to_learn(self, reset: bool) -> None:
         super()._prepare_to_learn(reset)
@@ -324,7 +292,7 @@ class NetworkAlgorithm(Algorithm):
         learner, waits = getattr(self, "learner", None), self.in_tensors
         with self.host.at_work(learner, waits), super()._while_learning():
             yield
-            self._read_episodes()
+            read_episodes(self)
 
     # -- environments elsewhere ----------------------------------------------------------------------------------------
 
@@ -338,22 +306,10 @@ class NetworkAlgorithm(Algorithm):
     def _masks(self) -> Masks | None:
         return super()._masks() if envs_of_runners(self.env) is None else None  # runners find them
 
-    def _take_masks(self, allowed: np.ndarray) -> None:
-        if (remote := envs_of_runners(self.env)) is None:
-            super()._take_masks(allowed)
-            return
-        remote.masked = True
-        self._masks_found()
-
     @property
     def _envs_of_an_actor(self) -> int:
         """Environments that one actor acts in: all, or those of one runner."""
         return self.n_envs if (remote := envs_of_runners(self.env)) is None else remote.per_runner
-
-    def _episodes_lost(self) -> None:
-        """Some episodes ended without a last step, with the process that made them."""
-        for part in self.parts.values():
-            part.lose_episodes()
 
     # -- environments in tensors ---------------------------------------------------------------------------------------
 
@@ -386,7 +342,7 @@ class NetworkAlgorithm(Algorithm):
         if envs_of_runners(self.env) is not None:
             actor: Any = self.make_actor()
             group: Any = self._make_group(actor)
-            self.runner, group.on_loss = group, self._episodes_lost
+            self.runner, group.on_loss = group, partial(episodes.lost, self)
             return
         if not self.in_tensors:
             super()._make_runner()
@@ -400,17 +356,8 @@ class NetworkAlgorithm(Algorithm):
         assert self.env is not None
         return RunnerGroup(self.env, actor, self._progress, self._split, self._uses_masks, self.raw_experience)
 
-    def _read_episodes(self) -> None:
-        """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
-        if self.runner is None or not isinstance(self.runner.env, Counted):
-            return
-        fresh, newest = self.runner.env.episodes.read()
-        self._episode_num += fresh
-        seconds = round((time.time_ns() - self.start_time) / 1e9, 6)
-        self.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
-
     def _write_logs(self, **counters: float) -> None:
-        self._read_episodes()
+        read_episodes(self)
         super()._write_logs(**counters)
 
     # -- acting --------------------------------------------------------------------------------------------------------
@@ -447,11 +394,6 @@ class NetworkAlgorithm(Algorithm):
         if size is not None and (shown or self._rows_have_masks):
             columns += [Column(name, np.bool_, (size,)) for name in self.stores_masks]
         return (*columns, *(column for part in self.parts.values() for column in part.columns()))
-
-    def _column_options(self) -> dict[str, Any]:
-        """As an argument of buffers, which those of a user's own need not know as long as there are none."""
-        columns = self._columns()
-        return {"columns": columns} if columns else {}
 
     def _start_episodes(self) -> None:
         super()._start_episodes()
@@ -499,19 +441,7 @@ class NetworkAlgorithm(Algorithm):
         if masks is None:
             masks = supported and not held and not self._allows_everything
         masks_in = KEY if held and not masks else None
-        return PolicyGraph(self.policy, self._reader(channels_last), masks, masks_in, stochastic)
-
-    def _reader(self, channels_last: bool | None) -> Reader:
-        """From observations as the environment gives them to those that the policy reads."""
-        if self.normalisation.of_observations is not None:
-            what = "an exported graph reads observations of an environment without VecNormalize"
-            self.normalisation.check_nothing_above(what, besides=VecTransposeImage.__name__)
-            self.normalisation.check_own_maps(what)
-        if channels_last is None:
-            turned: Sequence[str | None] = turned_images(self.env)
-        else:
-            turned = image_keys(self.observation_space) if channels_last else ()
-        return Reader(self.observation_space, self.normalisation.known, turned)
+        return PolicyGraph(self.policy, _reader(self, channels_last), masks, masks_in, stochastic)
 
     # -- parameters and files ------------------------------------------------------------------------------------------
 
@@ -595,3 +525,45 @@ class NetworkAlgorithm(Algorithm):
                 self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))
         for part in self.parts.values():
             part.resume(saved, resume)
+
+
+def _policy_class(model: Any, policy: str | type[Policy]) -> Callable[..., Policy]:
+    """What a constructor's ``policy`` stands for."""
+    if isinstance(policy, str):
+        found: Callable[..., Policy] = model._policy_called(policy)
+        return found
+    is_other = isinstance(policy, torch.nn.Module) or (isinstance(policy, type) and not issubclass(policy, Network))
+    fix = f"it must be one of {', '.join(map(repr, sorted(model.policies)))}, or a subclass of Policy."
+    require(callable(policy) and not is_other, "policy", policy, fix)
+    return policy
+
+
+def _value_now(model: Any, name: str) -> Any:
+    """A hyper-parameter at this moment of the training."""
+    value = getattr(model, name)
+    return value_of(name, value, model.clock.remaining) if callable(value) else value
+
+
+def _faster_device(model: Any, learner: Learner) -> torch.device:
+    """The GPU or the CPU, whichever should make this learner's steps in less time."""
+    if isinstance(model.env, BatchedVecEnv) and model.env.batch.device is not None:
+        return torch.device(model.env.batch.device)
+    choice = faster_device(learner, Load(*model._expected_updates(_NOMINAL_RUN)), _NOMINAL_RUN, model.n_envs)
+    if choice is None:
+        return torch.device(model.device)
+    if model.verbose >= 1:
+        print(choice)
+    return torch.device(choice.device)
+
+
+def _reader(model: Any, channels_last: bool | None) -> Reader:
+    """From observations as the environment gives them to those that the policy reads."""
+    if model.normalisation.of_observations is not None:
+        what = "an exported graph reads observations of an environment without VecNormalize"
+        model.normalisation.check_nothing_above(what, besides=VecTransposeImage.__name__)
+        model.normalisation.check_own_maps(what)
+    if channels_last is None:
+        turned: Sequence[str | None] = turned_images(model.env)
+    else:
+        turned = image_keys(model.observation_space) if channels_last else ()
+    return Reader(model.observation_space, model.normalisation.known, turned)

@@ -22,7 +22,7 @@ from polyak.hyperparameters.declaration import (
     later,
 )
 from polyak.kinds.dataset import LearnsFromData
-from polyak.loops.off_policy import off_policy_loop
+from polyak.loops.off_policy import OffPolicyLoop
 from polyak.loops.training import Loop
 from polyak.noise import ActionNoise
 from polyak.parts.part import MadeOf, Through
@@ -98,7 +98,7 @@ class OffPolicyAlgorithm(LearnsFromData):
     use_sde, use_sde_at_warmup = False, False
     sde_sample_freq = cast("int | Literal['episode']", -1)
     raw_experience: ClassVar[bool] = True
-    loop: ClassVar[Callable[..., Loop]] = off_policy_loop
+    loop: ClassVar[Callable[..., Loop]] = OffPolicyLoop.of
     made_of: ClassVar[MadeOf] = {"replay": Replay}
     save_replay_buffer = Through("replay", Replay.write)
     load_replay_buffer = Through("replay", Replay.read)

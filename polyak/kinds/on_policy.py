@@ -10,7 +10,7 @@ from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, Learners, NonNegative, Positive, Runners
 from polyak.hyperparameters.held import Held
 from polyak.kinds.network_algorithm import NetworkAlgorithm
-from polyak.loops.on_policy import on_policy_loop
+from polyak.loops.on_policy import OnPolicyLoop
 from polyak.loops.training import Loop
 from polyak.parts.part import MadeOf, Through
 from polyak.parts.rollouts import Rollouts
@@ -65,7 +65,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
 
     supports_masks: ClassVar[bool] = True
     made_of: ClassVar[MadeOf] = {"rollouts": Rollouts}
-    loop: ClassVar[Callable[..., Loop]] = on_policy_loop
+    loop: ClassVar[Callable[..., Loop]] = OnPolicyLoop.of
     batch_size = cast(int, None)
     """Rows of a minibatch, where a subclass has them as a hyper-parameter; else all of a rollout."""
     rollout_buffer = Held[RolloutBuffer]("rollouts.buffer")

@@ -88,6 +88,11 @@ class LearnerHost:
         if self.guard is not None:
             self.guard.after_update(means)
 
+    def check_if_must(self, learner: Learner | None, name: str) -> None:
+        """Refuses what the engine alone carries out where a learner of ``name`` makes its gradient steps without it."""
+        if self.must_run:
+            self.check(learner, name, False)
+
     def check(self, learner: Learner | None, owner: str, updated: bool = False) -> None:
         """Refuse what the engine alone carries out where gradient steps are made without it; asked if it
         :attr:`must_run`.

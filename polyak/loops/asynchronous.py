@@ -26,7 +26,7 @@ from polyak.data.step import Observations, Step
 from polyak.distributed.separate_runners import Finished, SeparateRunners
 from polyak.distributed.weights import put_back
 from polyak.learning.vtrace_learner import Unroll, joined
-from polyak.loops.on_policy import OnPolicyLoop, on_policy_loop
+from polyak.loops.on_policy import OnPolicyLoop
 
 
 class Rollout(NamedTuple):
@@ -61,7 +61,7 @@ class AsynchronousLoop:
     """
 
     def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
-        self.settings, self.on_policy = model, on_policy_loop(model, callback, log_interval)
+        self.settings, self.on_policy = model, OnPolicyLoop.of(model, callback, log_interval)
         if model.collector is None or model.collector.runner is not model.runner:
             model.collector = collector_of(model)
         self.collector: RolloutCollector = model.collector

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from typing_extensions import Self
+
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.collection import Collection
 from polyak.collecting.tensors.rows import on_host
 from polyak.data.step import Step
 from polyak.envs.wrappers.layers import frozen
 from polyak.loops.collector import Collector, Into, Wanted
-from polyak.loops.offline import offline_loop
-from polyak.loops.training import Loop, engine_checks, tasks
+from polyak.loops.offline import OfflineLoop
+from polyak.loops.training import Loop, engine_checks, read_episodes, tasks
 from polyak.loops.updates import ModelUpdates, Updates, asked_updates
 
 STEPS_BETWEEN_READS = 200
@@ -46,6 +48,52 @@ class OffPolicyLoop:
     """How long the next series is."""
     tick: Callable[[], None]
     """Moves schedules on."""
+
+    @classmethod
+    def of(cls, model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
+        """The loop of a model that replays: what its class and its settings ask for is found out here."""
+        if model.learns_offline:
+            return OfflineLoop.of(model, callback, log_interval)
+        return cls.acting(model, callback, log_interval)
+
+    @classmethod
+    def acting(cls, model: Any, callback: BaseCallback, log_interval: int | None) -> Self:
+        """The same of one that has environments."""
+        names = model._callback_locals(
+            callback=callback,
+            train_freq=model.train_freq,
+            replay_buffer=model.memory.own,
+            log_interval=log_interval,
+            learning_starts=model.learning_starts,
+            action_noise=model.action_noise,
+        )
+        collector = Collector(
+            model.runner,
+            model._progress,
+            model.clock,
+            model.statistics,
+            callback,
+            partial(shown, names),
+            partial(getattr, model, "policy"),
+            model._start_episodes,
+        )
+        after_step = tasks(model, "after_step")
+        if model.in_tensors:
+            collector.shown = lambda step, series: shown(names, on_host(step), series)
+            after_step += (partial(read_now_and_then, model, log_interval),)
+        return cls(
+            model,
+            collector,
+            storage_of(model),
+            asked_updates(model),
+            model.normalisation,
+            after_step,
+            engine_checks(model),
+            model.dump_logs,
+            log_interval,
+            partial(getattr, model, "train_freq"),
+            model.clock.tick,
+        )
 
     def iterate(self) -> bool:
         """A series of steps, and the gradient steps that are due. False: a callback asked to stop."""
@@ -112,58 +160,13 @@ def shown(names: dict[str, Any], step: Step, series: Collection) -> dict[str, An
     }
 
 
-def off_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> Loop:
-    """The loop of a model that replays: what its class and its settings ask for is found out here."""
-    make = offline_loop if model.learns_offline else acting
-    return make(model, callback, log_interval)
-
-
-def acting(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:
-    """The same of one that has environments."""
-    names = model._callback_locals(
-        callback=callback,
-        train_freq=model.train_freq,
-        replay_buffer=model.memory.own,
-        log_interval=log_interval,
-        learning_starts=model.learning_starts,
-        action_noise=model.action_noise,
-    )
-    collector = Collector(
-        model.runner,
-        model._progress,
-        model.clock,
-        model.statistics,
-        callback,
-        partial(shown, names),
-        partial(getattr, model, "policy"),
-        model._start_episodes,
-    )
-    after_step = tasks(model, "after_step")
-    if model.in_tensors:
-        collector.shown = lambda step, series: shown(names, on_host(step), series)
-        after_step += (partial(read_now_and_then, model, log_interval),)
-    return OffPolicyLoop(
-        model,
-        collector,
-        storage_of(model),
-        asked_updates(model),
-        model.normalisation,
-        after_step,
-        engine_checks(model),
-        model.dump_logs,
-        log_interval,
-        partial(getattr, model, "train_freq"),
-        model.clock.tick,
-    )
-
-
 def read_now_and_then(model: Any, log_interval: int | None) -> None:
     """Count the episodes that have ended in tensors since the last time: the host waits for the device to know them."""
     if model.runner.steps % STEPS_BETWEEN_READS:
         return
     clock = model.clock
     before = clock.episodes
-    model._read_episodes()
+    read_episodes(model)
     if log_interval is not None and clock.episodes // log_interval > before // log_interval:
         model.dump_logs()
 

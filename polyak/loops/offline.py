@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import Self
+
 from polyak.callbacks.callback import BaseCallback
 from polyak.loops.training import engine_checks
 from polyak.loops.updates import ModelUpdates, Schedules, Updates, asked_updates
@@ -33,6 +35,12 @@ class OfflineLoop:
     log_interval: int | None
     """Chunks between two tables."""
 
+    @classmethod
+    def of(cls, model: Any, callback: BaseCallback, log_interval: int | None) -> Self:
+        """The loop of a model that has a dataset alone."""
+        known = model.schedules, model.normalisation, engine_checks(model), callback, model.dump_logs, log_interval
+        return cls(model, asked_updates(model), *known)
+
     def iterate(self) -> bool:
         """Some gradient steps. False: a callback asked to stop."""
         settings, updates, clock = self.settings, self.updates, self.updates.clock
@@ -51,10 +59,3 @@ class OfflineLoop:
         for check in self.between:
             check()
         return True
-
-
-def offline_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OfflineLoop:
-    """The loop of a model that has a dataset alone."""
-    between = engine_checks(model)
-    known = model.schedules, model.normalisation, between, callback, model.dump_logs, log_interval
-    return OfflineLoop(model, asked_updates(model), *known)

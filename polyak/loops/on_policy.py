@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from typing_extensions import Self
 
 from polyak.callbacks.callback import BaseCallback, LoopLocals
 from polyak.checkpoint.collection import Collection
@@ -64,6 +65,35 @@ class OnPolicyLoop:
     """Rollouts between two tables."""
     estimates: bool
     """Whether advantages are estimated before learning begins."""
+
+    @classmethod
+    def of(cls, model: Any, callback: BaseCallback, log_interval: int | None) -> Self:
+        """The loop of a model that learns from rollouts. What its class and its settings ask for is found out here."""
+        runner, clock, split, late = model.runner, model.clock, model._split, model.rollouts.rewards_follow
+        kind = GroupCollector if isinstance(runner, RunnerGroup) else Collector
+        policy = partial(getattr, model, "policy")
+        collector = kind(
+            runner, model._progress, clock, model.statistics, callback, unseen, policy, model._start_episodes
+        )
+        if isinstance(collector, GroupCollector):
+            collector.whole = late is None
+        completing = () if late is None else (lambda: late(model.rollout_buffer),)
+        loop = cls(
+            model,
+            model.rollouts,
+            collector,
+            ModelLessons(model) if is_own(model, "train") else rollout_updates(model),
+            split,
+            model._callback_locals(callback=callback),
+            beginning=tasks(model, "beginning"),
+            completing=(*completing, *tasks(model, "completing")),
+            between=engine_checks(model),
+            tick=clock.tick,
+            log_interval=log_interval,
+            estimates=not model.learner.estimates,
+        )
+        collector.shown = loop.shown
+        return loop
 
     def iterate(self) -> bool:
         """A rollout, and what is learned from it. False: a callback asked to stop."""
@@ -126,33 +156,6 @@ class OnPolicyLoop:
             step = on_host(step)
         later = partial(stepwise.locals_of, step, self.settings.learner, self.collector.policy(), self.split.inference)
         return LoopLocals({**names, **on_policy_locals(step)}, later)
-
-
-def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OnPolicyLoop:
-    """The loop of a model that learns from rollouts. What its class and its settings ask for is found out here."""
-    runner, clock, split, late = model.runner, model.clock, model._split, model.rollouts.rewards_follow
-    kind = GroupCollector if isinstance(runner, RunnerGroup) else Collector
-    policy = partial(getattr, model, "policy")
-    collector = kind(runner, model._progress, clock, model.statistics, callback, unseen, policy, model._start_episodes)
-    if isinstance(collector, GroupCollector):
-        collector.whole = late is None
-    completing = () if late is None else (lambda: late(model.rollout_buffer),)
-    loop = OnPolicyLoop(
-        model,
-        model.rollouts,
-        collector,
-        ModelLessons(model) if is_own(model, "train") else rollout_updates(model),
-        split,
-        model._callback_locals(callback=callback),
-        beginning=tasks(model, "beginning"),
-        completing=(*completing, *tasks(model, "completing")),
-        between=engine_checks(model),
-        tick=clock.tick,
-        log_interval=log_interval,
-        estimates=not model.learner.estimates,
-    )
-    collector.shown = loop.shown
-    return loop
 
 
 def unseen(step: Step, series: Collection) -> dict[str, Any]:

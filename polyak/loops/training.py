@@ -1,5 +1,6 @@
 """One call of ``learn``, from its arguments to its end."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -7,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.callbacks.evaluating import EvalCallback
+from polyak.envs.adapters.counted import Counted
 from polyak.evaluation.undisturbed import learning
 from polyak.hyperparameters.declaration import NonNegative, fitted, require
 from polyak.loops.clock import EpisodeWithoutEnd
@@ -131,3 +133,13 @@ def end_in_spite(callback: BaseCallback) -> None:
         callback.on_training_end()
     except Exception as error:
         warn_user(f"a callback raised {error!r} in on_training_end(), after training had failed.")
+
+
+def read_episodes(model: Any) -> None:
+    """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
+    if model.runner is None or not isinstance(model.runner.env, Counted):
+        return
+    fresh, newest = model.runner.env.episodes.read()
+    model.clock.episodes += fresh
+    seconds = round((time.time_ns() - model.start_time) / 1e9, 6)
+    model.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)

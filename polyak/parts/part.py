@@ -77,6 +77,11 @@ class Part:
         """What is stored with each step besides the usual."""
         return ()
 
+    def column_options(self) -> dict[str, Any]:
+        """All columns as an argument of buffers, which a user's own need not take as long as there are none."""
+        columns = self.model._columns()
+        return {"columns": columns} if columns else {}
+
     def why_numpy(self) -> str | None:
         """Why experience in tensors must be copied to numpy; ``None``: it need not be."""
         return None

@@ -135,7 +135,7 @@ class DatasetReplay(Part):
             device=model.device,
             n_envs=n_envs,
             optimize_memory_usage=model.optimize_memory_usage,
-            **model._column_options(),
+            **self.column_options(),
             **{**self.options(), **options},
         )
 
@@ -324,7 +324,7 @@ class Replay(DatasetReplay):
                 model.transport,
                 model.seed,
                 optimize_memory_usage=model.optimize_memory_usage,
-                **model._column_options(),
+                **self.column_options(),
                 **self.options(),
             )
         else:
@@ -344,7 +344,7 @@ class Replay(DatasetReplay):
             device=model.device,
             n_envs=n_envs,
             optimize_memory_usage=model.optimize_memory_usage,
-            **model._column_options(),
+            **self.column_options(),
             **options,
         )
 

@@ -158,7 +158,7 @@ class Rollouts(Part):
             gamma=model.gamma,
             gae_lambda=model.gae_lambda,
             n_envs=self.n_envs,
-            **model._column_options(),
+            **self.column_options(),
             **sequences,
             **(model.rollout_buffer_kwargs or {}),
         )

@@ -22,7 +22,7 @@ from polyak.distributed.runners import RunnerGroup, in_succession
 from polyak.experience import Experience
 from polyak.experience.arrays import mapped
 from polyak.hyperparameters.changing import inherited
-from polyak.loops.off_policy import OffPolicyLoop, acting, storage_of
+from polyak.loops.off_policy import OffPolicyLoop, storage_of
 from polyak.nn.policies.base import State
 from polyak.parts.part import Through
 
@@ -231,7 +231,7 @@ class WholeRollouts(WholeEpisodes):
 
 def rounds_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:
     """The loop of a model that replays whole episodes."""
-    loop = acting(model, callback, log_interval)
+    loop = OffPolicyLoop.acting(model, callback, log_interval)
     loop.wanted, loop.store = model.replay.next_rounds, Finished(model)
     return loop
 
