@@ -58,7 +58,7 @@ from polyak.hyperparameters.docstrings import Documentation, Signature
 from polyak.hyperparameters.held import Held
 from polyak.logging.logger import Logger, configure_logger
 from polyak.loops.clock import Clock, EpisodeStatistics
-from polyak.loops.training import Loop, Training, watched
+from polyak.loops.training import Loop, Training, watched, write_logs
 from polyak.parts import episodes
 from polyak.parts.part import MadeOf, Part
 from polyak.seeding import set_random_seed
@@ -602,25 +602,7 @@ class Algorithm:
         Args:
             iteration: number of this rollout, to log; 0 logs none.
         """
-        counters = {"iterations": iteration} if iteration > 0 else {}
-        for part in self.parts.values():
-            counters |= part.counters()
-        self._write_logs(**counters)
-
-    def _write_logs(self, **counters: float) -> None:
-        """:meth:`dump_logs`, with further values of the ``time/`` group, such as ``episodes``."""
-        for part in self.parts.values():
-            part.record(self.logger)
-        elapsed = max((time.time_ns() - self.start_time) / 1e9, float(np.finfo(float).eps))
-        for name, value in counters.items():
-            self.logger.record(f"time/{name}", value, exclude="tensorboard")
-        self.statistics.record(self.logger)
-        self.logger.record("time/fps", int((self.num_timesteps - self._num_timesteps_at_start) / elapsed))
-        self.logger.record("time/time_elapsed", int(elapsed), exclude="tensorboard")
-        self.logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")
-        for name, share in self._split.percent_since_logged().items():
-            self.logger.record(f"time/{name}", share, exclude="stdout")
-        self.logger.dump(step=self.num_timesteps)
+        write_logs(self, {"iterations": iteration} if iteration > 0 else {})
 
     @property
     def time_split(self) -> dict[str, float]:

@@ -53,7 +53,7 @@ from polyak.hyperparameters.declaration import (
 )
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
-from polyak.loops.training import Loop, engine_checks
+from polyak.loops.training import Loop, engine_checks, write_logs
 from polyak.loops.updates import record_means
 from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.policies.game import GamePolicy
@@ -142,7 +142,7 @@ class SearchLoop:
         if model.rate_freq and clock.steps - model._rated_at >= model.rate_freq:
             model.rate()
         if self.every is not None and before // self.every < clock.episodes // self.every:
-            model._write_logs(episodes=clock.episodes)
+            write_logs(model, {"episodes": clock.episodes})
         if not self.callback.on_step():  # at the end, so that a file which it writes holds all of the round
             return False
         for check in self.between:

@@ -18,7 +18,6 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from polyak.algorithm import Algorithm
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.cards import Card, Part, Search, Task, tune
 from polyak.checkpoint.saved import Saved, prefixed
@@ -226,7 +225,7 @@ class TournamentLoop:
         logger.record("train/n_updates", clock.updates, exclude="tensorboard")
         self.tick()
         if self.log_interval is not None and clock.iterations % self.log_interval == 0:
-            model.dump_logs()
+            model.dump_logs(clock.iterations)
         restart_if_interrupted(model)
         for check in self.between:
             check()
@@ -319,12 +318,6 @@ class ARS(NetworkAlgorithm):
         return "it tries candidates out by a loop of its own"
 
     # -- the loop ------------------------------------------------------------------------------------------------------
-
-    def dump_logs(self) -> None:
-        iterations = self.clock.iterations
-        self._write_logs(**({"iterations": iterations} if iterations else {}))
-
-    dump_logs.__doc__ = Algorithm.dump_logs.__doc__
 
     def begin_tournament(self, learner: ARSLearner) -> Tournament:
         """New directions; all environments begin new episodes."""

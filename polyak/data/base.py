@@ -152,14 +152,6 @@ class BaseBuffer(Randomness, ABC):
     def _normalize_reward(reward: np.ndarray, env: Normalizer | None = None) -> np.ndarray:
         return reward if env is None else env.normalize_reward(reward).astype(np.float32)
 
-    def _tensor(self, values: np.ndarray | Tensor) -> Tensor:
-        """A freshly made array as a tensor on the buffer's device, without a copy on the CPU; a tensor as it is."""
-        if isinstance(values, Tensor):
-            return values
-        if type(self).to_torch is not BaseBuffer.to_torch:  # a subclass says how
-            return self.to_torch(values, copy=False)
-        return to_device(shared(values), self.device)
-
     def _batched(self, name: str, value: Any, shape: Any) -> Any:
         """Observations, actions ... of all environments, as arrays of exactly this shape; for Dict spaces per key.
 
@@ -180,3 +172,12 @@ class BaseBuffer(Randomness, ABC):
         if array.size != math.prod(shape):
             raise ValueError(f"{name} must have shape {shape} (n_envs first), got {array.shape}.")
         return array.reshape(shape)
+
+
+def tensor_of(buffer: BaseBuffer, values: np.ndarray | Tensor) -> Tensor:
+    """A freshly made array as a tensor on a buffer's device, without a copy on the CPU; a tensor as it is."""
+    if isinstance(values, Tensor):
+        return values
+    if type(buffer).to_torch is not BaseBuffer.to_torch:  # a subclass has its own way
+        return buffer.to_torch(values, copy=False)
+    return to_device(shared(values), buffer.device)

@@ -22,7 +22,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data.base import BaseBuffer, Normalizer, observation_dtype, row_dtype, single_dtype
+from polyak.data.base import BaseBuffer, Normalizer, observation_dtype, row_dtype, single_dtype, tensor_of
 from polyak.data.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
 from polyak.data.datasets.dataset import Dataset
 from polyak.data.hindsight.relabel import Hindsight, Relabel
@@ -574,7 +574,7 @@ class ReplayBuffer(BaseBuffer):
         if drawn is None or drawn.rows is not batch_inds:
             rows = np.asarray(batch_inds, np.int64)
             drawn = _Draw(rows, rows * self.n_envs + self.rng.randint(0, self.n_envs, len(rows)), None)
-        return self._pipeline(env).rows(drawn.cells).samples(self._tensor, drawn.weights, drawn.cells)
+        return self._pipeline(env).rows(drawn.cells).samples(partial(tensor_of, self), drawn.weights, drawn.cells)
 
     def discount_by(self, gamma: float) -> None:
         """Sum n-step returns with another discount of one step from now on."""
@@ -587,7 +587,8 @@ class ReplayBuffer(BaseBuffer):
     def _pipeline(self, env: Normalizer | None) -> Pipeline:
         """What makes batches of drawn rows, normalised by ``env``."""
         ring, placement = self.storage, self._placement
-        made = Pipeline(ring, placement, self.relabel, self.reduce, self._wide, self._tensor, self.device, self.rng)
+        tensor = partial(tensor_of, self)
+        made = Pipeline(ring, placement, self.relabel, self.reduce, self._wide, tensor, self.device, self.rng)
         own = self._normalize_obs, self._normalize_reward
         if env is None and own == (BaseBuffer._normalize_obs, BaseBuffer._normalize_reward):
             return made

@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data.base import BaseBuffer, Normalizer
+from polyak.data.base import BaseBuffer, Normalizer, tensor_of
 from polyak.data.batch import (
     DictRolloutBufferSamples,
     ExtendedRolloutSamples,
@@ -289,7 +289,7 @@ class RolloutBuffer(BaseBuffer):
         columns if there are some; before :meth:`get`."""
         columns = (self.observations, self.actions, *([self.extras] if self.extras else []))
         return tuple(
-            mapped(lambda column: self._tensor(column.reshape(-1, *column.shape[2:])), part) for part in columns
+            mapped(lambda column: tensor_of(self, column.reshape(-1, *column.shape[2:])), part) for part in columns
         )
 
     def compute_returns_and_advantage(
@@ -343,14 +343,14 @@ class RolloutBuffer(BaseBuffer):
         if seen is None:
             seen = mapped(lambda rows, end: np.concatenate([rows, end[None]]), self.observations, last)
         return Trajectory(
-            mapped(self._tensor, seen),
-            self._tensor(self.actions),
-            self._tensor(self.rewards),
-            self._tensor((self.gamma * alive).astype(np.float32)),
-            self._tensor(cuts),
-            self._tensor(self.log_probs),
-            self._tensor(self.final_values),
-            {name: self._tensor(column) for name, column in self.extras.items()},
+            mapped(partial(tensor_of, self), seen),
+            tensor_of(self, self.actions),
+            tensor_of(self, self.rewards),
+            tensor_of(self, (self.gamma * alive).astype(np.float32)),
+            tensor_of(self, cuts),
+            tensor_of(self, self.log_probs),
+            tensor_of(self, self.final_values),
+            {name: tensor_of(self, column) for name, column in self.extras.items()},
         )
 
     def get(self, batch_size: int | None = None) -> Generator[RolloutSamples, None, None]:
@@ -426,17 +426,17 @@ class RolloutBuffer(BaseBuffer):
     def _rollout(self) -> RolloutSamples:
         """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
         scalars = (self.values, self.log_probs, self.advantages, self.returns)
-        values, log_probs, advantages, returns = (self._tensor(column.reshape(-1)) for column in scalars)
-        actions = self._tensor(self.actions.astype(np.float32, copy=False))  # for all spaces, as in SB3
-        columns = mapped(self._tensor, self.observations), actions, values, log_probs, advantages, returns
+        values, log_probs, advantages, returns = (tensor_of(self, column.reshape(-1)) for column in scalars)
+        actions = tensor_of(self, self.actions.astype(np.float32, copy=False))  # for all spaces, as in SB3
+        columns = mapped(partial(tensor_of, self), self.observations), actions, values, log_probs, advantages, returns
         if self.extras or self.sequence_length > 1:
             return ExtendedRolloutSamples(*columns, self._further_columns())
         return (DictRolloutBufferSamples if isinstance(columns[0], dict) else RolloutBufferSamples)(*columns)
 
     def _further_columns(self) -> dict[str, Tensor]:
-        extras = {name: self._tensor(column) for name, column in self.extras.items()}
+        extras = {name: tensor_of(self, column) for name, column in self.extras.items()}
         if self.sequence_length > 1:
-            extras["starts"] = self._tensor(self.episode_starts.reshape(-1))
+            extras["starts"] = tensor_of(self, self.episode_starts.reshape(-1))
         return extras
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutSamples:

@@ -356,10 +356,6 @@ class NetworkAlgorithm(Algorithm):
         assert self.env is not None
         return RunnerGroup(self.env, actor, self._progress, self._split, self._uses_masks, self.raw_experience)
 
-    def _write_logs(self, **counters: float) -> None:
-        read_episodes(self)
-        super()._write_logs(**counters)
-
     # -- acting --------------------------------------------------------------------------------------------------------
 
     @property

@@ -1,5 +1,6 @@
 """One call of ``learn``, from its arguments to its end."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -143,3 +144,27 @@ def read_episodes(model: Any) -> None:
     model.clock.episodes += fresh
     seconds = round((time.time_ns() - model.start_time) / 1e9, 6)
     model.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
+
+
+def write_logs(model: Any, counters: dict[str, float]) -> None:
+    """Write a table: the statistics of finished episodes, the speed and whatever was recorded since the last one.
+
+    Args:
+        model: whose.
+        counters: further values of the group ``time/``.
+    """
+    logger, clock = model.logger, model.clock
+    for part in model.parts.values():
+        part.record(logger)
+        counters = {**counters, **part.counters()}
+    read_episodes(model)
+    elapsed = max((time.time_ns() - clock.began) / 1e9, sys.float_info.epsilon)
+    for name, value in counters.items():
+        logger.record(f"time/{name}", value, exclude="tensorboard")
+    model.statistics.record(logger)
+    logger.record("time/fps", int((clock.steps - clock.started_at) / elapsed))
+    logger.record("time/time_elapsed", int(elapsed), exclude="tensorboard")
+    logger.record("time/total_timesteps", clock.steps, exclude="tensorboard")
+    for name, share in model._split.percent_since_logged().items():
+        logger.record(f"time/{name}", share, exclude="stdout")
+    logger.dump(step=clock.steps)

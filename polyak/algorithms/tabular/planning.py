@@ -14,7 +14,7 @@ from polyak.envs import VecEnv
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.hyperparameters.declaration import NonNegative
 from polyak.hyperparameters.held import Held
-from polyak.loops.training import Loop
+from polyak.loops.training import Loop, write_logs
 from polyak.ops.dynamic_programming import action_values, policy_values
 
 
@@ -101,7 +101,7 @@ class Sweeps:
         model.logger.record("train/change", change)
         model.logger.record("train/start_value", planner.start_value)
         if self.log_interval is not None and clock.steps % self.log_interval == 0:
-            model._write_logs(iterations=clock.updates)
+            write_logs(model, {"iterations": clock.updates})
         if callback.needs_locals:
             callback.update_locals(model._callback_locals(callback=callback, change=change))
         return (callback.is_idle or callback.on_step()) and not planner.converged
