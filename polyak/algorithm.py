@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from types import FunctionType
@@ -128,24 +128,11 @@ class Algorithm:
     """Action spaces that the algorithm can handle."""
     policies_squash: ClassVar[bool] = False
     """Whether actions are scaled to the bounds of a Box, however wide it is."""
-    _alternatives: ClassVar[Mapping[type[spaces.Space], str]] = TAKE
-    """Kind of an action space -> algorithms to use instead, where this one cannot act in it."""
-    raw_experience: ClassVar[bool] = False
-    """Whether experience is stored as it was before normalisation."""
     steps_environments: ClassVar[bool] = True
     """Whether it takes ``env`` and learns by stepping it itself; games are searched, and a generator acts for what
     imitates."""
     supports_masks: ClassVar[bool] = False
     """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
-    predicts_raw: ClassVar[bool] = True
-    """Whether a model that was loaded without an environment normalises what :meth:`predict` gets by itself."""
-    why_no_graph: ClassVar[str] = "it does not act by a graph of tensors"
-    """Why :meth:`export` refuses a model, where :meth:`acting_graph` is that of this class."""
-    saves_also: ClassVar[frozenset[str]] = frozenset()
-    """What :meth:`save` puts into a file only if its ``include`` names it."""
-    kept: ClassVar[Mapping[str, str]] = {}
-    """Attributes with a number, a text or a truth that training needs to resume, and that no hyper-parameter says: name
-    in the file -> name of the attribute. Those of the classes above count, too."""
     # Not annotated: no hyper-parameters, of which ``env`` is one where a subclass takes it.
     num_timesteps = Held[int]("clock.steps")
     _total_timesteps = Held[int]("clock.total")
@@ -201,7 +188,7 @@ class Algorithm:
         for name, make in inherited(type(self), "made_of").items():
             self.parts[name] = part = make(self)
             setattr(self, name, part)
-        self.normalisation = Normalisation(by_itself=self.predicts_raw)
+        self.normalisation = Normalisation()
         _check_no_policy(type(self), env)
         self._check_types()
         self._check_hyperparameters()
@@ -325,6 +312,16 @@ class Algorithm:
         return as_vec_env(env, verbose=self.verbose)
 
     @property
+    def raw_experience(self) -> bool:
+        """Whether experience is stored as it was before normalisation."""
+        return any(part.raw for part in self.parts.values())
+
+    @property
+    def saves_also(self) -> frozenset[str]:
+        """What :meth:`save` puts into a file only if its ``include`` names it."""
+        return frozenset(name for part in self.parts.values() for name in part.saves_also)
+
+    @property
     def _acts(self) -> bool:
         """Whether learning takes an environment to act in."""
         return self.steps_environments and not self.learns_offline
@@ -360,8 +357,8 @@ class Algorithm:
         return self.supports_masks
 
     def _check_action_space(self, space: spaces.Space) -> None:
-        explores = not self.policies_squash
-        check_action_space(type(self).__name__, space, self.action_spaces, self._alternatives, explores)
+        explores, others = not self.policies_squash, FROM_DATA if "units" in self.parts else TAKE
+        check_action_space(type(self).__name__, space, self.action_spaces, others, explores)
 
     def get_env(self) -> VecEnv | None:
         """The vectorised environment, with every wrapper."""
@@ -639,8 +636,8 @@ class Algorithm:
         save_statistics(saved, self.normalisation)
 
     def _extra_state(self) -> dict[str, Any]:
-        """Small values that a file must hold for training to resume unchanged: those that are :attr:`kept`."""
-        state = {name: getattr(self, attribute) for name, attribute in inherited(type(self), "kept").items()}
+        """Small values that a file must hold for training to resume unchanged: those of its parts."""
+        state: dict[str, Any] = {}
         for part in self.parts.values():
             state |= part.state()
         return state
@@ -682,8 +679,6 @@ class Algorithm:
 
     def _load_extra_state(self, state: dict[str, Any]) -> None:
         """Put back what :meth:`_extra_state` returned."""
-        for name, attribute in inherited(type(self), "kept").items():
-            setattr(self, attribute, type(getattr(self, attribute))(state[name]))
         for part in self.parts.values():
             part.load_state(state)
 
@@ -757,7 +752,7 @@ class Algorithm:
         self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
     ) -> exporting.Graph:
         """What :meth:`export` writes; arguments and errors as there."""
-        raise ValueError(f"{type(self).__name__} cannot be exported: {self.why_no_graph}.")
+        raise ValueError(f"{type(self).__name__} cannot be exported: it does not act by a graph of tensors.")
 
     @property
     def _allows_everything(self) -> bool:

@@ -12,7 +12,7 @@ Shapes: B positions, A moves. Everything is seen by the player to move.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.algorithm import Algorithm
 from polyak.algorithms.search.crew import Crew, Player
 from polyak.algorithms.search.mcts import MCTS, Found, read_observation
 from polyak.algorithms.search.rules import draw, softmax
@@ -56,7 +55,9 @@ from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, 
 from polyak.loops.training import Loop, engine_checks, write_logs
 from polyak.loops.updates import record_means
 from polyak.nn.catalog import PolicyRecipe
+from polyak.nn.export.ports import Graph
 from polyak.nn.policies.game import GamePolicy
+from polyak.parts.part import KeptWithExperience
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ class SearchLoop:
     """
 
     def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
-        self.model, self.callback, self.follow = model, callback, type(model).following(model)
+        self.model, self.callback, self.follow = model, callback, model._following()
         self.every = None if log_interval is None else log_interval * model.n_games
         self.between = engine_checks(model)
 
@@ -238,15 +239,11 @@ class AlphaZero(NetworkAlgorithm):
         "MlpPolicy": PolicyRecipe("MlpPolicy", GamePolicy),
         "CnnPolicy": PolicyRecipe("CnnPolicy", GamePolicy, {"tower": True}),
     }
-    kept: ClassVar[Mapping[str, str]] = {"elo": "elo", "moves": "_moves", "rated_at": "_rated_at"}
+    made_of: ClassVar = {
+        "kept": partial(KeptWithExperience, names={"elo": "elo", "moves": "_moves", "rated_at": "_rated_at"})
+    }
     steps_environments: ClassVar = False
     supports_masks: ClassVar = True
-    saves_also: ClassVar = frozenset({"replay_buffer"})
-    acting_graph = Algorithm.acting_graph
-    why_no_graph: ClassVar = (
-        "it looks ahead by the rules of its game before each move, and no graph of tensors holds these. Save the "
-        "model, and load it beside the game"
-    )
 
     def _read_arguments(self) -> None:
         super()._read_arguments()
@@ -279,6 +276,15 @@ class AlphaZero(NetworkAlgorithm):
             game.symmetries() if self.symmetric else Game.symmetries(game),
             self.device,
         )
+
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
+        why = (
+            "it looks ahead by the rules of its game before each move, and no graph of tensors holds these. Save the "
+            "model, and load it beside the game"
+        )
+        raise ValueError(f"{type(self).__name__} cannot be exported: {why}.")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

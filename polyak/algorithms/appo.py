@@ -173,7 +173,6 @@ class APPO(AsynchronousAlgorithm):
     learner_class: ClassVar[type[Learner]] = APPOLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
-    takes_all: ClassVar[bool] = True
     made_of: ClassVar[MadeOf] = {"rollouts": ClippedUses}
 
     card: ClassVar[Card] = Card(

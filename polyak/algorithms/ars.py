@@ -33,6 +33,8 @@ from polyak.loops.training import Loop, engine_checks, restart_if_interrupted
 from polyak.loops.updates import record_means
 from polyak.nn.catalog import PolicyRecipe, policy_aliases
 from polyak.nn.policies.direct import DirectPolicy
+from polyak.parts.part import MadeOf
+from polyak.parts.part import Part as ModelPart
 from polyak.schedules import Schedule
 
 # -- the direction -----------------------------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ class TournamentLoop:
             model,
             callback,
             log_interval,
-            type(model).following(model),
+            model._following(),
         )
         self.between = engine_checks(model)
         self.tick: Callable[[], None] = model.clock.tick_within
@@ -258,6 +260,27 @@ class TournamentLoop:
         return True
 
 
+class Tournaments(ModelPart):
+    """The tournament that is under way, or that a file has brought; returns are measured in one unit throughout."""
+
+    raw: ClassVar = True
+
+    def why_numpy(self) -> str:
+        return "it tries candidates out by a loop of its own"
+
+    def save(self, saved: Saved, include: set[str]) -> None:
+        if self.model._tournament is not None:
+            saved.info["tournament"], arrays = self.model._tournament.state()
+            saved.state |= prefixed("tournament", arrays)
+
+    def resume(self, saved: Saved, resume: bool) -> None:
+        model = self.model
+        goes_on = resume and model.runner is not None and saved.info["n_envs"] == model.n_envs
+        if goes_on and "tournament" in saved.info:
+            arrays = saved.state_of("tournament")
+            model._tournament = Tournament.from_state(saved.info["tournament"], arrays, model.device)
+
+
 @dataclass(eq=False, repr=False)
 class ARS(NetworkAlgorithm):
     """Augmented Random Search: a step along those random directions that were worth it, without gradients
@@ -292,7 +315,7 @@ class ARS(NetworkAlgorithm):
     }
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
     policies_squash: ClassVar[bool] = True
-    raw_experience: ClassVar[bool] = True  # so that returns are measured in one unit throughout
+    made_of: ClassVar[MadeOf] = {"tournament": Tournaments}
     _tournament = cast("Tournament | None", None)  # the one under way, or that a file has brought
 
     def _check_hyperparameters(self) -> None:
@@ -313,9 +336,6 @@ class ARS(NetworkAlgorithm):
     def make_actor(self) -> CandidateActor:
         """Acts with the parameters that are on trial."""
         return CandidateActor(self.policy)
-
-    def _why_numpy(self) -> str:
-        return "it tries candidates out by a loop of its own"
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -353,20 +373,6 @@ class ARS(NetworkAlgorithm):
         fix = "give the model several environments instead: make_vec_env(..., n_envs=8, vec_env_cls=SubprocVecEnv)."
         require(async_eval is None, "async_eval", async_eval, fix)
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
-
-    # -- files ---------------------------------------------------------------------------------------------------------
-
-    def _save_state(self, saved: Saved, include: set[str]) -> None:
-        super()._save_state(saved, include)
-        if self._tournament is not None:
-            saved.info["tournament"], arrays = self._tournament.state()
-            saved.state |= prefixed("tournament", arrays)
-
-    def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        super()._resume(saved, resume, force_reset)
-        if resume and self.runner is not None and "tournament" in saved.info and saved.info["n_envs"] == self.n_envs:
-            arrays = saved.state_of("tournament")
-            self._tournament = Tournament.from_state(saved.info["tournament"], arrays, self.device)
 
     card: ClassVar[Card] = Card(
         idea="a step along random directions that were worth it, without gradients",

@@ -8,6 +8,7 @@ Shapes: N environments, B batch rows.
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ from polyak.learning.learner import Learner
 from polyak.loops.off_policy import OffPolicyLoop
 from polyak.loops.training import Loop
 from polyak.nn.distributions.choice import SINGLE_SPACES
-from polyak.parts.part import MadeOf
+from polyak.parts.part import Kept, MadeOf
 from polyak.parts.replay import Replay
 from polyak.schedules import Schedule
 
@@ -250,13 +251,16 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     prioritized: Settled[bool] = False
     reward_scaling: Settled[RewardScaling] = "none"
     loop: ClassVar[Callable[..., Loop]] = RoundLoop
-    made_of: ClassVar[MadeOf] = {"replay": WhatTheExpertSaid, "cloning": Cloning}
+    made_of: ClassVar[MadeOf] = {
+        "replay": WhatTheExpertSaid,
+        "cloning": Cloning,
+        "kept": partial(Kept, names={"rounds": "_rounds", "new_steps": "_new_steps"}),
+    }
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = BC.policies
     action_spaces: ClassVar = SINGLE_SPACES
     policies_squash: ClassVar = True
     actor = Held("policy.actor")
-    kept: ClassVar[Mapping[str, str]] = {"rounds": "_rounds", "new_steps": "_new_steps"}
     _rounds = 0
     _new_steps = 0
 

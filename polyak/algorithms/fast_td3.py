@@ -90,6 +90,7 @@ class LargeBatches(Replay):
     """Replays in few and large batches."""
 
     few_updates: ClassVar = True
+    explores_by: ClassVar = (*Replay.explores_by, "noise_min", "noise_max")
 
 
 @dataclass(eq=False, repr=False)
@@ -126,7 +127,6 @@ class FastTD3(TD3):
 
     made_of: ClassVar[MadeOf] = {"atoms": Atoms, "replay": LargeBatches}
     learner_class: ClassVar[type[Learner]] = FastTD3Learner
-    explores_by: ClassVar[tuple[str, ...]] = (*TD3.explores_by, "noise_min", "noise_max")
     policies: ClassVar = policy_aliases(
         ContinuousPolicy,
         actor="deterministic",

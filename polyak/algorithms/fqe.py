@@ -33,6 +33,7 @@ from polyak.hyperparameters.held import Held
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
+from polyak.nn.export.ports import Graph
 from polyak.nn.policies.evaluation import EvaluationPolicy
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import of_policy
@@ -185,11 +186,15 @@ class FQE(OfflineAlgorithm):
     learner_class: ClassVar[type[Learner]] = FQELearner
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
-    acting_graph = Algorithm.acting_graph
-    why_no_graph: ClassVar = "it evaluates a policy and has none of its own. Export the model that it evaluates"
     policies_squash: ClassVar = True
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
+
+    def acting_graph(
+        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
+    ) -> Graph:
+        why = "it evaluates a policy and has none of its own. Export the model that it evaluates"
+        raise ValueError(f"{type(self).__name__} cannot be exported: {why}.")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

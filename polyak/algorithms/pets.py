@@ -44,7 +44,7 @@ class Fits:
 
     def __init__(self, model: Any) -> None:
         self.model, self.memory, self.clock, self.split = model, model.memory, model.clock, model._split
-        self.follow = type(model).following(model)
+        self.follow = model._following()
 
     def make(self, steps: int, rows: int, gamma: float, share: float | None, normalizer: Normalizer | None) -> None:
         """Some gradient steps at most, with so many rows in the minibatch of each member."""

@@ -108,7 +108,10 @@ class Model(Protocol):
     """What saving and loading need of an algorithm; :class:`~polyak.algorithm.Algorithm` says what each is."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-    saves_also: ClassVar[frozenset[str]]
+
+    @property
+    def saves_also(self) -> frozenset[str]: ...
+
     observation_space: gym.Space
     action_space: gym.Space
     ep_info_buffer: deque[dict[str, Any]]

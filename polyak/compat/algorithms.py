@@ -305,7 +305,6 @@ class BaseAlgorithm(NetworkAlgorithm):
         "_dump_logs": "training calls dump_logs(), as Stable-Baselines3 does since 2.4. Rename it"
     }
     """Methods that a subclass cannot override -> why, and the alternative."""
-    predicts_raw: ClassVar[bool] = False  # programs normalise by themselves, with the VecNormalize they load
     use_sde: bool = False
     sde_sample_freq: int | Literal["episode"] = -1
     action_noise: Any = None
@@ -422,7 +421,6 @@ class BaseAlgorithm(NetworkAlgorithm):
 
     # -- files: attributes that a subclass or a program adds to the model ----------------------------------------------
 
-    following: ClassVar[Callable[..., Callable[[], None]]] = their_following
     _own_attributes: frozenset[str] = frozenset(_SET_LATER)
 
     def __post_init__(self, _init_setup_model: bool) -> None:
@@ -431,7 +429,11 @@ class BaseAlgorithm(NetworkAlgorithm):
         refuse("algorithm", cls, ours, self.not_called)
         _refuse_nested(self.env)
         super().__post_init__(_init_setup_model)
+        self.normalisation.by_itself = False  # programs normalise by themselves, with the VecNormalize they load
         self._own_attributes |= set(vars(self))
+
+    def _following(self) -> Callable[[], None]:
+        return their_following(self)
 
     def _setup_model(self) -> None:
         before = set(vars(self))
@@ -1037,7 +1039,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     def _exploration_options(self) -> list[Any]:
         """What exploration is built from, which is no hyper-parameter of a user's own algorithm."""
-        return list(map(vars(self).get, self.explores_by))
+        return list(map(vars(self).get, Replay.explores_by))
 
     def _exploration(self) -> dict[str, Exploration]:
         parts = super()._exploration()
@@ -1193,6 +1195,7 @@ class MaskableEpochs(TheirEpochs):
     """The same with masks, for which the buffer has a column."""
 
     buffer_classes: ClassVar = MaskableRolloutBuffer, MaskableDictRolloutBuffer
+    stores_masks: ClassVar = ()  # its buffers always do
 
     def find_masks(self) -> None:
         """Nothing to do."""
@@ -1257,7 +1260,6 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     """See :class:`polyak.MaskablePPO`. Its policies and buffers call masks ``action_masks``."""
 
     supports_masks: ClassVar[bool] = True
-    stores_masks: ClassVar[tuple[str, ...]] = ()  # its buffers always do
     policy_aliases = MASKABLE_ALIASES
     made_of: ClassVar[MadeOf] = {"rollouts": MaskableEpochs}
     _use_masking = True

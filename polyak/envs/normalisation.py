@@ -27,14 +27,12 @@ from polyak.warning import advise, warn_user
 
 
 class Normalisation:
-    """The statistics of the environment in which a model learns, or of the file from which it was loaded.
+    """The statistics of the environment in which a model learns, or of the file from which it was loaded."""
 
-    Args:
-        by_itself: whether a model without an environment normalises the observations given to ``predict``.
-    """
+    by_itself = True
+    """Whether a model without an environment normalises the observations given to ``predict``."""
 
-    def __init__(self, by_itself: bool) -> None:
-        self._by_itself = by_itself
+    def __init__(self) -> None:
         self.env: VecEnv | None = None
         """The environment in which the model learns."""
         self.loaded: VecNormalize | None = None
@@ -163,13 +161,13 @@ class Normalisation:
     def is_by_itself(self) -> bool:
         """Whether the model's ``predict`` normalises by the statistics of the file, as it does where there is no
         environment to do that."""
-        alone = self.env is None and self._by_itself
+        alone = self.env is None and self.by_itself
         return alone and self.of_observations is not None and not self._above
 
     @property
     def of_predictions(self) -> VecEnv | None:
         """The environment whose ``VecNormalize`` scales the observations of ``predict``; None if it takes raw ones."""
-        return self.env if self.env is not None or self._by_itself else self.loaded
+        return self.env if self.env is not None or self.by_itself else self.loaded
 
     def say_not_in(self, what: str) -> None:
         """Warn that the statistics of wrappers, if there are any, are not in a file of this kind."""
@@ -250,7 +248,7 @@ class Normalisation:
                 "them into a new one in env; evaluate(model, env) does so for its episodes.",
             )
         if not self.is_by_itself:
-            if self._above and self.env is None and self._by_itself:
+            if self._above and self.env is None and self.by_itself:
                 advise(
                     "observations of the whole stack of wrappers",
                     f"the model learned from observations that {self._above[0]} changed after VecNormalize: without an "

@@ -55,12 +55,6 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     loop: ClassVar[Callable[..., Loop]] = AsynchronousLoop
     made_of: ClassVar[MadeOf] = {"rollouts": OlderRollouts}
     normalize_advantage: Settled[bool] = False
-    takes_all: ClassVar[bool] = False
-    """Whether a lesson is wanted from all rollouts that wait, rather than from the oldest."""
-    rollouts_per_batch: ClassVar[int] = 1
-    """With ``n_runners``: of how many of their rollouts, side by side, a gradient step is made."""
-    requests_per_runner: ClassVar[int] = 1
-    """With ``n_runners``: how many rollouts one is asked for at a time, if it is ``asynchronous``."""
     # Not annotated: no hyper-parameters.
     collector = cast(RolloutCollector, None)
     """Brings rollouts: its loop makes it, and it outlives that."""

@@ -24,7 +24,6 @@ class LearnsFromData(NetworkAlgorithm):
 
     made_of: ClassVar[MadeOf] = {"replay": DatasetReplay}
     loop: ClassVar[Callable[..., Loop]] = OfflineLoop.of
-    saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
     log_every = 4
     # Not annotated, since they are hyper-parameters only where a subclass declares them.
     batch_size, gamma, optimize_memory_usage = 256, 1.0, False

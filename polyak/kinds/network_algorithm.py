@@ -98,23 +98,10 @@ class NetworkAlgorithm(Algorithm):
 
     n_runners, n_learners = 0, 1  # hyper-parameters where a kind declares them
     transport, runner_timeout = cast(Any, "ray"), cast("float | None", None)
-    explores_by: ClassVar[tuple[str, ...]] = (
-        "learning_starts",
-        "random_warm_up",
-        "action_noise",
-        "use_sde",
-        "use_sde_at_warmup",
-        "sde_sample_freq",
-    )
-    """Attributes that exploration is built from, as far as an algorithm has them."""
-    stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
-    """Which masks of a step are stored with it: ``"masks"``, that it was made under, and ``"next_masks"``."""
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
     :data:`~polyak.learning.learner.Tunable`."""
-    following: ClassVar[Callable[..., Callable[[], None]]] = following
-    """What brings the values of each moment to the learner."""
     lr_schedule = Held[Schedule]("schedules.rate")
     _collection = Held[Collection | None]("clock.series")
     """The one that has begun, or that a file has brought."""
@@ -176,7 +163,7 @@ class NetworkAlgorithm(Algorithm):
             self._setup_lr_schedule()
         if value is not None and isinstance(before, FloatSchedule):
             self._put(**{name: get_schedule_fn(value)})
-        if name in self.explores_by and self.runner is not None:
+        if self.runner is not None and any(name in part.explores_by for part in self.parts.values()):
             cast(Any, self.runner.actor).explore_next(self._exploration())
         if learner is None or name in learner.tunables or name not in learner.declared_tunables():
             if learner is not None:
@@ -186,6 +173,10 @@ class NetworkAlgorithm(Algorithm):
             setattr(learner, name, value)
         else:
             learner.add_tunables(**{name: value})
+
+    def _following(self) -> Callable[[], None]:
+        """What brings the values of each moment to the learner."""
+        return following(self)
 
     def renew_schedules(self) -> None:
         """Bring the hyper-parameters that stay the same to the learner, and find those that move."""
@@ -388,7 +379,7 @@ class NetworkAlgorithm(Algorithm):
         size = mask_size(self.action_space)
         shown = self.runner is not None and self.runner.env.masked
         if size is not None and (shown or self._rows_have_masks):
-            columns += [Column(name, np.bool_, (size,)) for name in self.stores_masks]
+            columns += [Column(name, np.bool_, (size,)) for part in self.parts.values() for name in part.stores_masks]
         return (*columns, *(column for part in self.parts.values() for column in part.columns()))
 
     def _start_episodes(self) -> None:

@@ -91,13 +91,10 @@ class OffPolicyAlgorithm(LearnsFromData):
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
     the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
 
-    stores_masks: ClassVar[tuple[str, ...]] = ("masks", "next_masks")
-
     # Not annotated, since they are hyper-parameters only where a subclass declares them.
     action_noise = cast("ActionNoise | None", None)
     use_sde, use_sde_at_warmup = False, False
     sde_sample_freq = cast("int | Literal['episode']", -1)
-    raw_experience: ClassVar[bool] = True
     loop: ClassVar[Callable[..., Loop]] = OffPolicyLoop.of
     made_of: ClassVar[MadeOf] = {"replay": Replay}
     save_replay_buffer = Through("replay", Replay.write)

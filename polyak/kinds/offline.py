@@ -8,13 +8,13 @@ from polyak.algorithm import GymEnv
 from polyak.data import Dataset, collect
 from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv
-from polyak.envs.action_spaces import FROM_DATA
 from polyak.hyperparameters.changing import Fixed, Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Learners, later
 from polyak.hyperparameters.held import Held
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.parts.part import MadeOf
+from polyak.parts.replay import Replay
 from polyak.parts.units import RewardScaling, Units
 
 
@@ -56,10 +56,9 @@ class OfflineAlgorithm(LearnsFromData):
     episodes' returns (IQL's); ``(scale, shift)`` multiplies and adds. All are taken from the dataset, kept in the
     model, and used for what it experiences afterwards, too."""
 
-    _alternatives = FROM_DATA
     goes_without: ClassVar[tuple[str, ...]] = (
         *(field.name for field in fields(OffPolicyAlgorithm)),
-        *LearnsFromData.explores_by,
+        *Replay.explores_by,
     )
     made_of: ClassVar[MadeOf] = {"units": Units}
     reward_affine = Held[tuple[float, float]]("units.affine")

@@ -237,7 +237,7 @@ class InThread(RolloutCollector):
         self._shows = loop.collector.callback.needs_locals
         thread.start()
         taken: list[Rollout] = []
-        while not taken or (self.settings.takes_all and len(thread)):
+        while not taken or (self.settings.rollouts.takes_all and len(thread)):
             with loop.split.env:
                 rollout = thread.take()
             if not self.show(rollout, ((row, True) for row in range(len(rollout.steps))), rollout.steps.__getitem__):
@@ -269,7 +269,7 @@ class FromRunners(RolloutCollector):
     runner: SeparateRunners
 
     def __init__(self, model: Any) -> None:
-        self.per_batch = model.rollouts_per_batch
+        self.per_batch = model.rollouts.per_batch
         self._given: Any = None
         """What runners have been given last."""
         super().__init__(model)
@@ -281,7 +281,7 @@ class FromRunners(RolloutCollector):
     def take(self) -> bool:
         """What a runner has finished, or all that wait. What is in hand when a callback asks to stop stays there."""
         settings, runner = self.settings, self.runner
-        batches = runner.waiting() // self.per_batch if settings.takes_all and settings.asynchronous else 1
+        batches = runner.waiting() // self.per_batch if settings.rollouts.takes_all and settings.asynchronous else 1
         while len(self._received) < max(batches, 1) * self.per_batch:
             if self._given is not settings.learner.published:
                 runner.publish(self.catch_up(), self.actor.policy)

@@ -165,7 +165,7 @@ def unseen(step: Step, series: Collection) -> dict[str, Any]:
 
 def rollout_updates(model: Any) -> RolloutUpdates:
     """How a model learns from rollouts."""
-    known = model.host, type(model).following(model), model.clock, model.logger, model._split
+    known = model.host, model._following(), model.clock, model.logger, model._split
     rollouts, watching, explains = model.rollouts, tasks(model, "watching"), not model.learner.estimates
     return RolloutUpdates(model.learner, rollouts.lesson, rollouts.minibatches, *known, watching, explains)
 

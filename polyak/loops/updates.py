@@ -155,7 +155,7 @@ def updates_of(model: Any) -> Updates:
         model.learner,
         model.memory,
         model.host,
-        type(model).following(model),
+        model._following(),
         model.clock,
         model.logger,
         model._split,

@@ -18,6 +18,12 @@ class OlderRollouts(Rollouts):
 
     numpy_alone: ClassVar = "an actor with weights of its own fills its rollouts"
     watching: ClassVar = (log_lag,)
+    takes_all: ClassVar[bool] = False
+    """Whether a lesson is wanted from all rollouts that wait, rather than from the oldest."""
+    per_batch: ClassVar[int] = 1
+    """With ``n_runners``: of how many of their rollouts, side by side, a gradient step is made."""
+    requests_per_runner: ClassVar[int] = 1
+    """With ``n_runners``: how many rollouts one is asked for at a time, if it is ``asynchronous``."""
 
     def check(self) -> None:
         """Refuses what V-trace has no use for."""
@@ -42,13 +48,13 @@ class OlderRollouts(Rollouts):
     def make_group(self, actor: Any) -> SeparateRunners:
         """The runners of the model, each of which collects by itself."""
         model = self.model
-        waiting, requests = model.queue_size * model.rollouts_per_batch, model.requests_per_runner
+        waiting, requests = model.queue_size * self.per_batch, self.requests_per_runner
         held = model.env, actor, model._progress, model._split, model._uses_masks
         return SeparateRunners(*held, not model.asynchronous, waiting, requests)
 
     def expected_updates(self, timesteps: int) -> tuple[int, int]:
         model = self.model
-        rows = model.n_steps * model._envs_of_an_actor * (model.rollouts_per_batch if model.n_runners else 1)
+        rows = model.n_steps * model._envs_of_an_actor * (self.per_batch if model.n_runners else 1)
         return -(-timesteps // rows) * self.updates_per_rollout(rows), rows
 
     def minibatches(self) -> Minibatches:
@@ -59,6 +65,7 @@ class UsedAgain(OlderRollouts):
     """Makes gradient steps on rollouts drawn from those that are kept, whenever more have come."""
 
     watching: ClassVar[tuple[Callable[..., None], ...]] = (log_lag,)
+    takes_all: ClassVar = True
 
     def build(self) -> None:
         super().build()

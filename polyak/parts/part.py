@@ -32,6 +32,15 @@ class Part:
     def __init__(self, model: Any) -> None:
         self.model = model
 
+    raw: ClassVar[bool] = False
+    """Whether it stores experience as it was before normalisation."""
+    stores_masks: ClassVar[tuple[str, ...]] = ()
+    """Which masks of a step it stores: ``"masks"``, that it was made under, and ``"next_masks"``."""
+    explores_by: ClassVar[tuple[str, ...]] = ()
+    """Hyper-parameters that its exploration is built from."""
+    saves_also: ClassVar[tuple[str, ...]] = ()
+    """What it puts into a file only if ``include`` names it."""
+
     # -- construction --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -175,6 +184,31 @@ class Through(Generic[Arguments, Result]):
 
     def __get__(self, model: Any, owner: type) -> Any:
         return self.call if model is None else MethodType(self.call, model)
+
+
+class Kept(Part):
+    """Attributes of a model that training needs to resume: a number, a text or a truth each.
+
+    Args:
+        names: name in the file -> of the attribute.
+    """
+
+    def __init__(self, model: Any, names: Mapping[str, str]) -> None:
+        super().__init__(model)
+        self.names = names
+
+    def state(self) -> dict[str, Any]:
+        return {name: getattr(self.model, attribute) for name, attribute in self.names.items()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        for name, attribute in self.names.items():
+            setattr(self.model, attribute, type(getattr(self.model, attribute))(state[name]))
+
+
+class KeptWithExperience(Kept):
+    """The same beside a replay buffer that the model saves by itself."""
+
+    saves_also: ClassVar = ("replay_buffer",)
 
 
 class OfPolicy(Part):

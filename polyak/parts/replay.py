@@ -39,6 +39,8 @@ class DatasetReplay(Part):
 
     priorities: ClassVar[Mapping[str, Any]] = {}
     """What ``prioritized=True`` stands for, where that is not the samplers' defaults."""
+    stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
+    saves_also: ClassVar = ("replay_buffer",)
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
@@ -206,6 +208,12 @@ class DatasetReplay(Part):
 class Replay(DatasetReplay):
     """Replays what the model experiences, and a dataset if it has one."""
 
+    raw: ClassVar = True
+    stores_masks: ClassVar = ("masks", "next_masks")
+    explores_by: ClassVar[tuple[str, ...]] = (
+        *("learning_starts", "random_warm_up", "action_noise"),
+        *("use_sde", "use_sde_at_warmup", "sde_sample_freq"),
+    )
     few_updates: ClassVar[bool] = False
     """Whether fewer updates than transitions are meant, so that there is no advice about it."""
     numpy_alone: ClassVar[str | None] = None
@@ -390,7 +398,7 @@ class Replay(DatasetReplay):
         """The replay buffer for a saved state, whose rows may have masks though environments have not been reset yet,
         before which some do not say that they have any."""
         model = self.model
-        masked = any(name.endswith(f"{EXTRAS}{model.stores_masks[0]}") for name in state)
+        masked = any(name.endswith(f"{EXTRAS}{self.stores_masks[0]}") for name in state)
         if masked and model._uses_masks and (model.runner is None or not model.runner.env.masked):
             model._rows_have_masks = True
             self._renew()

@@ -26,6 +26,8 @@ class Rollouts(Part):
 
     buffer_class: type[RolloutBuffer] = RolloutBuffer
     """Where ``rollout_buffer_class`` is ``None``."""
+    stores_masks: ClassVar = ("masks",)
+    explores_by: ClassVar = ("use_sde", "sde_sample_freq")
     numpy_alone: ClassVar[str | None] = None
     """Why rollouts are made in numpy alone; ``None``: they need not be."""
 

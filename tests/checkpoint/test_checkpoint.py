@@ -8,6 +8,7 @@ import pickle
 import sys
 import warnings
 import zipfile
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,6 +25,7 @@ from polyak.checkpoint.saved import read, write
 from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, find_class
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from polyak.parts.part import Kept
 from polyak.schedules import LinearSchedule
 from polyak.writing import replacing
 from tests.trials import trial
@@ -521,7 +523,7 @@ def test_file_holds_no_pickle(tmp_path: Path) -> None:
 class Counting(DQN):
     """Counts what it has learned in, besides what DQN counts."""
 
-    kept: ClassVar[dict[str, str]] = {"rounds": "_rounds", "mood": "_mood"}
+    made_of: ClassVar = {"kept": partial(Kept, names={"rounds": "_rounds", "mood": "_mood"})}
     _rounds = 0
     _mood = "new"
 

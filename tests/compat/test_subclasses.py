@@ -309,7 +309,7 @@ def test_an_on_policy_algorithm_of_a_users_own() -> None:
 def test_a_file_written_by_polyaks_own_class_loads_and_normalises_once(tmp_path: Path) -> None:
     polyak.PPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=16, **SMALL).save(tmp_path / "m.zip")
     assert isinstance(PPO.load(tmp_path / "m.zip"), PPO)
-    assert not PPO.predicts_raw
+    assert not PPO("MlpPolicy", "CartPole-v1").normalisation.by_itself
 
 
 def test_attributes_of_a_subclass_and_of_a_program_are_saved(tmp_path: Path) -> None:

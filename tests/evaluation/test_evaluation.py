@@ -282,7 +282,8 @@ def test_a_name_is_put_under_the_models_own_normalisation():
     assert evaluate(raw, "CartPole-v1", 2, seed=0).returns.tolist() == played
     assert np.mean(raw.asked) == pytest.approx(0, abs=0.3)
     # A program that normalises by itself: the statistics are only in the model's file.
-    raw.normalisation = Normalisation(by_itself=False)
+    raw.normalisation = Normalisation()
+    raw.normalisation.by_itself = False
     raw.normalisation.load(detached(training.state_dict()), ())
     raw.asked.clear()
     evaluate(raw, "CartPole-v1", 2, seed=0)
@@ -296,7 +297,7 @@ def test_another_normalisation_than_the_one_learned_with_is_said():
     training = normalised()
     training.reset()
     model = Balancing(training)
-    model.normalisation = Normalisation(by_itself=True)
+    model.normalisation = Normalisation()
     model.normalisation.use(training, raw_experience=False)
     frozen = {"training": False, "norm_reward": False}
     for settings, said in (

@@ -98,7 +98,7 @@ def reads(model: Any) -> dict[str, Any]:
     if (learner := getattr(model, "learner", None)) is not None:
         model.set_logger(Logger(None, []))
         if hasattr(type(model), "following"):
-            type(model).following(model)()
+            model._following()()
         seen["tunables"] = {name: plain(getattr(learner, name, None)) for name in learner.declared_tunables()}
         seen["rates"] = [float(group["lr"]) for each in learner.optimizers.values() for group in each.param_groups]
         seen["schedule"] = [model.lr_schedule(left) for left in (1.0, 0.5, 0.0)]

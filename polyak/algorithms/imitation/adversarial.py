@@ -8,6 +8,7 @@ distinguish its steps from the demonstrated ones, and so on.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -48,6 +49,7 @@ from polyak.loops.training import Loop
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Policy
+from polyak.parts.part import KeptWithExperience, MadeOf
 from polyak.schedules import Schedule, get_schedule_fn, value_of
 from polyak.seeding import set_random_seed
 
@@ -124,8 +126,7 @@ class AdversarialImitation(Algorithm):
 
     loop: ClassVar[Callable[..., Loop]] = ImitationLoop
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES
-    saves_also: ClassVar[frozenset[str]] = frozenset({"replay_buffer"})
-    kept: ClassVar[Mapping[str, str]] = {"round_began": "_round_began"}
+    made_of: ClassVar[MadeOf] = {"kept": partial(KeptWithExperience, names={"round_began": "_round_began"})}
     learner_class: ClassVar[type[Learner]]
     """What improves the reward network."""
     engine = Held[Engine | None]("host.engine")

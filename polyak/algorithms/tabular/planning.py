@@ -1,7 +1,8 @@
 """Planning with a known model: sweeps over all states instead of experience."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from polyak.hyperparameters.declaration import NonNegative
 from polyak.hyperparameters.held import Held
 from polyak.loops.training import Loop, write_logs
 from polyak.ops.dynamic_programming import action_values, policy_values
+from polyak.parts.part import Kept, MadeOf
 
 
 class KnownModel:
@@ -117,7 +119,7 @@ class Planning(TableAlgorithm):
     """Change of values below which planning has converged."""
 
     loop: ClassVar[Callable[..., Loop]] = Sweeps
-    kept: ClassVar[Mapping[str, str]] = {"converged": "converged"}
+    made_of: ClassVar[MadeOf] = {"kept": partial(Kept, names={"converged": "converged"})}
     converged = Held[bool]("solver.converged")
     """Whether planning has converged."""
     process = Held[FiniteProcess]("solver.process")

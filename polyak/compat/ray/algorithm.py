@@ -284,7 +284,7 @@ class Algorithm:
             return updates * int(model.batch_size)
         rows = model.rollout_buffer.buffer_size * model.rollout_buffer.n_envs
         if model.batch_size is None:
-            return updates * rows * getattr(model, "rollouts_per_batch", 1)
+            return updates * rows * getattr(model.rollouts, "per_batch", 1)
         if not self.config.shuffle_batch_per_epoch:
             return updates * int(model.batch_size)
         return round(updates / -(-rows // model.batch_size) * rows)

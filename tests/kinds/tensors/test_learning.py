@@ -115,7 +115,7 @@ def test_training_resumes_in_the_middle_of_episodes(name: str, tmp_path: Any) ->
 
     def save_at_step_35(published: dict[str, Any], _: Any) -> bool:  # within a rollout of 16, and within episodes
         if published["self"].num_timesteps == 140:
-            include = ["replay_buffer"] if "replay_buffer" in kind.saves_also else None
+            include = ["replay_buffer"] if "replay_buffer" in published["self"].saves_also else None
             published["self"].save(tmp_path / "model", include=include)
         return True
 

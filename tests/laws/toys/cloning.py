@@ -73,7 +73,7 @@ class CloningLoop:
     """Makes one gradient step after another."""
 
     def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
-        self.model, self.callback, self.follow = model, callback, type(model).following(model)
+        self.model, self.callback, self.follow = model, callback, model._following()
         self.between = engine_checks(model)
 
     def iterate(self) -> bool:

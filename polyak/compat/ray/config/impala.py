@@ -14,6 +14,7 @@ from polyak.compat.ray.config.actor_critic import ActorCriticConfig
 from polyak.compat.ray.config.base import Plain
 from polyak.compat.ray.config.settings import OnePass, Points
 from polyak.compat.ray.learners.actor_critic import APPOTorchLearner, IMPALATorchLearner
+from polyak.compat.ray.rollouts import with_part
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 
 
@@ -72,8 +73,7 @@ class IMPALAConfig(ActorCriticConfig):
         if not self.num_env_runners or self._is_whole:
             return found
         requests = self.max_requests_in_flight_per_env_runner
-        members = {"rollouts_per_batch": self.num_env_runners, "requests_per_runner": requests}
-        return type(found.__name__, (found,), {**members, "__module__": __name__})
+        return with_part(found, "rollouts", per_batch=self.num_env_runners, requests_per_runner=requests)
 
     def plain(self, image_channels_last: bool = False) -> Plain:
         policy, policy_kwargs = self._policy(image_channels_last)
