@@ -16,17 +16,11 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.impala import IMPALALearner
-from polyak.algorithms.ppo import next_kl_coef
+from polyak.algorithms.ppo import log_ranges, next_kl_coef
 from polyak.cards import Card, Search, tune
 from polyak.data.circular import CircularBuffer
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
-from polyak.kinds.asynchronous import (
-    AsynchronousAlgorithm,
-    acting_policy,
-    check_asynchronous,
-    expected_updates,
-    separate_runners,
-)
+from polyak.kinds import asynchronous
 from polyak.kinds.network_algorithm import RELOAD
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.learning.vtrace_learner import Evaluated, Unroll, in_time, rows_of
@@ -118,13 +112,6 @@ class APPOLearner(IMPALALearner):
 # -- after each update -------------------------------------------------------------------------------------------------
 
 
-def log_weights(model: Any, outcome: Gained) -> None:
-    """Log the range that clips, and the weight of the divergence, if there is one."""
-    model.logger.record("train/clip_range", model.learner.tunables["clip_range"])
-    if model.kl_coef is not None:
-        model.logger.record("train/kl_coef", model.kl_coef)
-
-
 def move_kl_coef(model: Any, outcome: Gained) -> None:
     """Where the target network has followed: change the weight of the divergence by how far the policy has moved, if it
     aims at anything."""
@@ -138,7 +125,7 @@ def move_kl_coef(model: Any, outcome: Gained) -> None:
 
 
 @dataclass(eq=False, repr=False)
-class APPO(AsynchronousAlgorithm):
+class APPO(asynchronous.AsynchronousAlgorithm):
     """Acting and learning at the same time, with clipped steps and a target network (arXiv:1912.00167)."""
 
     _: KW_ONLY
@@ -171,14 +158,14 @@ class APPO(AsynchronousAlgorithm):
     action_spaces: ClassVar = ACTION_SPACES
     takes_all: ClassVar[bool] = True
 
-    watching: ClassVar = (log_lag, log_weights, move_kl_coef)
-    _acting_policy = acting_policy
-    _make_group = separate_runners
-    _expected_updates = expected_updates
+    watching: ClassVar = (log_lag, log_ranges, move_kl_coef)
+    _acting_policy = asynchronous.acting_policy
+    _make_group = asynchronous.separate_runners
+    _expected_updates = asynchronous.expected_updates
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        check_asynchronous(self)
+        asynchronous.check_asynchronous(self)
         fix = "there is no weight that could move. Give kl_coef as well."
         require(self.kl_target is None or self.kl_coef is not None, "kl_target", self.kl_target, fix)
 

@@ -16,13 +16,7 @@ from torch import Tensor
 
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Fraction, Positive
-from polyak.kinds.asynchronous import (
-    AsynchronousAlgorithm,
-    acting_policy,
-    check_asynchronous,
-    expected_updates,
-    separate_runners,
-)
+from polyak.kinds import asynchronous
 from polyak.kinds.network_algorithm import OPTIMIZER
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.vtrace_learner import Evaluated, Unroll, VTraceLearner
@@ -99,7 +93,7 @@ class IMPALALearner(VTraceLearner):
 
 
 @dataclass(eq=False, repr=False)
-class IMPALA(AsynchronousAlgorithm):
+class IMPALA(asynchronous.AsynchronousAlgorithm):
     """Acting and learning at the same time, with V-trace between them (arXiv:1802.01561)."""
 
     _: KW_ONLY
@@ -118,13 +112,13 @@ class IMPALA(AsynchronousAlgorithm):
     learner_class: ClassVar[type[Learner]] = IMPALALearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
-    _acting_policy = acting_policy
-    _make_group = separate_runners
-    _expected_updates = expected_updates
+    _acting_policy = asynchronous.acting_policy
+    _make_group = asynchronous.separate_runners
+    _expected_updates = asynchronous.expected_updates
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
-        check_asynchronous(self)
+        asynchronous.check_asynchronous(self)
 
     @classmethod
     def trial(cls) -> dict[str, Any]:

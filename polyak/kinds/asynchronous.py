@@ -4,7 +4,7 @@ What happens when is in :mod:`polyak.loops.asynchronous`. With ``asynchronous=Fa
 that equal seeds give equal numbers. An algorithm of the kind names the functions of this module.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, cast
 
@@ -66,7 +66,7 @@ class AsynchronousAlgorithm(OnPolicyAlgorithm):
     collector = cast(RolloutCollector, None)
     """Brings rollouts: its loop makes it, and it outlives that."""
     _envs_of_a_rollout = cast(int, Held[int]("runner.rollout_envs"))
-    _minibatches = cast("Callable[[int | None], Iterator[Any]]", Held("collector.minibatches"))
+    _minibatches = cast(Any, Held("collector.minibatches"))
 
 
 def check_asynchronous(model: Any) -> None:
@@ -83,10 +83,12 @@ def check_asynchronous(model: Any) -> None:
     require(late, "rollout_buffer_class", cls, fix)
 
 
-@property
-def acting_policy(model: Any) -> Policy:
-    """Whose actions are taken: the actor's own copy, which the learner does not touch while the actor reads it."""
-    return cast(Policy, model.policy if model.runner is None else model.runner.actor.policy)
+def _acting(model: Any) -> Any:
+    return model.policy if model.runner is None else model.runner.actor.policy
+
+
+acting_policy = cast(Policy, property(_acting))
+"""Whose actions are taken: the actor's own copy, which may be read while the learner's is being compiled."""
 
 
 def separate_runners(model: Any, actor: Any) -> SeparateRunners:

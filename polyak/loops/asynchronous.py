@@ -1,8 +1,8 @@
 """Asynchronous learning: take rollouts, learn from them, publish weights.
 
 A rollout is ``n_steps`` of each environment, all with the weights that were published last before it began; learners
-correct for their age. Collectors bring rollouts: :class:`InTurns`, :class:`InThread` or :class:`FromRunners`. What is
-under way in a collector outlives one ``learn``.
+correct for their age. A :class:`RolloutCollector` brings rollouts: it makes them here, in turn with the learner or in a
+thread, or takes them from runners elsewhere. What is under way in it outlives one ``learn``.
 
 Shapes: T steps of N environments.
 """
@@ -10,7 +10,6 @@ Shapes: T steps of N environments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -87,8 +86,8 @@ class AsynchronousLoop:
 def collector_of(model: Any) -> RolloutCollector:
     """What brings the rollouts of a model."""
     if isinstance(model.runner, SeparateRunners):
-        return FromRunners(model)
-    return InThread(model) if model.asynchronous else InTurns(model)
+        return RunnersCollector(model)
+    return ThreadCollector(model) if model.asynchronous else TurnsCollector(model)
 
 
 def log_lag(model: Any, outcome: Any) -> None:
@@ -199,7 +198,7 @@ class RolloutCollector:
         return True
 
 
-class InTurns(RolloutCollector):
+class TurnsCollector(RolloutCollector):
     """Makes a rollout when the last one has been learned from, so that equal seeds give equal numbers."""
 
     def take(self) -> bool:
@@ -210,16 +209,7 @@ class InTurns(RolloutCollector):
         return self.hold([Rollout(writer.buffer, *writer.following(self.runner), version)])
 
 
-@dataclass
-class _Begun:
-    """A rollout that a thread is making."""
-
-    writer: RolloutWriter
-    version: int
-    steps: list[Step | None] = field(default_factory=list)
-
-
-class InThread(RolloutCollector):
+class ThreadCollector(RolloutCollector):
     """Makes one rollout after another in a thread of its own, as many as may wait."""
 
     def __init__(self, model: Any) -> None:
@@ -228,7 +218,7 @@ class InThread(RolloutCollector):
         super().__init__(model)
 
     def forget(self) -> None:
-        self._begun: _Begun | None = None
+        self._begun: tuple[RolloutWriter, int, list[Step | None]] | None = None
         self.runner.thread = ActorThread(self.make, self.settings.queue_size)
 
     def take(self) -> bool:
@@ -250,8 +240,8 @@ class InThread(RolloutCollector):
         if self._begun is None:
             version = self.catch_up()
             self.actor.begin(self.settings.n_envs)
-            self._begun = _Begun(self.fresh(), version)
-        writer, version, steps = self._begun.writer, self._begun.version, self._begun.steps
+            self._begun = self.fresh(), version, []
+        writer, version, steps = self._begun
         while len(steps) < writer.steps:
             if stopping():
                 return None
@@ -263,7 +253,7 @@ class InThread(RolloutCollector):
         return rollout
 
 
-class FromRunners(RolloutCollector):
+class RunnersCollector(RolloutCollector):
     """Takes what runners elsewhere have finished, each by itself."""
 
     runner: SeparateRunners

@@ -149,7 +149,7 @@ def on_policy_loop(model: Any, callback: BaseCallback, log_interval: int | None)
         between=engine_checks(model),
         tick=clock.tick,
         log_interval=log_interval,
-        estimates=not model.learner.estimates,
+        estimates=not model.learner.estimates_itself,
     )
     collector.shown = loop.shown
     return loop
@@ -164,7 +164,7 @@ def rollout_updates(model: Any) -> RolloutUpdates:
     """How a model learns from rollouts."""
     minibatches = partial(getattr, model, "_minibatches")
     known = model.host, type(model).following(model), model.clock, model.logger, model._split
-    watching, explains = tasks(model, model.watching), not model.learner.estimates
+    watching, explains = tasks(model, model.watching), not model.learner.estimates_itself
     return RolloutUpdates(model.learner, model.lesson, minibatches, *known, watching, explains)
 
 
