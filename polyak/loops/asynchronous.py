@@ -71,11 +71,12 @@ class AsynchronousLoop:
     def iterate(self) -> bool:
         """Rollouts, and what is learned from them. False: a callback asked to stop."""
         loop, settings = self.on_policy, self.settings
-        if not self.collector.take():
+        rollouts = self.collector.take()
+        if rollouts is None:
             return False
         loop.note()
         with loop.split.update:
-            loop.updates.make(settings.rollout_buffer)
+            loop.updates.make(rollouts)
             if settings.learner.unpublished >= settings.broadcast_interval:
                 settings.learner.publish(settings.policy)
         for check in loop.between:
@@ -113,7 +114,7 @@ class RolloutCollector:
     def __init__(self, model: Any) -> None:
         self.settings, self.runner = model, model.runner
         self.actor: Any = model.runner.actor
-        self.actor.part()
+        self.actor.act_by_copy()
         self.rollouts: list[Rollout] = []
         self.unrolls: list[Unroll] = []
         self.lags: list[int] = []
@@ -131,17 +132,17 @@ class RolloutCollector:
     def forget(self) -> None:
         """Drop what is under way, since new episodes have begun."""
 
-    def take(self) -> bool:
-        """Get rollouts to learn from. False: a callback asked to stop."""
+    def take(self) -> list[Rollout] | None:
+        """Rollouts to learn from. ``None``: a callback asked to stop."""
         raise NotImplementedError
 
-    def hold(self, rollouts: list[Rollout]) -> bool:
-        """Let these be learned from. -> True"""
+    def hold(self, rollouts: list[Rollout]) -> list[Rollout]:
+        """Let these be learned from."""
         self.rollouts = rollouts
         self.lags = [self.settings.learner.steps - rollout.version for rollout in rollouts]
         unrolls, size = [rollout.unrolled() for rollout in rollouts], self.per_batch
         self.unrolls = [joined(unrolls[first : first + size]) for first in range(0, len(unrolls), size)]
-        return True
+        return rollouts
 
     def minibatches(self, size: int | None = None) -> Iterator[Unroll]:
         """What gradient steps are made on, for the learner's ``update``."""
@@ -201,10 +202,10 @@ class RolloutCollector:
 class TurnsCollector(RolloutCollector):
     """Makes a rollout when the last one has been learned from, so that equal seeds give equal numbers."""
 
-    def take(self) -> bool:
+    def take(self) -> list[Rollout] | None:
         version = self.catch_up()  # also for a rollout that a file has brought: it began with these
         if not self.loop.collect():
-            return False
+            return None
         writer = self.loop.rollout
         return self.hold([Rollout(writer.buffer, *writer.following(self.runner), version)])
 
@@ -221,7 +222,7 @@ class ThreadCollector(RolloutCollector):
         self._begun: tuple[RolloutWriter, int, list[Step | None]] | None = None
         self.runner.thread = ActorThread(self.make, self.settings.queue_size)
 
-    def take(self) -> bool:
+    def take(self) -> list[Rollout] | None:
         """The rollout that has waited longest, or all that wait."""
         loop, thread = self.loop, self.runner.thread
         self._shows = loop.collector.callback.needs_locals
@@ -231,7 +232,7 @@ class ThreadCollector(RolloutCollector):
             with loop.split.env:
                 rollout = thread.take()
             if not self.show(rollout, ((row, True) for row in range(len(rollout.steps))), rollout.steps.__getitem__):
-                return False
+                return None
             taken.append(rollout)
         return self.hold(taken)
 
@@ -268,7 +269,7 @@ class RunnersCollector(RolloutCollector):
         self._received: list[Rollout] = []
         """What is to be learned from next, as far as it is there."""
 
-    def take(self) -> bool:
+    def take(self) -> list[Rollout] | None:
         """What a runner has finished, or all that wait. What is in hand when a callback asks to stop stays there."""
         settings, runner = self.settings, self.runner
         batches = runner.waiting() // self.per_batch if settings.takes_all and settings.asynchronous else 1
@@ -282,7 +283,7 @@ class RunnersCollector(RolloutCollector):
                 finished = runner.take()
             rollout = self.rollout_of(finished)
             if not self.show(rollout, runner.rows_in_hand(), self._step_of(finished)):
-                return False
+                return None
             runner.finish()
             self._received.append(rollout)
         received = self._received
