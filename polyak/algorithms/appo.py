@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.impala import IMPALALearner
-from polyak.algorithms.ppo import next_kl_coef
+from polyak.algorithms.ppo import log_ranges, next_kl_coef
 from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Scheduled, require
@@ -114,13 +114,6 @@ class APPOLearner(IMPALALearner):
 # -- after each update -------------------------------------------------------------------------------------------------
 
 
-def log_weights(model: Any, outcome: Gained) -> None:
-    """Log the range that clips, and the weight of the divergence, if there is one."""
-    model.logger.record("train/clip_range", model.learner.tunables["clip_range"])
-    if model.kl_coef is not None:
-        model.logger.record("train/kl_coef", model.kl_coef)
-
-
 def move_kl_coef(model: Any, outcome: Gained) -> None:
     """Where the target network has followed: change the weight of the divergence by how far the policy has moved, if it
     aims at anything."""
@@ -136,7 +129,7 @@ def move_kl_coef(model: Any, outcome: Gained) -> None:
 class ClippedUses(UsedAgain):
     """Logs what clips."""
 
-    watching: ClassVar = (log_lag, log_weights, move_kl_coef)
+    watching: ClassVar = (log_lag, log_ranges, move_kl_coef)
 
     def check(self) -> None:
         super().check()

@@ -177,7 +177,7 @@ class PPOLearner(OnPolicyLearner):
 
 def log_ranges(model: Any, outcome: Gained) -> None:
     """Log the weight of the divergence and the ranges that clip, as far as there are any."""
-    values = {name: model.learner.tunables[name] for name in ("kl_coef", "clip_range", "clip_range_vf")}
+    values = {name: model.learner.tunables.get(name) for name in ("kl_coef", "clip_range", "clip_range_vf")}
     for name in [name for name, value in values.items() if value is not None]:
         model.logger.record(f"train/{name}", values[name])
 

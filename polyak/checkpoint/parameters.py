@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.checkpoint.saved import Arrays, Saved, check_counter
+from polyak.checkpoint.saved import Arrays, Saved, check_counter, prefixed
 from polyak.checkpoint.serialise import decode, encode
 from polyak.learning.learner import Learner
+from polyak.learning.vtrace_learner import PublishedWeights, VTraceLearner
 from polyak.nn.compiled import plain_name
 
 _KERNEL_OPTIONS = ("foreach", "fused", "capturable", "differentiable")
@@ -125,9 +125,8 @@ def store(learner: Learner, saved: Saved) -> None:
         saved.info["optimizers"][name], arrays = split_optimizer(name, optimizer.state_dict())
         saved.optimizers |= arrays
     saved.networks = {name: tensor.numpy(force=True) for name, tensor in learner.networks().items()}
-    numbers, tensors = learner.further_state()
-    saved.info |= numbers
-    saved.state |= {name: tensor.numpy(force=True) for name, tensor in tensors.items()}
+    if isinstance(learner, VTraceLearner):
+        _store_published(learner, saved)
 
 
 def restore(learner: Learner, saved: Saved) -> None:
@@ -148,11 +147,26 @@ def restore(learner: Learner, saved: Saved) -> None:
         load_optimizer(learner, name, optimizer_state(saved, name))
     check_counter("learner_steps", saved.info["learner_steps"])
     learner.steps = int(saved.info["learner_steps"])
-    learner.load_further_state(saved.info, partial(_tensors_of, saved))
+    if isinstance(learner, VTraceLearner) and "broadcast" in saved.info:
+        _restore_published(learner, saved)
 
 
-def _tensors_of(saved: Saved, prefix: str) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(np.array(array)) for name, array in saved.state_of(prefix).items()}
+def _store_published(learner: VTraceLearner, saved: Saved) -> None:
+    """The weights that actors act with, where the learner's are newer."""
+    saved.info["since_broadcast"] = learner.unpublished
+    if learner.published is not None and learner.unpublished:
+        saved.info["broadcast"], tensors = learner.published
+        named = zip(learner.policy.state_dict(), tensors, strict=True)
+        saved.state |= prefixed("broadcast", {name: tensor.numpy(force=True) for name, tensor in named})
+
+
+def _restore_published(learner: VTraceLearner, saved: Saved) -> None:
+    own, found = learner.policy.state_dict(), saved.state_of("broadcast")
+    if {name: tuple(part.shape) for name, part in own.items()} != {name: part.shape for name, part in found.items()}:
+        raise ValueError("the weights of its actors that the file has are of other networks: it is damaged.")
+    check_counter("broadcast", version := saved.info["broadcast"])
+    tensors = [torch.from_numpy(np.array(found[name])).to(part) for name, part in own.items()]
+    learner.published = PublishedWeights(int(version), tensors)
 
 
 def saved_parameters(saved: Saved) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class Actor:
         self.memory: State | None = None
         self._decide = backend_of(policy)
 
-    def part(self) -> None:
+    def act_by_copy(self) -> None:
         """Act from now on by a copy of the policy, to which newer weights are brought."""
         self.policy = copy_of(self.policy)
         self.codec, self._decide = self.policy.codec, backend_of(self.policy)

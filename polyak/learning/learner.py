@@ -144,7 +144,7 @@ class Learner(nn.Module):
     """Of the layers' products in what :meth:`run` calls: see :data:`~polyak.nn.precision.PRODUCTS_IN`."""
     steps_are_shared: ClassVar[bool] = True
     """Whether all that it learns goes through :meth:`learn`, so that several learners can share it."""
-    estimates: ClassVar[bool] = False
+    estimates_itself: ClassVar[bool] = False
     """Whether it estimates targets and advantages of rollouts itself, as it learns from them."""
     counters: ClassVar[frozenset[str]] = frozenset({"steps"})
     """Plain attributes that move from step to step, and that nothing reads that :meth:`run` calls."""
@@ -438,21 +438,6 @@ class Learner(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "group": None, "fellows": None, "learn_all": self.updates}
-
-    def further_state(self) -> tuple[dict[str, int], dict[str, Tensor]]:
-        """Numbers and tensors by name that a file holds of it besides networks and optimizers: here none."""
-        return {}, {}
-
-    def load_further_state(self, numbers: Mapping[str, Any], tensors_of: Callable[[str], Mapping[str, Tensor]]) -> None:
-        """Put back what :meth:`further_state` returned.
-
-        Args:
-            numbers: these, among others.
-            tensors_of: called with the part of names before the first slash: the tensors by the rest of their names.
-
-        Raises:
-            ValueError: they do not fit.
-        """
 
     def networks(self) -> dict[str, Tensor]:
         """Every tensor that was learned or follows what was learned: policy, targets, temperature; no tunables."""

@@ -5,7 +5,7 @@ Shapes: T steps of N environments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -38,7 +38,7 @@ class Evaluated(NamedTuple):
     entropy: Tensor | None  # [T, N]; None where there is no closed form
 
 
-class Published(NamedTuple):
+class PublishedWeights(NamedTuple):
     """Weights that actors act with until there are newer ones."""
 
     version: int
@@ -61,9 +61,9 @@ class VTraceLearner(RolloutLearner):
         published: the weights that actors act with; ``None``: there are none yet.
     """
 
-    estimates: ClassVar[bool] = True
+    estimates_itself: ClassVar[bool] = True
     counters: ClassVar[frozenset[str]] = Learner.counters | {"published"}
-    published: Published | None
+    published: PublishedWeights | None
     policy: ActorCriticPolicy
     gae_lambda: Tunable[Tensor]
     rho_bar: Tunable[float]
@@ -79,28 +79,12 @@ class VTraceLearner(RolloutLearner):
 
     def publish(self, policy: nn.Module) -> None:
         """Let actors take up the present weights of a policy before their next rollout."""
-        self.published = Published(self.steps, [part.detach().clone() for part in policy.state_dict().values()])
+        self.published = PublishedWeights(self.steps, [part.detach().clone() for part in policy.state_dict().values()])
 
     @property
     def unpublished(self) -> int:
         """Steps that were made since weights were published."""
         return 0 if self.published is None else self.steps - self.published.version
-
-    def further_state(self) -> tuple[dict[str, int], dict[str, Tensor]]:
-        numbers, tensors = {"since_broadcast": self.unpublished}, {}
-        if self.published is not None and self.unpublished:
-            numbers["broadcast"] = self.published.version
-            names = (f"broadcast/{name}" for name in self.policy.state_dict())
-            tensors = dict(zip(names, self.published.tensors, strict=True))
-        return numbers, tensors
-
-    def load_further_state(self, numbers: Mapping[str, Any], tensors_of: Callable[[str], Mapping[str, Tensor]]) -> None:
-        if "broadcast" in numbers:
-            own, tensors = self.policy.state_dict(), tensors_of("broadcast")
-            fits = own.keys() == tensors.keys() and all(own[name].shape == tensors[name].shape for name in own)
-            if not fits:
-                raise ValueError("the weights in the file that its actors act with are not of its networks.")
-            self.published = Published(numbers["broadcast"], [tensors[name].to(like) for name, like in own.items()])
 
     # -- learning ------------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Asynchronous learning: take rollouts, learn from them, publish weights.
 
 A rollout is ``n_steps`` of each environment, all with the weights that were published last before it began; learners
-correct for their age. Collectors bring rollouts: :class:`InTurns`, :class:`InThread` or :class:`FromRunners`. What is
-under way in a collector outlives one ``learn``.
+correct for their age. A :class:`RolloutCollector` brings rollouts: it makes them here, in turn with the learner or in a
+thread, or takes them from runners elsewhere. What is under way in it outlives one ``learn``.
 
 Shapes: T steps of N environments.
 """
@@ -10,7 +10,6 @@ Shapes: T steps of N environments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -72,11 +71,12 @@ class AsynchronousLoop:
     def iterate(self) -> bool:
         """Rollouts, and what is learned from them. False: a callback asked to stop."""
         loop, settings = self.on_policy, self.settings
-        if not self.collector.take():
+        rollouts = self.collector.take()
+        if rollouts is None:
             return False
         loop.note()
         with loop.split.update:
-            loop.updates.make(settings.rollout_buffer)
+            loop.updates.make(rollouts)
             if settings.learner.unpublished >= settings.broadcast_interval:
                 settings.learner.publish(settings.policy)
         for check in loop.between:
@@ -87,8 +87,8 @@ class AsynchronousLoop:
 def collector_of(model: Any) -> RolloutCollector:
     """What brings the rollouts of a model."""
     if isinstance(model.runner, SeparateRunners):
-        return FromRunners(model)
-    return InThread(model) if model.asynchronous else InTurns(model)
+        return RunnersCollector(model)
+    return ThreadCollector(model) if model.asynchronous else TurnsCollector(model)
 
 
 def log_lag(model: Any, outcome: Any) -> None:
@@ -114,7 +114,7 @@ class RolloutCollector:
     def __init__(self, model: Any) -> None:
         self.settings, self.runner = model, model.runner
         self.actor: Any = model.runner.actor
-        self.actor.part()
+        self.actor.act_by_copy()
         self.rollouts: list[Rollout] = []
         self.unrolls: list[Unroll] = []
         self.lags: list[int] = []
@@ -132,17 +132,17 @@ class RolloutCollector:
     def forget(self) -> None:
         """Drop what is under way, since new episodes have begun."""
 
-    def take(self) -> bool:
-        """Get rollouts to learn from. False: a callback asked to stop."""
+    def take(self) -> list[Rollout] | None:
+        """Rollouts to learn from. ``None``: a callback asked to stop."""
         raise NotImplementedError
 
-    def hold(self, rollouts: list[Rollout]) -> bool:
-        """Let these be learned from. -> True"""
+    def hold(self, rollouts: list[Rollout]) -> list[Rollout]:
+        """Let these be learned from."""
         self.rollouts = rollouts
         self.lags = [self.settings.learner.steps - rollout.version for rollout in rollouts]
         unrolls, size = [rollout.unrolled() for rollout in rollouts], self.per_batch
         self.unrolls = [joined(unrolls[first : first + size]) for first in range(0, len(unrolls), size)]
-        return True
+        return rollouts
 
     def minibatches(self, size: int | None = None) -> Iterator[Unroll]:
         """What gradient steps are made on, for the learner's ``update``."""
@@ -199,27 +199,18 @@ class RolloutCollector:
         return True
 
 
-class InTurns(RolloutCollector):
+class TurnsCollector(RolloutCollector):
     """Makes a rollout when the last one has been learned from, so that equal seeds give equal numbers."""
 
-    def take(self) -> bool:
+    def take(self) -> list[Rollout] | None:
         version = self.catch_up()  # also for a rollout that a file has brought: it began with these
         if not self.loop.collect():
-            return False
+            return None
         writer = self.loop.rollout
         return self.hold([Rollout(writer.buffer, *writer.following(self.runner), version)])
 
 
-@dataclass
-class _Begun:
-    """A rollout that a thread is making."""
-
-    writer: RolloutWriter
-    version: int
-    steps: list[Step | None] = field(default_factory=list)
-
-
-class InThread(RolloutCollector):
+class ThreadCollector(RolloutCollector):
     """Makes one rollout after another in a thread of its own, as many as may wait."""
 
     def __init__(self, model: Any) -> None:
@@ -228,10 +219,10 @@ class InThread(RolloutCollector):
         super().__init__(model)
 
     def forget(self) -> None:
-        self._begun: _Begun | None = None
+        self._begun: tuple[RolloutWriter, int, list[Step | None]] | None = None
         self.runner.thread = ActorThread(self.make, self.settings.queue_size)
 
-    def take(self) -> bool:
+    def take(self) -> list[Rollout] | None:
         """The rollout that has waited longest, or all that wait."""
         loop, thread = self.loop, self.runner.thread
         self._shows = loop.collector.callback.needs_locals
@@ -241,7 +232,7 @@ class InThread(RolloutCollector):
             with loop.split.env:
                 rollout = thread.take()
             if not self.show(rollout, ((row, True) for row in range(len(rollout.steps))), rollout.steps.__getitem__):
-                return False
+                return None
             taken.append(rollout)
         return self.hold(taken)
 
@@ -250,8 +241,8 @@ class InThread(RolloutCollector):
         if self._begun is None:
             version = self.catch_up()
             self.actor.begin(self.settings.n_envs)
-            self._begun = _Begun(self.fresh(), version)
-        writer, version, steps = self._begun.writer, self._begun.version, self._begun.steps
+            self._begun = self.fresh(), version, []
+        writer, version, steps = self._begun
         while len(steps) < writer.steps:
             if stopping():
                 return None
@@ -263,7 +254,7 @@ class InThread(RolloutCollector):
         return rollout
 
 
-class FromRunners(RolloutCollector):
+class RunnersCollector(RolloutCollector):
     """Takes what runners elsewhere have finished, each by itself."""
 
     runner: SeparateRunners
@@ -278,7 +269,7 @@ class FromRunners(RolloutCollector):
         self._received: list[Rollout] = []
         """What is to be learned from next, as far as it is there."""
 
-    def take(self) -> bool:
+    def take(self) -> list[Rollout] | None:
         """What a runner has finished, or all that wait. What is in hand when a callback asks to stop stays there."""
         settings, runner = self.settings, self.runner
         batches = runner.waiting() // self.per_batch if settings.rollouts.takes_all and settings.asynchronous else 1
@@ -292,7 +283,7 @@ class FromRunners(RolloutCollector):
                 finished = runner.take()
             rollout = self.rollout_of(finished)
             if not self.show(rollout, runner.rows_in_hand(), self._step_of(finished)):
-                return False
+                return None
             runner.finish()
             self._received.append(rollout)
         received = self._received

@@ -90,7 +90,7 @@ class OnPolicyLoop:
             between=engine_checks(model),
             tick=clock.tick,
             log_interval=log_interval,
-            estimates=not model.learner.estimates,
+            estimates=not model.learner.estimates_itself,
         )
         collector.shown = loop.shown
         return loop
@@ -166,7 +166,7 @@ def unseen(step: Step, series: Collection) -> dict[str, Any]:
 def rollout_updates(model: Any) -> RolloutUpdates:
     """How a model learns from rollouts."""
     known = model.host, model._following(), model.clock, model.logger, model._split
-    rollouts, watching, explains = model.rollouts, tasks(model, "watching"), not model.learner.estimates
+    rollouts, watching, explains = model.rollouts, tasks(model, "watching"), not model.learner.estimates_itself
     return RolloutUpdates(model.learner, rollouts.lesson, rollouts.minibatches, *known, watching, explains)
 
 

@@ -223,8 +223,7 @@ class RolloutUpdates:
         self.clock.updates += outcome.updates
         record_means(outcome.metrics, self.logger, self.host)
         if self.explains:
-            values, returns = buffer.values.reshape(-1), buffer.returns.reshape(-1)
-            self.logger.record("train/explained_variance", explained_variance(values, returns))
+            self.logger.record("train/explained_variance", explained_variance(buffer.values, buffer.returns))
         self.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
         if (log_std := getattr(self.learner.policy, "log_std", None)) is not None:
             self.logger.record("train/std", torch.exp(log_std.detach()).mean())
@@ -239,7 +238,7 @@ def _timed(split: TimeSplit, minibatches: Minibatches, size: int | None) -> Any:
 def explained_variance(y_pred: Any, y_true: Any) -> Any:
     """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean; NaN where y_true is constant.
 
-    Of arrays [B] a number; of tensors [B] a tensor [].
+    Of arrays of one shape a number; of tensors a tensor [].
     """
     variance = _variance(y_true)
     if isinstance(variance, Tensor):
@@ -248,6 +247,6 @@ def explained_variance(y_pred: Any, y_true: Any) -> Any:
 
 
 def _variance(x: Any) -> Any:
-    """As ``np.var`` of a vector, at a third of its cost, which counts where rollouts are short."""
-    apart = x - x.sum() / len(x)
+    """As ``np.var``, at a third of its cost, which counts where rollouts are short."""
+    apart = (x := x.reshape(-1)) - x.sum() / len(x)
     return apart.dot(apart) / len(x)

@@ -16,13 +16,15 @@ import torch
 from polyak import A2C, APPO, GAIL, IMPALA
 from polyak.algorithms.appo import clipped_surrogate, log_ratios
 from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.parameters import restore
+from polyak.checkpoint.saved import taken
 from polyak.collecting.actor_thread import ActorThread
-from polyak.data import collect
+from polyak.data import RolloutBuffer, collect
 from polyak.data.circular import CircularBuffer
 from polyak.envs import make_vec_env
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.vtrace_learner import Unroll, joined
-from polyak.loops.asynchronous import InThread
+from polyak.loops.asynchronous import ThreadCollector
 from tests.tolerance import bound
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu", "seed": 3, "n_steps": 16}
@@ -279,7 +281,70 @@ def test_a_thread_makes_no_more_than_may_wait_and_keeps_what_waits() -> None:
     thread.stop()
 
 
+def test_an_error_that_nobody_took_is_raised_once_and_the_next_start_works() -> None:
+    calls: list[int] = []
+
+    def make(stopping: Any) -> int:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise RuntimeError("once")
+        return calls[-1]
+
+    thread = ActorThread(make, size=1)
+    thread.start()
+    thread.stop()
+    thread.start()
+    with pytest.raises(RuntimeError, match="once"):
+        thread.take()
+    assert not actors()
+    thread.start()
+    assert thread.take() == 1
+    thread.stop()
+    assert not actors()
+
+
+def test_a_model_is_saved_while_its_actor_rests(tmp_path: Path) -> None:
+    """Nothing moves between the observations in hand and what else the file holds of the actor."""
+    resting: list[bool] = []
+
+    def save(names: dict[str, Any], _: Any) -> bool:
+        model = names["self"]
+        if model.num_timesteps == 64:
+            model.save(tmp_path / "model")
+            resting.append(not actors())
+        return True
+
+    IMPALA("MlpPolicy", make_vec_env(CART_POLE, n_envs=2, seed=0), **SMALL).learn(200, save)
+    assert resting == [True]
+
+
+def test_rollouts_that_wait_are_dropped_where_new_episodes_begin() -> None:
+    model = IMPALA("MlpPolicy", make_vec_env(CART_POLE, n_envs=2, seed=0), **SMALL)
+    model.learn(320, lambda names, _: names["self"].num_timesteps < 100)
+    before = model.runner.thread  # type: ignore[union-attr]
+    model.learn(32, reset_num_timesteps=False)
+    assert model.runner.thread is before  # type: ignore[union-attr]
+    model.learn(32)
+    assert model.runner.thread is not before  # type: ignore[union-attr]
+
+
 # -- refusing ----------------------------------------------------------------------------------------------------------
+
+
+class EarlyValues(RolloutBuffer):
+    """Reads values where steps are stored."""
+
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        super().add(*args, **kwargs)
+
+
+def test_a_file_whose_actors_have_other_networks_is_refused() -> None:
+    model = IMPALA("MlpPolicy", make_vec_env(CART_POLE, n_envs=2, seed=0), **TURNS, broadcast_interval=4).learn(64)
+    saved = taken(model)
+    name = next(name for name in saved.state if name.startswith("broadcast/"))
+    saved.state[name] = saved.state[name][:1]
+    with pytest.raises(ValueError, match="weights of its actors .* damaged"):
+        restore(model.learner, saved)
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -287,9 +352,13 @@ def test_what_cannot_be_is_refused() -> None:
         ({"c_bar": 2.0}, "c_bar=2.0 .* at most rho_bar=1.0"),
         ({"queue_size": 0}, "queue_size=0"),
         ({"broadcast_interval": 0}, "broadcast_interval=0"),
+        ({"rollout_buffer_class": EarlyValues}, "rollout_buffer_class=.*EarlyValues.* V-trace reads neither"),
     ):
         with pytest.raises(HyperparameterError, match=words):
             IMPALA("MlpPolicy", CART_POLE, **options)
+    model = IMPALA("MlpPolicy", CART_POLE, **SMALL)
+    with pytest.raises(HyperparameterError, match="V-trace reads neither"):
+        model.rollout_buffer_class = EarlyValues
     with pytest.raises(HyperparameterError, match=r"kl_target=0.1 .* Give kl_coef"):
         APPO("MlpPolicy", CART_POLE, kl_target=0.1)
     demonstrations = collect(CART_POLE, None, 100, seed=0)
@@ -304,7 +373,7 @@ def test_the_actor_looks_at_no_weights_of_the_learner(memory: str | None) -> Non
     kwargs = {**SMALL["policy_kwargs"], **({"memory": memory} if memory else {})}
     model = IMPALA("MlpPolicy", env, **{**SMALL, "policy_kwargs": kwargs}).learn(64)
     model.policy.to(torch.device("meta"))
-    rollout = cast(InThread, model.collector).make(lambda: False)
+    rollout = cast(ThreadCollector, model.collector).make(lambda: False)
     assert rollout is not None
     assert np.isfinite(rollout.buffer.values).all()
     assert rollout.buffer.rewards.shape == (16, 2)

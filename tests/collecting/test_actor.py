@@ -303,6 +303,22 @@ def test_an_actor_answers_alike_in_a_fresh_process(name: str, acted_elsewhere: d
     model.learn(20, reset_num_timesteps=False)  # pickling took nothing away
 
 
+def test_an_actor_with_a_copy_goes_on_where_it_was_and_follows_the_policy_no_longer() -> None:
+    model = PPO("MlpPolicy", "CartPole-v1", policy_kwargs={"memory": "gru", "memory_size": 4}, device="cpu", seed=0)
+    actor, obs = Actor(model.policy, deterministic=True), np.ones((3, 4), np.float32)
+    actor.act(obs)
+    remembered = {name: state.clone() for name, state in actor.memory.items()}  # type: ignore[union-attr]
+    expected = copy.deepcopy(actor).act(obs).actions
+    actor.act_by_copy()
+    assert actor.policy is not model.policy
+    for name, state in remembered.items():
+        torch.testing.assert_close(actor.memory[name], state, rtol=0, atol=0)  # type: ignore[index]
+    with torch.no_grad():
+        for parameter in model.policy.parameters():
+            parameter.mul_(-3)
+    np.testing.assert_array_equal(actor.act(obs).actions, expected)
+
+
 def test_a_copy_takes_newer_weights() -> None:
     model = MODELS["DQN"]()
     remote = pickle.loads(pickle.dumps(Actor(model.policy, deterministic=True)))
