@@ -86,14 +86,21 @@ STEPS_OF_LOOPS = frozenset(
     ("collect", "_iterate", "_take", "_store", "_make_step", "_is_collected", "_updates_due", "_record_means")
 )
 """Names of methods that were steps of a training before loops had them. A subclass that has one expects to be asked."""
+WITH_PARTS = frozenset(
+    (
+        *("lesson", "_writer", "_minibatches", "_make_rollout_buffer", "_updates_per_rollout", "_make_replay_buffer"),
+        *("_replay_dataset", "_with_columns", "_buffer_options", "updates", "storing", "after_step", "watching"),
+        *("beginning", "completing", "kept", "built_with", "kept_as_schedules"),
+    )
+)
+"""Names that parts or fields have taken over."""
 
 
 @dataclass(eq=False, repr=False)
 class Algorithm:
     """What all algorithms share.
 
-    A kind of algorithm names its :attr:`loop`, writes :meth:`predict`, and extends those of the hooks below that
-    concern it, each of which calls ``super()``.
+    An algorithm names its :attr:`loop` and the parts that it is :attr:`made_of`, and has :meth:`predict`.
 
     Raises:
         TypeError: an unknown argument.
@@ -163,7 +170,12 @@ class Algorithm:
         if lost := sorted(STEPS_OF_LOOPS & vars(cls).keys()):
             warn_user(
                 f"{cls.__name__}.{lost[0]}() is never called: steps of a training are no methods of a model. Name "
-                "a loop (loop = ...), or functions that the loop calls (storing, after_step, updates, watching)."
+                "a loop (loop = ...), or a part with functions that the loop calls (made_of = ...)."
+            )
+        if lost := sorted(WITH_PARTS & vars(cls).keys()):
+            warn_user(
+                f"{cls.__name__}.{lost[0]} is never read: it belongs to a part of the model (made_of = ...), or to the "
+                "field that it is about. See polyak.parts.part and polyak.hyperparameters.changing."
             )
         if isinstance(learn := vars(cls).get("learn"), FunctionType) and not hasattr(learn, "__wrapped__"):
             setattr(cls, "learn", names_checked(learn))  # noqa: B010

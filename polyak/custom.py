@@ -1,4 +1,4 @@
-"""What an algorithm of one's own is made of: a kind to derive from, a learner, hyper-parameters, a card.
+"""What an algorithm of one's own is made of: a kind to derive from, a learner, hyper-parameters, parts, a card.
 
 See the page "An algorithm of your own".
 """
@@ -6,7 +6,8 @@ See the page "An algorithm of your own".
 from polyak.algorithms import register
 from polyak.algorithms.model_based.imagining import Imagining
 from polyak.cards import Card, Search, tune
-from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Positive
+from polyak.hyperparameters.changing import Reload, WithNetworks
+from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Positive, Scheduled
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.kinds.offline import OfflineAlgorithm
 from polyak.kinds.on_policy import OnPolicyAlgorithm
@@ -14,13 +15,21 @@ from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, 
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.ops.policy_gradient import entropy_loss
+from polyak.ops.updates import polyak_update
+from polyak.parts.epsilon import EpsilonOfRollouts, EpsilonOfSteps
+from polyak.parts.part import Kept, Part, Through, of_policy
+from polyak.parts.replay import Replay
+from polyak.parts.rollouts import Rollouts
 from polyak.schedules import Schedule
 
 __all__ = [
     "Card",
     "Count",
+    "EpsilonOfRollouts",
+    "EpsilonOfSteps",
     "Fraction",
     "Imagining",
+    "Kept",
     "Learner",
     "LearnerRecipe",
     "Natural",
@@ -31,13 +40,22 @@ __all__ = [
     "OnPolicyAlgorithm",
     "OnPolicyLearner",
     "Only",
+    "Part",
     "Positive",
+    "Reload",
+    "Replay",
+    "Rollouts",
     "Schedule",
+    "Scheduled",
     "Search",
+    "Through",
     "Tunable",
     "Update",
+    "WithNetworks",
     "entropy_loss",
+    "of_policy",
     "policy_aliases",
+    "polyak_update",
     "register",
     "tune",
 ]

@@ -1,12 +1,15 @@
-"""A memory that draws new rows more often than old ones, for every algorithm that replays.
+"""A memory that draws new rows more often than old ones: for every algorithm that replays, and DQN with it.
 
 The idea of Wang and Ross 2019, "Boosting Soft Actor-Critic: Emphasizing Recent Experience without Forgetting the Past",
 arXiv:1906.04009, without its schedule.
 """
 
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
 import numpy as np
 
-from polyak import DQN
+from polyak import DQN, custom
 from polyak.data import Uniform
 
 
@@ -40,6 +43,25 @@ class Recent(Uniform):
         self.newest = int(state["newest"])
 
 
+class RecentReplay(custom.Replay):
+    """The part of a model that replays, with that memory."""
+
+    def options(self) -> dict:
+        return {**super().options(), "sampler": Recent(self.model.recency)}
+
+
+@dataclass(eq=False, repr=False)
+class RecentDQN(DQN):
+    """DQN that prefers what is new."""
+
+    _: KW_ONLY
+    recency: custom.Reload[custom.Positive] = 2.0
+    """How much: 1 draws all rows alike."""
+
+    made_of: ClassVar = {"replay": RecentReplay}
+
+
+custom.register(RecentDQN)
+
 if __name__ == "__main__":
-    model = DQN("MlpPolicy", "CartPole-v1", replay_buffer_kwargs={"sampler": Recent(power=2.0)}, seed=0)
-    model.learn(20_000)
+    RecentDQN("MlpPolicy", "CartPole-v1", seed=0).learn(20_000)

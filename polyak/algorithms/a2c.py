@@ -18,7 +18,6 @@ from polyak.hyperparameters.declaration import Count, Fraction, Positive, Rate
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
-from polyak.learning.rollout_learner import normalised
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
@@ -69,7 +68,7 @@ class A2CLearner(LaggingCriticLearner):
         the batch's actions, entropy [B]"""
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
-            advantages = normalised(advantages, self.group)
+            advantages = self.normalized(advantages)
         loss_pi = policy_gradient_loss(log_prob, advantages)
         loss_v = value_loss(values, batch.returns)
         loss_s = entropy_loss(entropy, log_prob)

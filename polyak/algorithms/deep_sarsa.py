@@ -24,7 +24,7 @@ from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, 
 from polyak.learning.rollout_learner import RolloutLearner, States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
-from polyak.parts.epsilon import Epsilon, FollowsAtRollouts
+from polyak.parts.epsilon import Epsilon, EpsilonOfRollouts
 from polyak.parts.part import MadeOf, Through
 from polyak.schedules import Schedule
 
@@ -91,7 +91,7 @@ def pass_exploration(model: Any) -> None:
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
-class PassedOn(FollowsAtRollouts):
+class PassedOn(EpsilonOfRollouts):
     """The learner is told, too: it learns the values of the policy that acts."""
 
     completing: ClassVar = (pass_exploration,)

@@ -39,7 +39,7 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import ValuePolicy
 from polyak.ops.soft_values import munchausen_bonus, soft_log_policy
 from polyak.ops.updates import polyak_update
-from polyak.parts.epsilon import Epsilon
+from polyak.parts.epsilon import Epsilon, EpsilonOfSteps
 from polyak.parts.part import MadeOf, Part, Through
 from polyak.schedules import LinearSchedule, Schedule
 from polyak.warning import warn_user
@@ -158,16 +158,15 @@ class DQNLearner(Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
-def step_made(model: Any) -> None:
-    """After a step: the target network's clock ticks, and exploration follows its schedule."""
+def tick(model: Any) -> None:
+    """After a step of all environments, or a gradient step from a dataset alone: the target network's clock ticks."""
     model.target_clock.tick()
-    model.epsilon.follow(model.clock.remaining)
 
 
 class TargetClock(Part):
     """Counts the steps between two updates of the target network."""
 
-    after_step: ClassVar = (step_made,)
+    after_step: ClassVar = (tick,)
     calls = 0
 
     def prepare(self) -> None:
@@ -194,8 +193,8 @@ class TargetClock(Part):
         self.calls = int(state["_n_calls"])
 
 
-class EpsilonOfSteps(Epsilon):
-    """Moves at each step. Noise in the network takes its place, if there is any."""
+class NoisyEpsilon(EpsilonOfSteps):
+    """Random actions, unless noise in the network takes their place."""
 
     def make_schedule(self) -> LinearSchedule:
         return LinearSchedule(0.0, 0.0, 1.0) if self.model.noisy else super().make_schedule()
@@ -287,7 +286,7 @@ class DQN(OffPolicyAlgorithm):
 
     made_of: ClassVar[MadeOf] = {
         "target_clock": TargetClock,
-        "epsilon": EpsilonOfSteps,
+        "epsilon": NoisyEpsilon,
         "extensions": Extensions,
     }
     supports_masks: ClassVar[bool] = True

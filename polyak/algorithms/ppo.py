@@ -18,7 +18,7 @@ from polyak.data.batch import RolloutRows
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Scheduled, require
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
-from polyak.learning.rollout_learner import OnPolicyLearner, normalised
+from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import ACTION_SPACES
@@ -147,7 +147,7 @@ class PPOLearner(OnPolicyLearner):
         entropy [B]"""
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
-            advantages = normalised(advantages, self.group)
+            advantages = self.normalized(advantages)
         log_ratio = log_prob - batch.old_log_prob
         if self.clip_range_vf is not None:
             values = clipped_values(values, batch.old_values, self.clip_range_vf)

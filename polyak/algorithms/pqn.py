@@ -27,7 +27,7 @@ from polyak.learning.rollout_learner import States
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
-from polyak.parts.epsilon import EachItsOwn, Epsilon
+from polyak.parts.epsilon import Epsilon, EpsilonOfEach
 from polyak.parts.part import MadeOf, Through
 from polyak.parts.rollouts import Rollouts
 from polyak.schedules import Schedule
@@ -112,7 +112,7 @@ class PQN(OnPolicyAlgorithm):
     entropy_index: Settled[float] = 1.0
     vf_coef: Settled[float] = 0.5
     normalize_advantage: Settled[bool] = False
-    made_of: ClassVar[MadeOf] = {"rollouts": Passes, "epsilon": EachItsOwn}
+    made_of: ClassVar[MadeOf] = {"rollouts": Passes, "epsilon": EpsilonOfEach}
     learner_class: ClassVar[type[Learner]] = PQNLearner
     policies: ClassVar = policy_aliases(GreedyPolicy, layer_norm=True)
     action_spaces: ClassVar = (spaces.Discrete,)

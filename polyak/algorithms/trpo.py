@@ -21,7 +21,7 @@ from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positiv
 from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, OptimizerRecipe, Tunable, Update
-from polyak.learning.rollout_learner import OnPolicyLearner, normalised
+from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
@@ -142,7 +142,7 @@ class TRPOLearner(OnPolicyLearner):
             metrics, and the names of the actor's parameters.
         """
         if self.normalize_advantage and len(batch.advantages) > 1:
-            batch = batch._replace(advantages=normalised(batch.advantages, self.group))
+            batch = batch._replace(advantages=self.normalized(batch.advantages))
         # Called once for each rollout, or a few times: building programs for them would take longer than it saves.
         objective, gradient = self.eagerly(self.ascent, batch)
         none = torch.zeros_like(objective)

@@ -171,10 +171,9 @@ class OnPolicyLearner(RolloutLearner):
         names = {"starts", *(self.policy.initial_memory(1) or ())}
         return {name: column for name, column in batch.extras.items() if name in names}
 
-
-def normalised(advantages: Tensor, group: Group | None) -> Tensor:
-    """Advantages with mean 0 and standard deviation 1 over the minibatches of all learners of a group. [B] -> [B]"""
-    return normalized(advantages) if group is None else _normalized_together(advantages, group)
+    def normalized(self, advantages: Tensor) -> Tensor:
+        """Advantages with mean 0 and standard deviation 1 over the minibatches of all learners. [B] -> [B]"""
+        return normalized(advantages) if self.group is None else _normalized_together(advantages, self.group)
 
 
 def _normalized_together(advantages: Tensor, group: Group) -> Tensor:

@@ -93,13 +93,19 @@ class Epsilon(Part):
         self.rate = state["exploration_rate"]
 
 
-class FollowsAtRollouts(Epsilon):
+class EpsilonOfSteps(Epsilon):
+    """That of algorithms that replay, which moves after each step."""
+
+    after_step: ClassVar = (follow,)
+
+
+class EpsilonOfRollouts(Epsilon):
     """That of algorithms with rollouts, which moves before each of them."""
 
     beginning: ClassVar = (follow,)
 
 
-class EachItsOwn(FollowsAtRollouts):
+class EpsilonOfEach(EpsilonOfRollouts):
     """Draws for each environment whether it acts at random."""
 
     explores_by: ClassVar = EpsilonGreedyEach

@@ -93,6 +93,28 @@ def test_a_whole_algorithm_on_the_command_line(
     assert "temperature" in capsys.readouterr().out
 
 
+def test_the_target_of_advantage_learning(example: Any) -> None:
+    target = example("off_policy_algorithm").advantage_target
+    rewards, discounts, actions = torch.tensor([1.0, 1.0]), torch.tensor([0.5, 0.0]), torch.tensor([[0], [1]])
+    q, next_q = torch.tensor([[1.0, 3.0], [1.0, 3.0]]), torch.tensor([[4.0, 2.0], [4.0, 2.0]])
+    found = target(rewards, discounts, next_q, q, actions, torch.tensor(0.5))
+    torch.testing.assert_close(found, torch.tensor([1 + 0.5 * 4 - 0.5 * (3 - 1), 1.0]))
+
+
+def test_an_algorithm_from_replay_learns_explores_and_is_resumed(example: Any, tmp_path: Path) -> None:
+    cls = example("off_policy_algorithm").AdvantageLearning
+    options = {"learning_starts": 10, "batch_size": 8, "buffer_size": 100, "seed": 0, "device": "cpu"}
+    model = cls("MlpPolicy", "CartPole-v1", exploration_fraction=1.0, **options).learn(60)
+    assert model._n_updates == 50
+    assert model.epsilon.rate == pytest.approx(0.05)
+    assert type(model).predict.__doc__ is not None
+    model.save(tmp_path / "model", include=["replay_buffer"])
+    loaded = cls.load(tmp_path / "model", env="CartPole-v1", resume=True, device="cpu")
+    assert loaded.epsilon.rate == pytest.approx(0.05)
+    assert loaded.replay_buffer.size() == 60
+    assert loaded.learn(20, reset_num_timesteps=False)._n_updates == 70
+
+
 def test_a_memory_that_prefers_what_is_new(example: Any) -> None:
     sampler = example("new_memory").Recent(power=2.0).prepare(100, 1)
     sampler.seed(0)
@@ -116,3 +138,12 @@ def test_the_memory_serves_an_algorithm(example: Any) -> None:
     state = model.replay_buffer.sampler.state_dict()
     sampler.load_state_dict(state)
     assert sampler.newest == 79 % 50
+
+
+def test_an_algorithm_with_a_memory_of_its_own(example: Any) -> None:
+    cls = example("new_memory").RecentDQN
+    options = {"learning_starts": 10, "batch_size": 8, "buffer_size": 50, "device": "cpu", "seed": 0}
+    model = cls("MlpPolicy", "CartPole-v1", recency=3.0, **options).learn(80)
+    assert (model.replay_buffer.sampler.power, model.replay_buffer.sampler.newest) == (3.0, 79 % 50)
+    with pytest.raises(AttributeError, match="recency"):
+        model.recency = 1.0

@@ -22,7 +22,6 @@ from polyak.compat.ray.connectors.batches import (
 )
 from polyak.compat.ray.learners.base import Batch, TorchLearner
 from polyak.learning.learner import Objective, Update
-from polyak.learning.rollout_learner import normalised
 from polyak.learning.vtrace_learner import Evaluated, Unroll, in_time, rows_of
 
 
@@ -109,7 +108,7 @@ class PPOTorchLearner(ActorCriticTorchLearner, PPOLearner):
     def batch_of(self, batch: Any) -> Batch:
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
-            advantages = normalised(advantages, self.group)
+            advantages = self.normalized(advantages)
         found = {
             **self._of_steps(batch.observations, batch.actions),
             Columns.ACTION_LOGP: batch.old_log_prob,
