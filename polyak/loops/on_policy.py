@@ -1,17 +1,17 @@
 """On-policy learning: roll out, let the learner evaluate it, learn from it, forget it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 from typing_extensions import Self
 
 from polyak.callbacks.callback import BaseCallback, LoopLocals
 from polyak.checkpoint.collection import Collection
 from polyak.collecting import stepwise
 from polyak.collecting.rollout import RolloutWriter, Successors
-from polyak.collecting.tensors.rollout import TensorRollout, TensorRolloutWriter
+from polyak.collecting.tensors.rollout import TensorRolloutWriter
 from polyak.collecting.tensors.rows import on_host
 from polyak.collecting.time_split import TimeSplit
 from polyak.data.step import Step
@@ -19,7 +19,7 @@ from polyak.distributed.runners import RunnerGroup
 from polyak.loops.collector import Collector
 from polyak.loops.group_collector import GroupCollector
 from polyak.loops.training import Task, engine_checks, is_own, tasks
-from polyak.loops.updates import RolloutUpdates
+from polyak.loops.updates import RolloutUpdates, explained_variance, explained_variance_of_tensors
 
 
 class ModelLessons:
@@ -65,6 +65,8 @@ class OnPolicyLoop:
     """Rollouts between two tables."""
     estimates: bool
     """Whether advantages are estimated before learning begins."""
+    readable: Callable[[Step], Step]
+    """Makes a step one of arrays in main memory, which callbacks read."""
 
     @classmethod
     def of(cls, model: Any, callback: BaseCallback, log_interval: int | None) -> Self:
@@ -91,6 +93,7 @@ class OnPolicyLoop:
             tick=clock.tick,
             log_interval=log_interval,
             estimates=not model.learner.estimates_itself,
+            readable=on_host if model.in_tensors else as_it_is,
         )
         collector.shown = loop.shown
         return loop
@@ -152,10 +155,14 @@ class OnPolicyLoop:
 
     def published(self, step: Step, names: dict[str, Any]) -> LoopLocals:
         """The same besides other names; what is expensive is computed when it is read."""
-        if not isinstance(step.rewards, np.ndarray):
-            step = on_host(step)
+        step = self.readable(step)
         later = partial(stepwise.locals_of, step, self.settings.learner, self.collector.policy(), self.split.inference)
         return LoopLocals({**names, **on_policy_locals(step)}, later)
+
+
+def as_it_is(step: Step) -> Step:
+    """A step of environments in numpy."""
+    return step
 
 
 def unseen(step: Step, series: Collection) -> dict[str, Any]:
@@ -166,8 +173,10 @@ def unseen(step: Step, series: Collection) -> dict[str, Any]:
 def rollout_updates(model: Any) -> RolloutUpdates:
     """How a model learns from rollouts."""
     known = model.host, model._following(), model.clock, model.logger, model._split
-    rollouts, watching, explains = model.rollouts, tasks(model, "watching"), not model.learner.estimates_itself
-    return RolloutUpdates(model.learner, rollouts.lesson, rollouts.minibatches, *known, watching, explains)
+    rollouts, watching = model.rollouts, tasks(model, "watching")
+    explained = explained_variance_of_tensors if model.in_tensors else explained_variance
+    explain = None if model.learner.estimates_itself else explained
+    return RolloutUpdates(model.learner, rollouts.lesson, rollouts.minibatches, *known, watching, explain)
 
 
 def on_policy_locals(step: Step) -> dict[str, Any]:
@@ -182,11 +191,14 @@ def on_policy_locals(step: Step) -> dict[str, Any]:
     }
 
 
+def tensor_writer(buffer: Any, successors: Successors, model: Any, steps: int | None = None) -> Any:
+    """What steps enter a buffer in tensors by."""
+    return TensorRolloutWriter(buffer, steps)
+
+
 def writer_of(buffer: Any, successors: Successors, model: Any, steps: int | None = None) -> Any:
-    """What steps enter a buffer by."""
-    if isinstance(buffer, TensorRollout):
-        return TensorRolloutWriter(buffer, steps)
+    """What steps enter a buffer in numpy by."""
     actor = model.runner.actor
-    if buffer.values_may_follow and not getattr(model._acting_policy, "acts_by_forward", False):
+    if buffer.values_may_follow and not getattr(actor.policy, "acts_by_forward", False):
         return RolloutWriter(buffer, actor, successors, steps)
     return stepwise.StepwiseWriter(buffer, actor, model.learner, steps)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -212,8 +213,8 @@ class RolloutUpdates:
     """Adds up the time."""
     watching: tuple[Callable[[Gained], None], ...] = ()
     """Called with what was measured, when it is logged."""
-    explains: bool = True
-    """Whether to log the share of the variance of returns that values explain."""
+    explained: Callable[[Any, Any], Any] | None = None
+    """The share of the variance of returns that values explain, which is logged; ``None``: it is not."""
 
     def make(self, buffer: Any) -> None:
         """Learn from a rollout whose advantages are known."""
@@ -222,8 +223,8 @@ class RolloutUpdates:
         outcome = self.lesson(partial(_timed, self.split, self.minibatches()))
         self.clock.updates += outcome.updates
         record_means(outcome.metrics, self.logger, self.host)
-        if self.explains:
-            self.logger.record("train/explained_variance", explained_variance(buffer.values, buffer.returns))
+        if self.explained is not None:
+            self.logger.record("train/explained_variance", self.explained(buffer.values, buffer.returns))
         self.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
         if (log_std := getattr(self.learner.policy, "log_std", None)) is not None:
             self.logger.record("train/std", torch.exp(log_std.detach()).mean())
@@ -235,14 +236,18 @@ def _timed(split: TimeSplit, minibatches: Minibatches, size: int | None) -> Any:
     return split.sample.timing(minibatches(size))
 
 
-def explained_variance(y_pred: Any, y_true: Any) -> Any:
+def explained_variance_of_tensors(y_pred: Tensor, y_true: Tensor) -> Tensor:
+    """:func:`explained_variance`, which the host does not wait for: []"""
+    variance = _variance(y_true)
+    return torch.where(variance == 0, torch.nan, 1 - _variance(y_true - y_pred) / variance)
+
+
+def explained_variance(y_pred: np.ndarray, y_true: np.ndarray) -> float:
     """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean; NaN where y_true is constant.
 
-    Of arrays of one shape a number; of tensors a tensor [].
+    Arrays of one shape.
     """
     variance = _variance(y_true)
-    if isinstance(variance, Tensor):
-        return torch.where(variance == 0, torch.nan, 1 - _variance(y_true - y_pred) / variance)
     return float("nan") if variance == 0 else float(1 - _variance(y_true - y_pred) / variance)
 
 

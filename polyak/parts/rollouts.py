@@ -11,7 +11,7 @@ from polyak.collecting.rollout import Successors
 from polyak.collecting.tensors.rollout import TensorRollout
 from polyak.data import RolloutBuffer
 from polyak.hyperparameters.declaration import require
-from polyak.loops.on_policy import rollout_updates, writer_of
+from polyak.loops.on_policy import rollout_updates, tensor_writer, writer_of
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.parts.part import Part
@@ -39,8 +39,10 @@ class Rollouts(Part):
         """Those of the rollout that is being collected."""
         self.rewards_follow: Callable[[Any], None] | None = None
         """Fills in the rewards of a rollout that was collected without them."""
-        self._outgrown = False
-        """Whether the next rollout needs another buffer."""
+        self._due: list[Callable[[], None]] = []
+        """What is to be done before the next rollout begins."""
+        self._write = writer_of
+        """Makes a writer of a buffer."""
 
     # -- what is learned -----------------------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class Rollouts(Part):
             setattr(self.buffer, name, getattr(self.model, name))
         if name in ("n_steps", "batch_size", "rollout_buffer_class", "rollout_buffer_kwargs"):
             self.make_buffer()  # which refuses what cannot be
-            self._outgrown = True
+            self._due = [self._replace]
 
     def why_numpy(self) -> str | None:
         model = self.model
@@ -146,6 +148,7 @@ class Rollouts(Part):
     def make_buffer(self) -> Any:
         """A buffer as the hyper-parameters describe it, in numpy or in tensors."""
         model = self.model
+        self._write = tensor_writer if model.in_tensors else writer_of
         if model.in_tensors:
             known = model.n_steps, model.observation_space, model.action_space, model.device
             return TensorRollout(*known, model.gae_lambda, model.gamma, model.n_envs, model._columns())
@@ -195,8 +198,11 @@ class Rollouts(Part):
 
     def make_room(self) -> None:
         """Puts another buffer in place, if a hyper-parameter has been set meanwhile."""
-        if self._outgrown:
-            self.buffer, self._outgrown = self.make_buffer(), False
+        while self._due:
+            self._due.pop()()
+
+    def _replace(self) -> None:
+        self.buffer = self.make_buffer()
 
     def renew(self) -> None:
         """Empties the buffer for another rollout."""
@@ -206,14 +212,14 @@ class Rollouts(Part):
 
     def writer(self, steps: int | None = None) -> Any:
         """What steps enter the buffer by; ``steps``: how many, if not as many as it takes."""
-        return writer_of(self.buffer, self.successors, self.model, steps)
+        return self._write(self.buffer, self.successors, self.model, steps)
 
     def exploration(self) -> dict[str, Exploration]:
         return gsde(self.model.use_sde, self.model.sde_sample_freq)
 
     def fresh_writer(self) -> Any:
         """The same into a buffer of its own."""
-        return writer_of(self.make_buffer(), Successors(), self.model)
+        return self._write(self.make_buffer(), Successors(), self.model)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
