@@ -1,10 +1,10 @@
 """One call of ``learn``, from its arguments to its end."""
 
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from sys import float_info
+from time import time_ns
 from typing import Any, Literal, Protocol
 
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
@@ -142,7 +142,7 @@ def read_episodes(model: Any) -> None:
         return
     fresh, newest = model.runner.env.episodes.read()
     model.clock.episodes += fresh
-    seconds = round((time.time_ns() - model.start_time) / 1e9, 6)
+    seconds = round((time_ns() - model.start_time) / 1e9, 6)
     model.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
 
 
@@ -158,7 +158,7 @@ def write_logs(model: Any, counters: dict[str, float]) -> None:
         part.record(logger)
         counters = {**counters, **part.counters()}
     read_episodes(model)
-    elapsed = max((time.time_ns() - clock.began) / 1e9, sys.float_info.epsilon)
+    elapsed = max((time_ns() - clock.began) / 1e9, float_info.epsilon)
     for name, value in counters.items():
         logger.record(f"time/{name}", value, exclude="tensorboard")
     model.statistics.record(logger)
