@@ -10,6 +10,7 @@ import pytest
 import polyak
 from polyak.distributed import ray_workers
 from polyak.distributed.ray_workers import Tolerance
+from polyak.parts.asynchronous import OlderRollouts
 from tests.compat.ray.fake_ray import FakeRay
 from tests.distributed.test_runners import REPLAY, ROLLOUT, TURNS, carts
 
@@ -107,7 +108,7 @@ def test_one_that_collects_by_itself_is_not_waited_for(fake: FakeRay, asynchrono
 
 
 def test_one_that_acts_ahead_may_have_several_requests(fake: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polyak.IMPALA, "requests_per_runner", 3)
+    monkeypatch.setattr(OlderRollouts, "requests_per_runner", 3)
     most: list[int] = []
     options = {**TURNS, "asynchronous": True, "queue_size": 100, "n_runners": 2}
     model: Any = polyak.IMPALA("MlpPolicy", carts, **options)
@@ -117,7 +118,7 @@ def test_one_that_acts_ahead_may_have_several_requests(fake: FakeRay, monkeypatc
 
 
 def test_a_gradient_step_may_be_made_of_rollouts_of_several_runners(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(polyak.IMPALA, "rollouts_per_batch", 2)
+    monkeypatch.setattr(OlderRollouts, "per_batch", 2)
     model: Any = polyak.IMPALA("MlpPolicy", carts, **TURNS, n_runners=2, transport="local")
     shapes: list[Any] = []
     step = model.learner.gradient_step
