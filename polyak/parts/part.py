@@ -176,6 +176,9 @@ class Through(Generic[Arguments, Result]):
 
         self.call, self.__doc__ = call, method.__doc__
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.call.__name__ = name
+
     @overload
     def __get__(self, model: None, owner: type) -> Callable[Concatenate[Any, Arguments], Result]: ...
 
