@@ -161,7 +161,7 @@ class BC(OfflineAlgorithm):
     """Penalty on half the sum of squares of all weights."""
 
     # what others did is learned, and not what came of it
-    reward_scaling: Settled[RewardScaling] = "none"
+    reward_scaling: Settled[RewardScaling | tuple[float, float]] = "none"
     made_of: ClassVar[MadeOf] = {"cloning": Cloning}
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)

@@ -7,7 +7,7 @@ Shapes: B batch rows, K critics, M actions in a state, A action dimensions or ch
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -187,6 +187,7 @@ class FQE(OfflineAlgorithm):
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
     policies_squash: ClassVar = True
+    replay = cast(Choices, None)  # a part, no hyper-parameter
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
 

@@ -147,7 +147,7 @@ def _episodes(trial: Any, task: Task, drawn: Mapping[str, Any]) -> dict[str, Any
 class WholeEpisodes(Rollouts):
     """Rollouts of whole episodes, whose length is not known before."""
 
-    buffer_class: ClassVar = EpisodeBuffer
+    buffer_class = EpisodeBuffer
     beginning: ClassVar = (begin_episodes,)
 
     def check_ready(self, first: bool) -> None:

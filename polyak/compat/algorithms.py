@@ -1142,7 +1142,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         truncated = dones & np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos])
         replay_buffer.record(step._replace(terminated=dones & ~truncated, truncated=truncated))
 
-    def train(self, gradient_steps: int, batch_size: int) -> None:
+    def train(self, gradient_steps: int, batch_size: int) -> None:  # type: ignore[override]
         """Sample minibatches and learn from them."""
         super().train(gradient_steps, batch_size)
 

@@ -64,7 +64,7 @@ def why_fixed(cls: type, name: str) -> str | None:
     return fixed.why.format(name) if fixed else None
 
 
-def inherited(cls: type, table: str) -> dict[str, str]:
+def inherited(cls: type, table: str) -> dict[str, Any]:
     """The entries of a class attribute, and those that the classes above have besides under the same name."""
     return {name: value for base in reversed(cls.__mro__) for name, value in vars(base).get(table, {}).items()}
 

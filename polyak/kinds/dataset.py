@@ -25,6 +25,7 @@ class LearnsFromData(NetworkAlgorithm):
     made_of: ClassVar[MadeOf] = {"replay": DatasetReplay}
     loop: ClassVar[Callable[..., Loop]] = OfflineLoop.of
     log_every = 4
+    replay = cast(DatasetReplay, None)  # a part, no hyper-parameter
     # Not annotated, since they are hyper-parameters only where a subclass declares them.
     batch_size, gamma, optimize_memory_usage = 256, 1.0, False
     n_steps = cast("int | tuple[int, int]", 1)

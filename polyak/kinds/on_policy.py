@@ -66,6 +66,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     supports_masks: ClassVar[bool] = True
     made_of: ClassVar[MadeOf] = {"rollouts": Rollouts}
     loop: ClassVar[Callable[..., Loop]] = OnPolicyLoop.of
+    rollouts = cast(Rollouts, None)  # a part, no hyper-parameter
     batch_size = cast(int, None)
     """Rows of a minibatch, where a subclass has them as a hyper-parameter; else all of a rollout."""
     rollout_buffer = Held[RolloutBuffer]("rollouts.buffer")

@@ -17,7 +17,7 @@ class OlderRollouts(Rollouts):
     """Rollouts that a collector brings: see :mod:`polyak.loops.asynchronous`."""
 
     numpy_alone: ClassVar = "an actor with weights of its own fills its rollouts"
-    watching: ClassVar = (log_lag,)
+    watching: ClassVar[tuple[Callable[..., None], ...]] = (log_lag,)
     takes_all: ClassVar[bool] = False
     """Whether a lesson is wanted from all rollouts that wait, rather than from the oldest."""
     per_batch: ClassVar[int] = 1
@@ -64,7 +64,6 @@ class OlderRollouts(Rollouts):
 class UsedAgain(OlderRollouts):
     """Makes gradient steps on rollouts drawn from those that are kept, whenever more have come."""
 
-    watching: ClassVar[tuple[Callable[..., None], ...]] = (log_lag,)
     takes_all: ClassVar = True
 
     def build(self) -> None:

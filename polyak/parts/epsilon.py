@@ -22,7 +22,7 @@ def follow(model: Any) -> None:
 class Epsilon(Part):
     """The probability of a random action."""
 
-    explores_by: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy
+    kind: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy
     schedule: Schedule
     """The probability by remaining progress, which is 1 at the start of training and 0 at the end."""
 
@@ -55,7 +55,7 @@ class Epsilon(Part):
             self.follow(self.model.clock.remaining)
 
     def exploration(self) -> dict[str, Exploration]:
-        return {"epsilon_greedy": self.explores_by(self.model._progress, random_actions(self.model))}
+        return {"epsilon_greedy": self.kind(self.model._progress, random_actions(self.model))}
 
     def predict(
         self,
@@ -108,4 +108,4 @@ class EpsilonOfRollouts(Epsilon):
 class EpsilonOfEach(EpsilonOfRollouts):
     """Draws for each environment whether it acts at random."""
 
-    explores_by: ClassVar = EpsilonGreedyEach
+    kind: ClassVar = EpsilonGreedyEach

@@ -313,11 +313,13 @@ class Replay(DatasetReplay):
     def make_own(self) -> ReplayBuffer:
         """The buffer of the model's own experience: here, in tensors, or in other processes."""
         model = self.model
-        known = model.observation_space, model.action_space, model.device, model.n_envs
         if model.in_tensors:
             made: Any = TensorReplay(
                 model.buffer_size,
-                *known,
+                model.observation_space,
+                model.action_space,
+                model.device,
+                model.n_envs,
                 optimize_memory_usage=model.optimize_memory_usage,
                 n_steps=model.n_steps,
                 gamma=model.gamma,
@@ -327,7 +329,10 @@ class Replay(DatasetReplay):
         elif model.n_replay_shards:
             made = ShardedReplay(
                 model.buffer_size,
-                *known,
+                model.observation_space,
+                model.action_space,
+                model.device,
+                model.n_envs,
                 model.n_replay_shards,
                 model.transport,
                 model.seed,

@@ -26,7 +26,7 @@ class Rollouts(Part):
 
     buffer_class: type[RolloutBuffer] = RolloutBuffer
     """Where ``rollout_buffer_class`` is ``None``."""
-    stores_masks: ClassVar = ("masks",)
+    stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
     explores_by: ClassVar = ("use_sde", "sde_sample_freq")
     numpy_alone: ClassVar[str | None] = None
     """Why rollouts are made in numpy alone; ``None``: they need not be."""

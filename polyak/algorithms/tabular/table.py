@@ -161,7 +161,7 @@ class TableAlgorithm(Algorithm):
             finally:
                 self.solver.rest()
 
-    def dump_logs(self) -> None:
+    def dump_logs(self, iteration: int = 0) -> None:
         """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump."""
         self.solver.record(self.logger)
         super().dump_logs()
