@@ -48,6 +48,7 @@ SMALL: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
         "generator_kwargs": {"n_steps": 64, "batch_size": 32, "n_epochs": 2},
         "demo_batch_size": 16,
     },
+    "ActorCritic": {"n_steps": 1},
     "AlphaZero": {
         "env": "tictactoe",
         "n_games": 8,
@@ -95,6 +96,7 @@ SMALL: dict[str, dict[str, Any] | Callable[[], dict[str, Any]]] = {
         "policy_kwargs": {"net_arch": [8, 8], "n_members": 2},
     },
     "PQN": {"batch_size": 16},
+    "QAC": {"n_steps": 8},
     "REDQ": _MANY_UPDATES,
     "REINFORCE": {"env": "CartPole-v1", "episodes_per_update": 2},
     "RecurrentPPO": {"batch_size": 64, "policy_kwargs": {"net_arch": [16], "memory_size": 8}},
