@@ -45,14 +45,9 @@ def test_no_step_is_a_method_of_a_model(name: str) -> None:
     assert callable(cls.loop)
 
 
-SHALLOW = (
-    *("q_learning", "sarsa", "expected_sarsa", "double_q_learning", "monte_carlo_control", "dyna_q"),
-    *("value_iteration", "policy_iteration", "soft_policy_iteration", "gail", "airl"),
-)
-
-
-def test_tables_and_imitation_stand_on_no_ladder_of_classes() -> None:
-    assert not {name: depth for name in SHALLOW if (depth := gauge.depth(get(name))) > 3}
+def test_no_algorithm_stands_on_a_ladder_of_classes() -> None:
+    """Itself, ``NetworkAlgorithm``, ``Algorithm``: what it shares with another is a part, a learner or fields."""
+    assert not {name: depth for name in REGISTRY if (depth := gauge.depth(get(name))) > 3}
 
 
 def test_the_gauge_sees_what_it_counts() -> None:
