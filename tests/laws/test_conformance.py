@@ -281,7 +281,7 @@ def test_every_hyperparameter_is_read(name: str) -> None:
     cls = CLASSES[name]
     read: set[str] = set()
     learner = cls.learner_class.__mro__ if name in DEEP else ()
-    for base in (*cls.__mro__, *learner):
+    for base in (*cls.__mro__, *learner, cls.loop):
         if base.__module__.startswith(("polyak.", "tests.laws.toys.")):
             read |= attributes_read(inspect.getmodule(base))
     for field in dataclasses.fields(cls):
