@@ -39,6 +39,7 @@ from polyak.kinds.asynchronous import AsynchronousAlgorithm
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.engine.program import Program
+from polyak.parts.part import OfPolicy
 from tests.laws.toys import TOYS
 from tests.pairs import one_of_each
 from tests.tolerance import drift
@@ -291,7 +292,7 @@ def test_every_hyperparameter_is_read(name: str) -> None:
             read |= attributes_read(inspect.getmodule(base))
     if name in DEEP:
         read |= attributes_read(sys.modules[cls.loop.__module__])
-        read |= {each for part in trained(name)[0].parts.values() for each in getattr(part, "names", ())}
+        read |= {each for part in trained(name)[0].parts.values() if isinstance(part, OfPolicy) for each in part.names}
     for field in dataclasses.fields(cls):
         if field.name == "env" and name not in INTERACTING:
             continue

@@ -294,7 +294,7 @@ def test_only_whole_episodes_are_replayed_with_a_gradient_step_for_each_round(cl
         assert algo.model.learner.steps == 4
     with made.training(training_intensity=1.0).build_algo() as algo:  # RLlib counts a fragment as 2 steps, a batch as 8
         algo.train()
-        assert (algo.model.rounds, algo.model.learner.steps) == (4, 1)
+        assert (algo.model.replay.rounds, algo.model.learner.steps) == (4, 1)
 
 
 def test_n_step_returns_of_whole_episodes_end_with_them() -> None:
