@@ -97,7 +97,7 @@ def reads(model: Any) -> dict[str, Any]:
     seen: dict[str, Any] = {"statistics": model.ep_info_buffer.maxlen, "values": plain(model.hyperparameters())}
     if (learner := getattr(model, "learner", None)) is not None:
         model.set_logger(Logger(None, []))
-        if hasattr(type(model), "following"):
+        if hasattr(model, "_following"):
             model._following()()
         seen["tunables"] = {name: plain(getattr(learner, name, None)) for name in learner.declared_tunables()}
         seen["rates"] = [float(group["lr"]) for each in learner.optimizers.values() for group in each.param_groups]

@@ -275,9 +275,14 @@ def test_constructor_has_the_peers_names_and_defaults(name: str) -> None:
 
 @functools.cache
 def attributes_read(module: ModuleType) -> set[str]:
-    """Names that stand behind a dot where they are read."""
-    nodes = ast.walk(ast.parse(inspect.getsource(module)))
-    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+    """Names that stand behind a dot, or quoted in brackets, where they are read."""
+    nodes = [
+        node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(getattr(node, "ctx", 0), ast.Load)
+    ]
+    keys = {
+        node.slice.value for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    }
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute)} | keys
 
 
 @pytest.mark.parametrize("name", NAMES, scope="module")
