@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -12,6 +13,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """No log is captured: torch notes the whole stack for each tensor that it traces as soon as somebody listens."""
     if config.pluginmanager.has_plugin("logging-plugin"):
         config.pluginmanager.unregister(name="logging-plugin")
+    for number in (signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])):
+        if signal.getsignal(number) == signal.SIG_IGN:  # in the background, which programs of tests would inherit
+            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.hookimpl(hookwrapper=True)

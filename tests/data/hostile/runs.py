@@ -74,9 +74,9 @@ def _elsewhere(folder: Path, name: str) -> Path:
     path = good.run(folder / "elsewhere") / name
     path.parent.mkdir(exist_ok=True)
     if name.endswith((".txt", ".yml")):
-        path.write_text("the secret: 4242\n")
+        path.write_text("the secret: 424242424242\n")
     if name.endswith(".csv"):
-        path.write_text(path.read_text().replace("2.0", "4242").replace("0.5", "4242"))
+        path.write_text(path.read_text().replace("2.0", "424242424242").replace("0.5", "424242424242"))
     return path
 
 
