@@ -17,8 +17,8 @@ from polyak.nn.catalog import policy_aliases
 from polyak.ops.policy_gradient import entropy_loss
 from polyak.ops.updates import polyak_update
 from polyak.parts.epsilon import EpsilonOfRollouts, EpsilonOfSteps
-from polyak.parts.part import Kept, Part, Through, of_policy
-from polyak.parts.replay import Replay
+from polyak.parts.part import KeptAttributes, Part, Through, of_policy
+from polyak.parts.replay import ExperienceReplay
 from polyak.parts.rollouts import Rollouts
 from polyak.schedules import Schedule
 
@@ -27,9 +27,10 @@ __all__ = [
     "Count",
     "EpsilonOfRollouts",
     "EpsilonOfSteps",
+    "ExperienceReplay",
     "Fraction",
     "Imagining",
-    "Kept",
+    "KeptAttributes",
     "Learner",
     "LearnerRecipe",
     "Natural",
@@ -43,7 +44,6 @@ __all__ = [
     "Part",
     "Positive",
     "Reload",
-    "Replay",
     "Rollouts",
     "Schedule",
     "Scheduled",

@@ -43,7 +43,7 @@ class Recent(Uniform):
         self.newest = int(state["newest"])
 
 
-class RecentReplay(custom.Replay):
+class RecentReplay(custom.ExperienceReplay):
     """The part of a model that replays, with that memory."""
 
     def options(self) -> dict:

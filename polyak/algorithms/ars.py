@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
-from polyak.cards import Card, Part, Search, Task, tune
+from polyak.cards import Card, Search, SearchPart, Task, tune
 from polyak.checkpoint.saved import Saved, prefixed
 from polyak.collecting.candidates import CandidateActor
 from polyak.data.step import Step
@@ -33,8 +33,7 @@ from polyak.loops.training import Loop, engine_checks, restart_if_interrupted
 from polyak.loops.updates import record_means
 from polyak.nn.catalog import PolicyRecipe, policy_aliases
 from polyak.nn.policies.direct import DirectPolicy
-from polyak.parts.part import MadeOf
-from polyak.parts.part import Part as ModelPart
+from polyak.parts.part import MadeOf, Part
 from polyak.schedules import Schedule
 
 # -- the direction -----------------------------------------------------------------------------------------------------
@@ -260,7 +259,7 @@ class TournamentLoop:
         return True
 
 
-class Tournaments(ModelPart):
+class Tournaments(Part):
     """The tournament that is under way, or that a file has brought; returns are measured in one unit throughout."""
 
     raw: ClassVar = True
@@ -382,7 +381,7 @@ class ARS(NetworkAlgorithm):
             tune.power_of_two("n_delta", 2, 32),
             tune.rate(1e-3, 0.2),
             tune.log_uniform("delta_std", 0.01, 0.5),
-            Part("n_top", _top),
+            SearchPart("n_top", _top),
         ),
         settings="ars.yml",
     )

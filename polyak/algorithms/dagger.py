@@ -38,8 +38,8 @@ from polyak.learning.learner import Learner
 from polyak.loops.off_policy import OffPolicyLoop
 from polyak.loops.training import Loop
 from polyak.nn.distributions.choice import SINGLE_SPACES
-from polyak.parts.part import Kept, MadeOf
-from polyak.parts.replay import Replay
+from polyak.parts.part import KeptAttributes, MadeOf
+from polyak.parts.replay import ExperienceReplay
 from polyak.schedules import Schedule
 
 _ROWS = 8192
@@ -185,7 +185,7 @@ class RoundLoop:
         return True
 
 
-class WhatTheExpertSaid(Replay):
+class WhatTheExpertSaid(ExperienceReplay):
     """Keeps the expert's actions, from which each round learns."""
 
     few_updates: ClassVar = True
@@ -254,7 +254,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     made_of: ClassVar[MadeOf] = {
         "replay": WhatTheExpertSaid,
         "cloning": Cloning,
-        "kept": partial(Kept, names={"rounds": "_rounds", "new_steps": "_new_steps"}),
+        "kept": partial(KeptAttributes, names={"rounds": "_rounds", "new_steps": "_new_steps"}),
     }
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = BC.policies

@@ -110,7 +110,7 @@ class DecisionTransformerLearner(Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
-class Sequences(DatasetReplay):
+class SequenceReplay(DatasetReplay):
     """Draws sequences of a dataset, with the returns that follow."""
 
     def attach(self, env: Any) -> bool:
@@ -156,7 +156,7 @@ class DecisionTransformer(OfflineAlgorithm):
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     batch_size: Count = 64
-    """Sequences per gradient step."""
+    """SequenceReplay per gradient step."""
     gamma: WithDataset[Annotated[float, Only("a number in (0, 1]", lambda x: 0 < x <= 1)]] = 1.0
     """Discount factor of returns-to-go; the authors' have none, which is 1."""
     context_length: WithNetworks[Count] = 20
@@ -178,7 +178,7 @@ class DecisionTransformer(OfflineAlgorithm):
     # it draws sequences, whose returns it scales by return_scale
     replay_buffer_kwargs: Settled[None] = None
     reward_scaling: Settled[RewardScaling] = "none"
-    made_of: ClassVar[MadeOf] = {"replay": Sequences, "network": of_policy("context_length", "max_episode_steps")}
+    made_of: ClassVar[MadeOf] = {"replay": SequenceReplay, "network": of_policy("context_length", "max_episode_steps")}
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES

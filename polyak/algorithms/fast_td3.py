@@ -28,7 +28,7 @@ from polyak.nn.policies.categorical_critic import CategoricalCritic
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.ops.distributional import clamped_share, project
 from polyak.parts.part import MadeOf
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -86,11 +86,11 @@ class FastTD3Learner(TD3Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
-class LargeBatches(Replay):
+class LargeBatches(ExperienceReplay):
     """Replays in few and large batches."""
 
     few_updates: ClassVar = True
-    explores_by: ClassVar = (*Replay.explores_by, "noise_min", "noise_max")
+    explores_by: ClassVar = (*ExperienceReplay.explores_by, "noise_min", "noise_max")
 
 
 @dataclass(eq=False, repr=False)

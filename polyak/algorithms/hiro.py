@@ -40,7 +40,7 @@ from polyak.nn.policies.hierarchical import ELAPSED, GOAL, HierarchicalPolicy
 from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf, of_policy
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 from polyak.schedules import Schedule
 
 Level = Literal["low", "high"]
@@ -245,7 +245,7 @@ Entries = Annotated[Sequence, _all("whole numbers", lambda x: isinstance(x, int)
 Sizes = Annotated[Sequence, _all("positive numbers", lambda x: isinstance(x, float | int) and x > 0)]
 
 
-class GoalWindows(Replay):
+class GoalWindows(ExperienceReplay):
     """Replays windows around each row, in which goals were set and reached."""
 
     def check(self) -> None:

@@ -26,7 +26,7 @@ from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.loops.updates import record_means
 from polyak.parts.part import MadeOf
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 from polyak.schedules import Schedule
 
 
@@ -61,7 +61,7 @@ class Fits:
         record_means(fit.metrics, model.logger, model.host)
 
 
-class Fitted(Replay):
+class Fitted(ExperienceReplay):
     """Fits the model to all experience, without plans."""
 
     few_updates: ClassVar = True

@@ -15,11 +15,11 @@ from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import AtLeastTwo, Count, Natural, Rate
 from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.parts.part import MadeOf
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 from polyak.schedules import Schedule
 
 
-class HalfPrioritised(Replay):
+class HalfPrioritised(ExperienceReplay):
     """Replays with the priorities of table 1."""
 
     priorities: ClassVar = {"alpha": 0.5}

@@ -33,7 +33,7 @@ from polyak.nn.networks.layers import create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
 from polyak.noise import ActionNoise
 from polyak.parts.part import MadeOf
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 from polyak.schedules import Schedule
 
 NEXT_ACTIONS, CONTINUES = "next_actions", "continues"
@@ -138,7 +138,7 @@ def without_next_actions(model: Any, step: Step) -> Step:
     return step._replace(extras={**step.extras, **none})
 
 
-class NextActions(Replay):
+class NextActions(ExperienceReplay):
     """Replays transitions with the action that was recorded after each."""
 
     storing: ClassVar = (without_next_actions,)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from polyak.algorithms.actor_critic import ActorCriticLearner
 from polyak.callbacks.callback import BaseCallback
-from polyak.cards import Card, Part, Search, Task, tune
+from polyak.cards import Card, Search, SearchPart, Task, tune
 from polyak.collecting.rollout import RolloutWriter, Successors
 from polyak.collecting.runner import Runner
 from polyak.data import EpisodeBuffer, RolloutSamples
@@ -214,9 +214,9 @@ class REINFORCE(OnPolicyAlgorithm):
         search=Search(
             tune.choice("baseline"),
             tune.rate(),
-            Part("critic_learning_rate", _critic_rate),
+            SearchPart("critic_learning_rate", _critic_rate),
             tune.discount(),
-            Part("episodes_per_update", _episodes),
+            SearchPart("episodes_per_update", _episodes),
             tune.choice("normalize_returns"),
             tune.entropy(),
             tune.clipped_gradients(),

@@ -27,7 +27,7 @@ from polyak.noise import ActionNoise
 from polyak.ops.soft_values import softmax_mean
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 from polyak.schedules import Schedule
 
 # -- targets; the losses are those of DDPG -----------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class SD3Learner(Learner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
-class PairedReplay(Replay):
+class PairedReplay(ExperienceReplay):
     """Draws one minibatch for each pair of actor and critic."""
 
     def updates(self) -> Updates:

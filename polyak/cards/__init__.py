@@ -6,6 +6,6 @@ README and documentation (``python docs/from_cards.py``).
 
 from polyak.cards import tune
 from polyak.cards.card import Card
-from polyak.cards.search import Part, Search, Task
+from polyak.cards.search import Search, SearchPart, Task
 
-__all__ = ["Card", "Part", "Search", "Task", "tune"]
+__all__ = ["Card", "SearchPart", "Search", "Task", "tune"]

@@ -37,7 +37,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Part:
+class SearchPart:
     """One draw, or a few that belong together."""
 
     name: str
@@ -50,17 +50,17 @@ class Search:
     """Parts that are drawn one after the other: ``search(trial, task)`` returns the settings of all.
 
     Args:
-        parts: each a :class:`Part`, or another search, whose parts are meant.
+        parts: each a :class:`SearchPart`, or another search, whose parts are meant.
     """
 
-    def __init__(self, *parts: Part | Search) -> None:
-        flat = [part for given in parts for part in ([given] if isinstance(given, Part) else given)]
+    def __init__(self, *parts: SearchPart | Search) -> None:
+        flat = [part for given in parts for part in ([given] if isinstance(given, SearchPart) else given)]
         self.parts = {part.name: part for part in flat}
 
     def __len__(self) -> int:
         return len(self.parts)
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[SearchPart]:
         return iter(self.parts.values())
 
     def __call__(self, trial: BaseTrial, task: Task) -> Values:

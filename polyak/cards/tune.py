@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from polyak.cards.search import Part, Search, Task, Values
+from polyak.cards.search import Search, SearchPart, Task, Values
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial
@@ -17,55 +17,55 @@ if TYPE_CHECKING:
 # -- one hyper-parameter -----------------------------------------------------------------------------------------------
 
 
-def uniform(name: str, low: float, high: float) -> Part:
+def uniform(name: str, low: float, high: float) -> SearchPart:
     """A number in [low, high]."""
-    return Part(name, lambda trial, task, drawn: {name: draw_uniform(trial, name, low, high)})
+    return SearchPart(name, lambda trial, task, drawn: {name: draw_uniform(trial, name, low, high)})
 
 
-def log_uniform(name: str, low: float, high: float) -> Part:
+def log_uniform(name: str, low: float, high: float) -> SearchPart:
     """A number in [low, high] whose logarithm is uniform."""
-    return Part(name, lambda trial, task, drawn: {name: draw_log_uniform(trial, name, low, high)})
+    return SearchPart(name, lambda trial, task, drawn: {name: draw_log_uniform(trial, name, low, high)})
 
 
-def whole(name: str, low: int, high: int) -> Part:
+def whole(name: str, low: int, high: int) -> SearchPart:
     """A whole number in [low, high]."""
-    return Part(name, lambda trial, task, drawn: {name: trial.suggest_int(name, low, high)})
+    return SearchPart(name, lambda trial, task, drawn: {name: trial.suggest_int(name, low, high)})
 
 
-def power_of_two(name: str, low: int, high: int) -> Part:
+def power_of_two(name: str, low: int, high: int) -> SearchPart:
     """2, 4, 8, ... between ``low`` and ``high``, which are powers of two."""
-    return Part(name, lambda trial, task, drawn: {name: draw_power_of_two(trial, name, low, high)})
+    return SearchPart(name, lambda trial, task, drawn: {name: draw_power_of_two(trial, name, low, high)})
 
 
-def one_of(name: str, choices: Sequence[int], of_the_budget: float = math.inf) -> Part:
+def one_of(name: str, choices: Sequence[int], of_the_budget: float = math.inf) -> SearchPart:
     """One of the rising ``choices`` that are at most so many times the steps of a training."""
-    return Part(
+    return SearchPart(
         name, lambda trial, task, drawn: {name: draw_one_of(trial, name, choices, of_the_budget * task.n_timesteps)}
     )
 
 
-def choice(name: str, choices: Sequence[Any] = (False, True)) -> Part:
+def choice(name: str, choices: Sequence[Any] = (False, True)) -> SearchPart:
     """One of ``choices``, which have no order."""
-    return Part(name, lambda trial, task, drawn: {name: trial.suggest_categorical(name, list(choices))})
+    return SearchPart(name, lambda trial, task, drawn: {name: trial.suggest_categorical(name, list(choices))})
 
 
 # -- every learner -----------------------------------------------------------------------------------------------------
 
 
-def rate(low: float = 1e-5, high: float = 5e-3, name: str = "learning_rate") -> Part:
+def rate(low: float = 1e-5, high: float = 5e-3, name: str = "learning_rate") -> SearchPart:
     """A learning rate that stays, or falls linearly to 0."""
-    return Part(name, lambda trial, task, drawn: {name: draw_rate(trial, name, low, high)})
+    return SearchPart(name, lambda trial, task, drawn: {name: draw_rate(trial, name, low, high)})
 
 
-def discount() -> Part:
+def discount() -> SearchPart:
     """How far rewards reach: from about 10 steps to about 10,000."""
-    return Part(
+    return SearchPart(
         "gamma",
         lambda trial, task, drawn: {"gamma": round(1 - draw_log_uniform(trial, "one_minus_gamma", 1e-4, 1e-1), 6)},
     )
 
 
-def network(widest: int = 256) -> Part:
+def network(widest: int = 256) -> SearchPart:
     """Hidden layers, up to ``widest``, and activation; images keep the encoder and the layers of their policy.
 
     Args:
@@ -81,19 +81,19 @@ def network(widest: int = 256) -> Part:
         options = {"net_arch": [width] * layers, "activation_fn": activation, **drawn.get("policy_kwargs", {})}
         return {"policy_kwargs": options}
 
-    return Part("policy_kwargs", draw)
+    return SearchPart("policy_kwargs", draw)
 
 
-def of_policy(part: Part) -> Part:
+def of_policy(part: SearchPart) -> SearchPart:
     """A part whose settings are entries of ``policy_kwargs``, beside those drawn before."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         return {"policy_kwargs": {**drawn.get("policy_kwargs", {}), **part.draw(trial, task, drawn)}}
 
-    return Part(f"policy_kwargs/{part.name}", draw)
+    return SearchPart(f"policy_kwargs/{part.name}", draw)
 
 
-def clipped_gradients(low: float = 0.1, high: float = 10.0) -> Part:
+def clipped_gradients(low: float = 0.1, high: float = 10.0) -> SearchPart:
     """The norm to which gradients are clipped."""
     return log_uniform("max_grad_norm", low, high)
 
@@ -101,7 +101,7 @@ def clipped_gradients(low: float = 0.1, high: float = 10.0) -> Part:
 # -- rollouts ----------------------------------------------------------------------------------------------------------
 
 
-def rollout(smallest: int = 128, per_env: int = 0) -> Part:
+def rollout(smallest: int = 128, per_env: int = 0) -> SearchPart:
     """Steps per environment, so that the budget holds four rollouts or more.
 
     Args:
@@ -115,10 +115,10 @@ def rollout(smallest: int = 128, per_env: int = 0) -> Part:
         high = min(4096, max(2, task.n_timesteps // (4 * task.n_envs)))
         return {"n_steps": draw_power_of_two(trial, "n_steps", low, high)}
 
-    return Part("n_steps", draw)
+    return SearchPart("n_steps", draw)
 
 
-def minibatches(most_epochs: int = 20) -> Part:
+def minibatches(most_epochs: int = 20) -> SearchPart:
     """Minibatches that are no larger than the rollout, whose ``n_steps`` is drawn before; and passes over it.
 
     Args:
@@ -130,15 +130,15 @@ def minibatches(most_epochs: int = 20) -> Part:
         epochs = {"n_epochs": trial.suggest_int("n_epochs", 1, most_epochs)} if most_epochs > 1 else {}
         return {"batch_size": batch_size, **epochs}
 
-    return Part("batch_size", draw)
+    return SearchPart("batch_size", draw)
 
 
-def traces() -> Part:
+def traces() -> SearchPart:
     """From nearly one-step temporal differences to Monte Carlo."""
     return uniform("gae_lambda", 0.7, 1.0)
 
 
-def entropy() -> Part:
+def entropy() -> SearchPart:
     """The weight of the entropy bonus."""
     return log_uniform("ent_coef", 1e-8, 0.1)
 
@@ -146,7 +146,7 @@ def entropy() -> Part:
 # -- replay ------------------------------------------------------------------------------------------------------------
 
 
-def replay(smallest_batch: int = 16, largest_batch: int = 512) -> Part:
+def replay(smallest_batch: int = 16, largest_batch: int = 512) -> SearchPart:
     """Batch size, buffer size, start of learning; with goals, the number of relabelled ones."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
@@ -162,27 +162,27 @@ def replay(smallest_batch: int = 16, largest_batch: int = 512) -> Part:
         starts = draw_one_of(trial, "learning_starts", [100, 1_000, 5_000, 10_000], task.n_timesteps / 5)
         return {**values, "learning_starts": starts}
 
-    return Part("replay", draw)
+    return SearchPart("replay", draw)
 
 
-def n_step_returns() -> Part:
+def n_step_returns() -> SearchPart:
     """Rewards summed before bootstrapping; one where goals are relabelled."""
-    return Part(
+    return SearchPart(
         "n_steps", lambda trial, task, drawn: {} if task.goals else {"n_steps": trial.suggest_int("n_steps", 1, 5)}
     )
 
 
-def many_updates() -> Part:
+def many_updates() -> SearchPart:
     """Gradient steps of the critics for each environment step, after which the actor makes one."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         n_updates = draw_one_of(trial, "gradient_steps", [1, 5, 10, 20])
         return {"gradient_steps": n_updates, "policy_delay": n_updates}
 
-    return Part("gradient_steps", draw)
+    return SearchPart("gradient_steps", draw)
 
 
-def updates(most: int = 256) -> Part:
+def updates(most: int = 256) -> SearchPart:
     """How often it learns, up to every ``most`` steps; a gradient step for each 1 to 8 environment steps."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
@@ -190,15 +190,15 @@ def updates(most: int = 256) -> Part:
         spacing = draw_one_of(trial, "steps_per_update", [1, 2, 4, 8])
         return {"train_freq": train_freq, "gradient_steps": max(1, train_freq * task.n_envs // spacing)}
 
-    return Part("train_freq", draw)
+    return SearchPart("train_freq", draw)
 
 
-def soft_target(high: float = 0.1) -> Part:
+def soft_target(high: float = 0.1) -> SearchPart:
     """The rate of target updates."""
     return log_uniform("tau", 1e-3, high)
 
 
-def hard_target() -> Part:
+def hard_target() -> SearchPart:
     """Environment steps between two copies of the network to its target."""
     return one_of("target_update_interval", [10, 100, 500, 1_000, 5_000, 10_000], of_the_budget=0.1)
 
@@ -212,9 +212,9 @@ def from_data() -> Search:
 # -- exploration -------------------------------------------------------------------------------------------------------
 
 
-def epsilon() -> Part:
+def epsilon() -> SearchPart:
     """Length and final value of epsilon's schedule."""
-    return Part(
+    return SearchPart(
         "exploration",
         lambda trial, task, drawn: {
             "exploration_fraction": draw_uniform(trial, "exploration_fraction", 0.02, 0.5),
@@ -223,17 +223,17 @@ def epsilon() -> Part:
     )
 
 
-def action_noise() -> Part:
+def action_noise() -> SearchPart:
     """Noise that is added to the actions of a deterministic policy."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
         kind = trial.suggest_categorical("noise_type", ["none", "normal", "ornstein-uhlenbeck"])
         return {"noise_type": kind, "noise_std": draw_uniform(trial, "noise_std", 0.01, 1.0) if kind != "none" else 0.0}
 
-    return Part("action_noise", draw)
+    return SearchPart("action_noise", draw)
 
 
-def gsde() -> Part:
+def gsde() -> SearchPart:
     """Exploration that depends on the state, for continuous actions."""
 
     def draw(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values:
@@ -243,7 +243,7 @@ def gsde() -> Part:
             return {"use_sde": False}
         return {"use_sde": True, "sde_sample_freq": draw_one_of(trial, "sde_sample_freq", [4, 16, 64])}
 
-    return Part("use_sde", draw)
+    return SearchPart("use_sde", draw)
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.networks.encoders import Obs
 from polyak.noise import ActionNoise
 from polyak.parts.part import MadeOf
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 from polyak.parts.rollouts import Rollouts
 from polyak.schedules import Schedule
 from polyak.suggestions import did_you_mean
@@ -915,7 +915,7 @@ class StepwiseReplay:
         return True
 
 
-class TheirReplay(Replay):
+class TheirReplay(ExperienceReplay):
     """Experience in the peer's buffers, whose classes subclasses extend."""
 
     numpy_alone: ClassVar = "what extends Stable-Baselines3's classes reads numpy"
@@ -1039,7 +1039,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     def _exploration_options(self) -> list[Any]:
         """What exploration is built from, which is no hyper-parameter of a user's own algorithm."""
-        return list(map(vars(self).get, Replay.explores_by))
+        return list(map(vars(self).get, ExperienceReplay.explores_by))
 
     def _exploration(self) -> dict[str, Exploration]:
         parts = super()._exploration()

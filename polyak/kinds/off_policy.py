@@ -26,7 +26,7 @@ from polyak.loops.off_policy import OffPolicyLoop
 from polyak.loops.training import Loop
 from polyak.noise import ActionNoise
 from polyak.parts.part import MadeOf, Through
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 
 GradientSteps = Annotated[int, Only("an integer of at least -1", lambda n: n >= -1)]
 
@@ -96,6 +96,6 @@ class OffPolicyAlgorithm(LearnsFromData):
     use_sde, use_sde_at_warmup = False, False
     sde_sample_freq = cast("int | Literal['episode']", -1)
     loop: ClassVar[Callable[..., Loop]] = OffPolicyLoop.of
-    made_of: ClassVar[MadeOf] = {"replay": Replay}
-    save_replay_buffer = Through("replay", Replay.write)
-    load_replay_buffer = Through("replay", Replay.read)
+    made_of: ClassVar[MadeOf] = {"replay": ExperienceReplay}
+    save_replay_buffer = Through("replay", ExperienceReplay.write)
+    load_replay_buffer = Through("replay", ExperienceReplay.read)

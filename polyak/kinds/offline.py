@@ -14,7 +14,7 @@ from polyak.hyperparameters.held import Held
 from polyak.kinds.dataset import LearnsFromData
 from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.parts.part import MadeOf
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 from polyak.parts.units import RewardScaling, Units
 
 
@@ -58,7 +58,7 @@ class OfflineAlgorithm(LearnsFromData):
 
     goes_without: ClassVar[tuple[str, ...]] = (
         *(field.name for field in fields(OffPolicyAlgorithm)),
-        *Replay.explores_by,
+        *ExperienceReplay.explores_by,
     )
     made_of: ClassVar[MadeOf] = {"units": Units}
     reward_affine = Held[tuple[float, float]]("units.affine")

@@ -189,7 +189,7 @@ class Through(Generic[Arguments, Result]):
         return self.call if model is None else MethodType(self.call, model)
 
 
-class Kept(Part):
+class KeptAttributes(Part):
     """Attributes of a model that training needs to resume: a number, a text or a truth each.
 
     Args:
@@ -208,7 +208,7 @@ class Kept(Part):
             setattr(self.model, attribute, type(getattr(self.model, attribute))(state[name]))
 
 
-class KeptWithExperience(Kept):
+class KeptWithExperience(KeptAttributes):
     """The same beside a replay buffer that the model saves by itself."""
 
     saves_also: ClassVar = ("replay_buffer",)

@@ -205,7 +205,7 @@ class DatasetReplay(Part):
             self.memory.recorded.load_drawing_state(join_state(saved.info["replay"], saved.replay))
 
 
-class Replay(DatasetReplay):
+class ExperienceReplay(DatasetReplay):
     """Replays what the model experiences, and a dataset if it has one."""
 
     raw: ClassVar = True

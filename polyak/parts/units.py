@@ -13,7 +13,7 @@ from polyak.hyperparameters.declaration import require
 from polyak.nn.networks.encoders import default_extractor
 from polyak.nn.networks.standardised import StandardisedExtractor, can_be_standardised
 from polyak.parts.part import Part
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 
 RewardScaling = Literal["none", "standard", "range", "returns"]
 BATCH = 8192
@@ -49,12 +49,12 @@ class Units(Part):
 
     def attach(self, env: Any) -> bool:
         from_file = hasattr(self.model, "action_space")  # whose model may predict in an environment
-        if not (from_file or isinstance(env, Dataset) or isinstance(self.model.replay, Replay)):
+        if not (from_file or isinstance(env, Dataset) or isinstance(self.model.replay, ExperienceReplay)):
             self._refuse(env)
         return False
 
     def check_ready(self, first: bool) -> None:
-        if self.model.env is not None and not isinstance(self.model.replay, Replay):
+        if self.model.env is not None and not isinstance(self.model.replay, ExperienceReplay):
             self._refuse(self.model.env)
 
     def _refuse(self, env: Any) -> NoReturn:

@@ -14,7 +14,7 @@ import torch
 from polyak import AlphaZero
 from polyak.algorithms.alphazero import make_player, policy_loss, squared_norm, value_loss
 from polyak.algorithms.search.mcts import MCTS
-from polyak.algorithms.search.rollouts import Rollouts
+from polyak.algorithms.search.rollouts import Playouts
 from polyak.algorithms.search.self_play import SelfPlay, match
 from polyak.data.positions import PositionBuffer
 from polyak.envs.games.connect4 import Connect4
@@ -72,7 +72,7 @@ def test_the_policys_loss_leaves_illegal_moves_alone() -> None:
 
 def test_every_position_learns_how_its_game_ended_for_who_was_to_move() -> None:
     game = TicTacToe()
-    play = SelfPlay(MCTS(game, Rollouts(game), 10, seed=0), 6, warm_moves=9)
+    play = SelfPlay(MCTS(game, Playouts(game), 10, seed=0), 6, warm_moves=9)
     seen = 0
     for _ in range(30):
         ended = play.move()

@@ -25,7 +25,7 @@ from polyak.checkpoint.saved import read, write
 from polyak.checkpoint.serialise import Untrusted, UntrustedError, decode, encode, find_class
 from polyak.envs import BitFlippingEnv, DummyVecEnv, VecNormalize
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
-from polyak.parts.part import Kept
+from polyak.parts.part import KeptAttributes
 from polyak.schedules import LinearSchedule
 from polyak.writing import replacing
 from tests.trials import trial
@@ -523,7 +523,7 @@ def test_file_holds_no_pickle(tmp_path: Path) -> None:
 class Counting(DQN):
     """Counts what it has learned in, besides what DQN counts."""
 
-    made_of: ClassVar = {"kept": partial(Kept, names={"rounds": "_rounds", "mood": "_mood"})}
+    made_of: ClassVar = {"kept": partial(KeptAttributes, names={"rounds": "_rounds", "mood": "_mood"})}
     _rounds = 0
     _mood = "new"
 

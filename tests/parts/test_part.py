@@ -100,7 +100,7 @@ def test_kept_attributes_are_in_files(tmp_path: Path) -> None:
     class Own(PPO):
         """With numbers that files hold."""
 
-        made_of: ClassVar = {"kept": partial(custom.Kept, names={"rounds": "_rounds", "mood": "_mood"})}
+        made_of: ClassVar = {"kept": partial(custom.KeptAttributes, names={"rounds": "_rounds", "mood": "_mood"})}
         _rounds, _mood = 0, "calm"
 
     model: Any = Own("MlpPolicy", "CartPole-v1", **ROLLS)

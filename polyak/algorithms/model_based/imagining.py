@@ -34,7 +34,7 @@ from polyak.loops.updates import record_means, updates_of
 from polyak.nn.options import check_counts, check_keywords, keywords_of
 from polyak.nn.policies.base import Policy
 from polyak.parts.part import MadeOf
-from polyak.parts.replay import Replay
+from polyak.parts.replay import ExperienceReplay
 from polyak.schedules import Schedule
 
 if TYPE_CHECKING:  # it calls methods of the algorithm that it stands before
@@ -142,7 +142,7 @@ class ImaginedUpdates:
         self.plain.make(steps, *replay)
 
 
-class Imagination(Replay):
+class Imagination(ExperienceReplay):
     """Replays imagined steps, too, and holds the model that imagines them."""
 
     memory: ImaginingMemory

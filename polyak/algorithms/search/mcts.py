@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from polyak.algorithms.search import rules
-from polyak.algorithms.search.rollouts import Rollouts
+from polyak.algorithms.search.rollouts import Playouts
 from polyak.algorithms.search.trees import NONE, Trees
 from polyak.envs.games.copied import CopiedEnv
 from polyak.envs.games.known import find_game
@@ -108,7 +108,7 @@ class MCTS:
         usual = 2**0.5 if self.selection == "uct" else 1.25
         self._curiosity = usual if self.exploration is None else self.exploration
         self._alpha = 10 / self.game.n_moves if self.dirichlet_alpha is None else self.dirichlet_alpha
-        self._evaluator = self.evaluator or Rollouts(self.game, self.rollouts, self.random, self.longest)
+        self._evaluator = self.evaluator or Playouts(self.game, self.rollouts, self.random, self.longest)
 
     # -- searching -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from polyak.algorithms.search.rules import draw
 from polyak.envs.games.game import Game
 
 
-class Rollouts:
+class Playouts:
     """Evaluates positions by random rollouts, all of them at once.
 
     Args:

@@ -17,7 +17,7 @@ from polyak.hyperparameters.declaration import NonNegative
 from polyak.hyperparameters.held import Held
 from polyak.loops.training import Loop, write_logs
 from polyak.ops.dynamic_programming import action_values, policy_values
-from polyak.parts.part import Kept, MadeOf
+from polyak.parts.part import KeptAttributes, MadeOf
 
 
 class KnownModel:
@@ -119,7 +119,7 @@ class Planning(TableAlgorithm):
     """Change of values below which planning has converged."""
 
     loop: ClassVar[Callable[..., Loop]] = Sweeps
-    made_of: ClassVar[MadeOf] = {"kept": partial(Kept, names={"converged": "converged"})}
+    made_of: ClassVar[MadeOf] = {"kept": partial(KeptAttributes, names={"converged": "converged"})}
     converged = Held[bool]("solver.converged")
     """Whether planning has converged."""
     process = Held[FiniteProcess]("solver.process")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from polyak.cards import Part, Search, Task, tune
+from polyak.cards import Search, SearchPart, Task, tune
 from polyak.cards.search import Values
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def _lookahead(trial: BaseTrial, task: Task, drawn: Mapping[str, Any]) -> Values
 
 EPSILON = tune.rate(0.01, 1.0, "epsilon")
 """Exploration rates: constant or decreasing."""
-TABLE = Search(Part("learning_rate", _learning_rate), tune.discount(), EPSILON, Part("initial_value", _initial_value))
+TABLE = Search(
+    SearchPart("learning_rate", _learning_rate), tune.discount(), EPSILON, SearchPart("initial_value", _initial_value)
+)
 """Averages or constant step sizes, from initial values that are neutral, optimistic or very optimistic."""
-LOOKAHEAD = Part("lookahead", _lookahead)
+LOOKAHEAD = SearchPart("lookahead", _lookahead)
 """One step, some steps, or eligibility traces."""

@@ -11,14 +11,14 @@ import numpy as np
 
 from polyak.algorithms.search.crew import Crew, Player
 from polyak.algorithms.search.mcts import MCTS
-from polyak.algorithms.search.rollouts import Rollouts
+from polyak.algorithms.search.rollouts import Playouts
 from polyak.algorithms.search.self_play import SelfPlay
 from polyak.envs.games.tictactoe import TicTacToe
 
 SEEDS = [11, 12]
 
 
-class Taking(Rollouts):
+class Taking(Playouts):
     """Evaluates by random rollouts, and then by the weights that it was given."""
 
     weight = 0.0

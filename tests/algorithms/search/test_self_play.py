@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from polyak.algorithms.search.mcts import MCTS
-from polyak.algorithms.search.rollouts import Rollouts
+from polyak.algorithms.search.rollouts import Playouts
 from polyak.algorithms.search.self_play import SelfPlay, openings
 from polyak.envs.games.connect4 import Connect4
 from polyak.envs.games.game import NOT_OVER, Game
@@ -102,7 +102,7 @@ def test_where_every_move_ends_the_game_it_begins(game: Game) -> None:
 
 def test_the_number_of_moves_is_drawn_for_each_game() -> None:
     game = Connect4()
-    play = SelfPlay(MCTS(game, Rollouts(game), 2, seed=0), 700, warm_moves=0, opening_moves=6)
+    play = SelfPlay(MCTS(game, Playouts(game), 2, seed=0), 700, warm_moves=0, opening_moves=6)
     counts = np.bincount(discs(game, play.positions), minlength=7)
     assert len(counts) == 7
     assert counts.min() > 60
@@ -111,7 +111,7 @@ def test_the_number_of_moves_is_drawn_for_each_game() -> None:
 @pytest.mark.parametrize(("selection", "keeps_trees"), [("uct", True), ("puct", False), ("gumbel", True)])
 def test_games_after_openings_are_learned_from_as_they_ended(selection: Any, keeps_trees: bool) -> None:
     game = TicTacToe()
-    search = MCTS(game, Rollouts(game), 8, selection=selection, seed=0)
+    search = MCTS(game, Playouts(game), 8, selection=selection, seed=0)
     play = SelfPlay(search, 8, warm_moves=9, keeps_trees=keeps_trees, opening_moves=5)
     begun: set[int] = set()
     for _ in range(40):
@@ -138,7 +138,7 @@ def test_games_after_openings_are_learned_from_as_they_ended(selection: Any, kee
 
 @pytest.mark.parametrize("game", [Alone(), Objects()], ids=repr)
 def test_one_players_game_is_worth_less_the_later_it_is_won(game: Game) -> None:
-    play = SelfPlay(MCTS(game, Rollouts(game, random=np.random.default_rng(1)), 8, seed=0), 8, 2, opening_moves=3)
+    play = SelfPlay(MCTS(game, Playouts(game, random=np.random.default_rng(1)), 8, seed=0), 8, 2, opening_moves=3)
     seen = 0
     for _ in range(30):
         ended = play.move()
@@ -153,7 +153,7 @@ def test_one_players_game_is_worth_less_the_later_it_is_won(game: Game) -> None:
 
 def test_warm_moves_are_counted_from_where_a_game_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     game = Connect4()
-    play = SelfPlay(MCTS(game, Rollouts(game), 4, seed=0), 50, warm_moves=1, opening_moves=20)
+    play = SelfPlay(MCTS(game, Playouts(game), 4, seed=0), 50, warm_moves=1, opening_moves=20)
     found = play.search.search(play.positions)
     unlike = found._replace(moves=np.full(50, -1))
     assert (play._moves(unlike) >= 0).all(), "all are drawn, whatever has been played by chance"
@@ -163,7 +163,7 @@ def test_warm_moves_are_counted_from_where_a_game_begins(monkeypatch: pytest.Mon
 
 def test_no_moves_of_chance_draw_nothing() -> None:
     game, random = TicTacToe(), np.random.default_rng(3)
-    search = MCTS(game, Rollouts(game), 2)
+    search = MCTS(game, Playouts(game), 2)
     search.random = random
     play = SelfPlay(search, 4, warm_moves=2)
     assert random.bit_generator.state == np.random.default_rng(3).bit_generator.state
@@ -174,4 +174,4 @@ def test_no_moves_of_chance_draw_nothing() -> None:
 def test_other_numbers_of_opening_moves_are_refused(value: Any) -> None:
     game = TicTacToe()
     with pytest.raises(HyperparameterError, match=r"opening_moves=.*integer of at least 0"):
-        SelfPlay(MCTS(game, Rollouts(game), 2), 4, warm_moves=2, opening_moves=value)
+        SelfPlay(MCTS(game, Playouts(game), 2), 4, warm_moves=2, opening_moves=value)
