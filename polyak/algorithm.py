@@ -470,11 +470,6 @@ class Algorithm:
             if self.runner is not None:
                 self.runner.close_thread()
 
-    @property
-    def steps_in_thread(self) -> bool:
-        """Whether environments are stepped in another thread while callbacks are asked."""
-        return False
-
     def _start_episodes(self) -> None:
         """Reset the environments, in the middle of an episode if need be."""
         episodes.begin(self)
@@ -638,7 +633,7 @@ class Algorithm:
         """Put into a file what was learned, what training needs to resume, and what ``include`` asks for."""
         if self.runner is not None:
             saved.state |= prefixed("runner", self.runner.state())
-            save_environments(saved, self.runner, in_thread=self.steps_in_thread)
+            save_environments(saved, self.runner)
         self._save_statistics(saved)
         for part in self.parts.values():
             part.save(saved, include)

@@ -11,18 +11,17 @@ from polyak.envs.wrappers.normalize import detached
 from polyak.warning import advise, warn_user
 
 
-def save_environments(saved: Saved, runner: Runner, in_thread: bool) -> None:
+def save_environments(saved: Saved, runner: Runner) -> None:
     """Put their exact state into a file, or why it is not known.
 
     Args:
         saved: the file.
         runner: that steps them.
-        in_thread: whether another thread does.
     """
     if runner.obs is None:
         return
     try:
-        if runner.is_ahead or in_thread:
+        if runner.is_ahead:
             raise EnvStateError("they are stepped in another thread (overlap=True)")
         arrays: dict[str, np.ndarray] = {}
         saved.info["environments"] = split_tree(runner.env.get_state(), arrays)
