@@ -16,6 +16,7 @@ PROGRAMS = sorted(
     [*SHOWN.glob("*.py"), *Path(__file__).with_name("sb3_programs").glob("*.py")], key=lambda path: path.stem
 )
 SLOW = {
+    "atari",
     "callbacks",
     "save_and_continue",
     "custom_policy",

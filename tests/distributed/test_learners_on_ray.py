@@ -15,11 +15,11 @@ from tests.distributed.test_runners import weights
 from tests.processes import assert_gone
 
 session = session_of(8)
-QUICK = ("ppo",)
 MADE = {**CASES, **DRAWING}
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in MADE])
+@pytest.mark.parametrize("case", MADE)
+@pytest.mark.slow
 def test_training_is_equal_to_that_with_learners_here(case: str) -> None:
     """Of two learners, whose sums do not depend on the order."""
     one = MADE[case](n_learners=2, transport="local").learn(STEPS)

@@ -72,7 +72,14 @@ def test_a_program_is_short_and_imports_what_is_public(name: str) -> None:
             assert node.module in public_modules()
 
 
-@pytest.mark.parametrize("result", sorted(SHORT.keys() - {"tabular", "export_to_onnx"}), indirect=True)
+@pytest.mark.parametrize(
+    "result",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("offline_learning", "imitation")))
+        for name in sorted(SHORT.keys() - {"tabular", "export_to_onnx"})
+    ],
+    indirect=True,
+)
 def test_a_program_runs(result: Any) -> None:
     assert result is not None
 

@@ -324,6 +324,7 @@ def test_an_interrupted_training_is_saved_and_says_so(
     assert PPO.load(model).num_timesteps == 32
 
 
+@pytest.mark.slow
 def test_a_training_outlasts_its_reader(tmp_path: Path) -> None:
     """``polyak train | head -1``: the reader closes the pipe while the training continues."""
     command = [sys.executable, "-u", "-m", "polyak", "train", "-f", str(tmp_path), "-n", "640", "--eval-freq", "-1"]

@@ -121,6 +121,7 @@ def until_two_train(folder: Path) -> None:
     pytest.fail("two trainings should have begun by now")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="sends signals")
 def test_trainings_end_and_save_when_the_program_is_killed(tmp_path: Path) -> None:
     words = ["train", "-f", tmp_path, "-n", 100_000_000, "--eval-freq", -1, *SMALL, "--seeds", "0", "1"]

@@ -112,6 +112,7 @@ def test_a_run_that_is_killed_leaves_what_it_had_printed_and_logged(at: int, tmp
     assert [row["time/total_timesteps"] for row in rows] == ["0", *["16"] * tables]
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_is_not_taken_for_a_finished_one(tmp_path: Path) -> None:
     assert train(-1, 0, tmp_path).returncode == 0
     done = train(40, signal.SIGTERM, tmp_path)

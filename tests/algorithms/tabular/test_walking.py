@@ -251,6 +251,7 @@ def test_draws_do_not_depend_on_how_many_were_made_ahead() -> None:
     assert one.solver.stream.random() == other.solver.stream.random()
 
 
+@pytest.mark.slow
 def test_exploring_starts_begin_everywhere() -> None:
     maze = grid(DYNA_MAZE)
     watching, model = Watching(), MonteCarloControl(maze, exploring_starts=True, epsilon=1.0, seed=0)

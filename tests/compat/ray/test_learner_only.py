@@ -302,6 +302,7 @@ def test_settings_that_a_module_cannot_have_are_named(settings: Any, error: Any,
         ppo().rl_module(algorithm_config_overrides_per_module=settings).validate()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(HyperparameterError, match=r"\['other'\] would act, too.*learner_only=True"):
         PPOConfig().rl_module(rl_module_spec=MultiRLModuleSpec({**specs().named(), "other": RLModuleSpec()}))
