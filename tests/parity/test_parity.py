@@ -42,12 +42,11 @@ def answers(file: Path) -> dict[str, Any]:
         return result
 
 
+SLOW = ("whole", "contrib")
+
+
 @pytest.mark.parametrize(
-    "file",
-    [
-        pytest.param(file, id=file.stem, marks=[pytest.mark.slow] * (file.stem in ("whole", "contrib")))
-        for file in FILES
-    ],
+    "file", [pytest.param(file, id=file.stem, marks=[pytest.mark.slow] * (file.stem in SLOW)) for file in FILES]
 )
 def test_the_answers_are_those_of_stable_baselines3(file: Path) -> None:
     recorded, live = peer(file), answers(file)
