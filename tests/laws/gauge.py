@@ -209,7 +209,7 @@ def rooms() -> dict[str, int]:
 
 def face() -> Figures:
     """Of the face and the kinds, which an author of algorithms has to know."""
-    faces = [path for path in modules().values() if path.parent.name == "kinds" or path.name == "algorithm.py"]
+    faces = [path for path in modules().values() if path.parent.name == "kinds" or path == PACKAGE / "algorithm.py"]
     marked = {
         node.target.id
         for path in faces
