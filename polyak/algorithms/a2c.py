@@ -23,6 +23,7 @@ from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
+from polyak.parts.part import MadeOf, Part
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -79,6 +80,13 @@ class A2CLearner(LaggingCriticLearner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class LaggingCritic(Part):
+    """A copy of the critic that follows it, if there is one."""
+
+    def check(self) -> None:
+        check_lagging_critic(self.model)
+
+
 @dataclass(eq=False, repr=False)
 class A2C(OnPolicyAlgorithm):
     """Advantage Actor-Critic: one step on each short rollout (arXiv:1602.01783)."""
@@ -102,13 +110,10 @@ class A2C(OnPolicyAlgorithm):
     """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
 
     log_every = 100
+    made_of: ClassVar[MadeOf] = {"lagging_critic": LaggingCritic}
     learner_class: ClassVar[type[Learner]] = A2CLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
     action_spaces: ClassVar = ACTION_SPACES
-
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        check_lagging_critic(self)
 
     def _default_optimizer(self) -> OptimizerRecipe:
         if self.use_rms_prop:

@@ -19,20 +19,20 @@ from typing import Annotated, ClassVar
 
 from torch import Tensor
 
-from polyak.algorithms.a2c import policy_gradient_loss, value_loss
+from polyak.algorithms.a2c import LaggingCritic, policy_gradient_loss, value_loss
 from polyak.cards import Card, Search, tune
 from polyak.data import RolloutSamples
 from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Count, Fraction, Rate, Scheduled
 from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
-from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
+from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
-from polyak.parts.part import MadeOf, Part
+from polyak.parts.part import MadeOf
 from polyak.schedules import Schedule
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
@@ -80,13 +80,6 @@ class ActorCriticLearner(LaggingCriticLearner):
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
-
-
-class LaggingCritic(Part):
-    """A copy of the critic that follows it, if there is one."""
-
-    def check(self) -> None:
-        check_lagging_critic(self.model)
 
 
 @dataclass(eq=False, repr=False)

@@ -53,7 +53,7 @@ from polyak.hyperparameters.declaration import (
 from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.loops.training import Loop, engine_checks, write_logs
-from polyak.loops.updates import record_means
+from polyak.loops.updates import measured, record_means
 from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.game import GamePolicy
@@ -155,10 +155,7 @@ class SearchLoop:
         model, logger = self.model, self.model.logger
         model.policy.set_training_mode(True)
         self.follow()
-        metrics: dict[str, list[Tensor]] = {}
-        for _ in range(steps):
-            for name, value in model.learner.update(model.replay_buffer.sample(rows)).metrics.items():
-                metrics.setdefault(name, []).append(value)
+        metrics = measured(model.learner.update(model.replay_buffer.sample(rows)) for _ in range(steps))
         model.clock.updates += steps
         record_means(metrics, logger, model.host)
         logger.record("train/n_updates", model.clock.updates, exclude="tensorboard")

@@ -9,6 +9,7 @@ Shapes: B minibatch rows, N environments, A actions, M = A choices of a mask.
 """
 
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import Any, ClassVar, cast
 
 import torch
@@ -24,7 +25,7 @@ from polyak.hyperparameters.settled import Settled
 from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
 from polyak.learning.rollout_learner import States
-from polyak.loops.updates import Gained, Minibatches
+from polyak.loops.updates import Gained, Minibatches, measured
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 from polyak.parts.epsilon import Epsilon, EpsilonOfEach
@@ -74,12 +75,9 @@ class Passes(Rollouts):
         return cast(int, self.model.n_epochs * -(-rows // self.model.batch_size))
 
     def lesson(self, minibatches: Minibatches) -> Gained:
-        model, metrics = self.model, dict[str, list[Tensor]]()
-        for _ in range(model.n_epochs):
-            for update in model.learner.learn_all(minibatches(model.batch_size)):
-                for name, value in update.metrics.items():
-                    metrics.setdefault(name, []).append(value)
-        return Gained(metrics, model.n_epochs)
+        model = self.model
+        passes = (model.learner.learn_all(minibatches(model.batch_size)) for _ in range(model.n_epochs))
+        return Gained(measured(chain.from_iterable(passes)), model.n_epochs)
 
 
 @dataclass(eq=False, repr=False)

@@ -1,6 +1,6 @@
 """Gradient steps: on minibatches of a memory, and on rollouts; and the schedules that a learner follows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from polyak.collecting.time_split import TimeSplit
 from polyak.data.base import Normalizer
 from polyak.data.replay_memory import ReplayMemory
 from polyak.learning.host import LearnerHost
-from polyak.learning.learner import Learner
+from polyak.learning.learner import Learner, Update
 from polyak.learning.part_rates import set_part_rates
 from polyak.learning.replayed_sequences import sequence_errors
 from polyak.logging.logger import Logger
@@ -189,6 +189,15 @@ class Gained(NamedTuple):
     """Of each that is to be logged."""
     updates: int
     """By how much the counter of updates rises."""
+
+
+def measured(updates: Iterable[Update]) -> Metrics:
+    """What gradient steps measured, by name, while they are made."""
+    metrics: Metrics = {}
+    for update in updates:
+        for name, value in update.metrics.items():
+            metrics.setdefault(name, []).append(value)
+    return metrics
 
 
 @dataclass

@@ -8,7 +8,7 @@ from polyak.distributed.separate_runners import SeparateRunners
 from polyak.hyperparameters.declaration import require
 from polyak.learning.vtrace_learner import Unroll
 from polyak.loops.asynchronous import log_lag
-from polyak.loops.updates import Gained, Minibatches
+from polyak.loops.updates import Gained, Minibatches, measured
 from polyak.nn.policies.base import Policy
 from polyak.parts.rollouts import Rollouts
 
@@ -83,10 +83,5 @@ class UsedAgain(OlderRollouts):
     def lesson(self, minibatches: Minibatches) -> Gained:
         for unroll in minibatches(None):
             self.kept.add(unroll)
-        metrics: dict[str, list[Any]] = {}
-        updates = 0
-        for update in self.model.learner.learn_all(self.kept.draw(self.model.uses_per_rollout)):
-            updates += 1
-            for name, value in update.metrics.items():
-                metrics.setdefault(name, []).append(value)
-        return Gained(metrics, updates)
+        updates = list(self.model.learner.learn_all(self.kept.draw(self.model.uses_per_rollout)))
+        return Gained(measured(updates), len(updates))

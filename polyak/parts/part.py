@@ -1,7 +1,7 @@
 """Parts of a model: what has a state, consequences or conditions of its own.
 
-A class names its parts by ``parts = {"epsilon": Epsilon}``; those of the classes above count, too, and an entry of the
-same name replaces theirs. The model holds each under its name, and calls all of them, in that order, at the moments
+A class names its parts by ``made_of = {"epsilon": Epsilon}``; those of the classes above count, too, and an entry of
+the same name replaces theirs. The model holds each under its name, and calls all of them, in that order, at the moments
 that are the methods here.
 """
 

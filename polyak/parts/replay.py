@@ -174,7 +174,7 @@ class DatasetReplay(Part):
     def expected_updates(self, timesteps: int) -> tuple[int, int] | None:
         return timesteps, self.model.batch_size
 
-    # -- files ---------------------------------------------------------------------------------------------------------
+    # -- learning ------------------------------------------------------------------------------------------------------
 
     def updates(self) -> Any:
         """How the model learns from its memory."""
@@ -190,6 +190,8 @@ class DatasetReplay(Part):
         model = self.model
         replay = model.gamma, model.dataset_share, model.normalisation.replay
         self.updates().make(gradient_steps, batch_size, *replay)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
 
     def summary(self) -> dict[str, str]:
         return {} if self.memory.dataset is None else {"dataset": repr(self.memory.dataset)}
