@@ -31,10 +31,10 @@ import polyak
 from polyak import CQL, DDPG, DQN, GAIL, MBPO, PPO, SAC, TD3, MaskablePPO, RecurrentPPO, make_vec_env
 from polyak.algorithms import REGISTRY, get
 from polyak.callbacks import BaseCallback, EvalCallback
-from polyak.data import Dataset, HerReplayBuffer, RolloutBuffer, collect
 from polyak.envs import VecNormalize
 from polyak.envs.tensor import TensorCartPole
 from polyak.envs.testing import BitFlippingEnv, InvalidActionEnvDiscrete
+from polyak.experience import Dataset, HerReplayBuffer, RolloutBuffer, collect
 from polyak.noise import NormalActionNoise
 
 CASES: dict[str, Callable[[], str]] = {}
@@ -409,7 +409,7 @@ def theirs(name: str, own: bool) -> None:
     """Let Stable-Baselines3's classes be set-ups, as they are or with overrides of a user's ``own``."""
 
     def run() -> str:
-        from polyak.compat import algorithms
+        from polyak.compat.sb3_face import algorithms
 
         found = []
         kinds: Any = (("PPO", "CartPole-v1", ON), ("SAC", "Pendulum-v1", OFF), ("DQN", "CartPole-v1", OFF))

@@ -51,7 +51,7 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> int:
-    from tests.data.large_sets import large_set
+    from tests.experience.large_sets import large_set
 
     parser = argparse.ArgumentParser(description="Speed of learning from a set that is larger than the memory.")
     add = parser.add_argument

@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 def measure(job: dict[str, Any]) -> dict[str, Any]:
     """Updates a second on the large set, once all else is loaded and compiled."""
     from polyak import TD3BC
-    from polyak.data import Dataset
-    from tests.data.large_sets import confine
+    from polyak.experience import Dataset
+    from tests.experience.large_sets import confine
 
     def learner(path: str, **options: Any) -> Any:
         networks = {"net_arch": [256, 256]}

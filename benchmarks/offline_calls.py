@@ -49,7 +49,7 @@ def _dataset(rows: dict[str, Any]) -> Any:
     import gymnasium as gym
     import numpy as np
 
-    from polyak.data import Dataset
+    from polyak.experience import Dataset
 
     bounds = gym.spaces.Box(-1.0, 1.0, (ACTIONS,), np.float32)
     names = {"terminals": "terminations", "timeouts": "truncations"}

@@ -43,7 +43,7 @@ ReBRAC has the weight that its authors chose for this task by default. Minibatch
 def record(steps: int, rows: int, seed: int, file: Path) -> dict[str, Any]:
     """Write a set of half-trained behaviour; returns what is known of it."""
     from polyak import SAC
-    from polyak.data import collect
+    from polyak.experience import collect
 
     agent = SAC("MlpPolicy", ENV, seed=seed, device="cpu")
     policies = []

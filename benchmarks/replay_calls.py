@@ -34,7 +34,7 @@ def microseconds(call: Callable[[], Any], budget_s: float) -> float:
 def measure(job: dict[str, Any]) -> dict[str, Any]:
     """All figures that the job's library has, in microseconds."""
     ours = job["library"] == "polyak"
-    buffers = import_module("polyak.data" if ours else "stable_baselines3.common.buffers")
+    buffers = import_module("polyak.experience" if ours else "stable_baselines3.common.buffers")
     np.random.seed(0)
     calls = {"add": add, "sample": sample, "frames": frames}
     if ours:

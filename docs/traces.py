@@ -10,7 +10,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
-TOLD = ("loops/", "collecting/", "learning/learner.py", "learning/rollout_learner.py", "algorithms/", "data/replay")
+TOLD = (
+    "loops/",
+    "collecting/",
+    "learning/learner.py",
+    "learning/rollout_learner.py",
+    "algorithms/",
+    "experience/replay_",
+)
 """Rooms and files whose calls are a part of the story; what is beneath them is left out."""
 DEEPEST = 7
 """Levels below the loop that are told."""

@@ -1,8 +1,8 @@
 """Hindsight experience replay: a reward that is almost never met, with relabelled goals and without."""
 
 from polyak import DQN, HerReplayBuffer, evaluate
-from polyak.data import ReplayBuffer
 from polyak.envs import BitFlippingEnv
+from polyak.experience import ReplayBuffer
 
 
 def main(steps: int = 20_000, bits: int = 10) -> dict[str, float]:

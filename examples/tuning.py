@@ -6,7 +6,7 @@
 import optuna
 
 from polyak import PPO, evaluate, make_vec_env
-from polyak.cards import Search, Task, tune
+from polyak.algorithm_info import Search, Task, tune
 
 space = Search(
     tune.log_uniform("learning_rate", 1e-4, 1e-2),

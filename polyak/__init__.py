@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # the same names for programs that read types without running
     from polyak import (
         callbacks as callbacks,
         custom as custom,
-        data as data,
         envs as envs,
         evaluation as evaluation,
+        experience as experience,
         logging as logging,
         noise as noise,
         schedules as schedules,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # the same names for programs that read types without running
         StopTrainingOnRewardThreshold as StopTrainingOnRewardThreshold,
     )
     from polyak.algorithms.search.mcts import MCTS as MCTS
-    from polyak.data import Dataset as Dataset, HerReplayBuffer as HerReplayBuffer, collect as collect
+    from polyak.experience import Dataset as Dataset, HerReplayBuffer as HerReplayBuffer, collect as collect
     from polyak.envs import (
         DummyVecEnv as DummyVecEnv,
         Monitor as Monitor,
@@ -66,7 +66,7 @@ _NAMES_BY_PLACE = {
     "callbacks": "BaseCallback CallbackList CheckpointCallback EvalCallback EveryNTimesteps OfflineEvalCallback "
     "ProgressBarCallback StopTrainingOnMaxEpisodes StopTrainingOnNoModelImprovement StopTrainingOnRewardThreshold",
     "algorithms.search.mcts": "MCTS",
-    "data": "Dataset HerReplayBuffer collect",
+    "experience": "Dataset HerReplayBuffer collect",
     "envs": "DummyVecEnv Monitor SubprocVecEnv VecFrameStack VecMonitor VecNormalize check_env make_atari_env "
     "make_vec_env",
     "evaluation": "evaluate evaluate_policy",
@@ -74,7 +74,7 @@ _NAMES_BY_PLACE = {
     "schedules": "ConstantSchedule CosineSchedule LinearSchedule PiecewiseSchedule",
 }
 _PLACES = {name: f"{__name__}.{place}" for place, names in _NAMES_BY_PLACE.items() for name in names.split()}
-_MODULES = frozenset(("callbacks", "custom", "data", "envs", "evaluation", "logging", "noise", "schedules"))
+_MODULES = frozenset(("callbacks", "custom", "envs", "evaluation", "experience", "logging", "noise", "schedules"))
 """Public modules: attributes of the package, but no part of ``from polyak import *``, since ``logging`` is Python's."""
 
 __all__ = sorted([*class_names(), *_PLACES, "__version__"])

@@ -4,7 +4,7 @@ An algorithm is a dataclass: each hyper-parameter is written once, with its type
 constructor and its checks, ``help``, the learner, the command line, the documentation and the checkpoint all read that.
 
 The face presumes neither networks nor a compiler. What learns with networks is a
-:class:`~polyak.kinds.network_algorithm.NetworkAlgorithm`. An algorithm that steps no environments itself, since it
+:class:`~polyak.network_algorithm.NetworkAlgorithm`. An algorithm that steps no environments itself, since it
 searches games or lets another act, sets :attr:`~Algorithm.steps_environments` to False.
 """
 
@@ -31,8 +31,6 @@ from polyak.checkpoint.environments import load_statistics, restore_environments
 from polyak.checkpoint.saved import Saved, check_counter, prefixed
 from polyak.collecting.runner import Acting, Runner
 from polyak.collecting.time_split import TimeSplit
-from polyak.data import Dataset
-from polyak.data.step import Observations
 from polyak.envs import VecEnv, VecEnvWrapper, VecNormalize, as_vec_env
 from polyak.envs.action_spaces import FROM_DATA, TAKE, check_action_space
 from polyak.envs.adapters.vec_env import FromVecEnv
@@ -40,6 +38,8 @@ from polyak.envs.masks import Masks, find_masks
 from polyak.envs.normalisation import Normalisation
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.wrappers.layers import PartNormalizer
+from polyak.experience import Dataset
+from polyak.experience.step import Observations
 from polyak.hyperparameters.changing import Fixed, change, checked_names, inherited
 from polyak.hyperparameters.declaration import (
     Becomes,
@@ -568,7 +568,8 @@ class Algorithm:
     # -- observations before normalisation -----------------------------------------------------------------------------
 
     def as_shown(self, observations: Any) -> Any:
-        """Observations of a bare environment as :meth:`predict` takes them: see :func:`~polyak.envs.shown.shown_to`.
+        """Observations of a bare environment as :meth:`predict` takes them: see
+        :func:`~polyak.envs.normalisation_scale.shown_to`.
 
         Args:
             observations: one or a batch, as they were before ``VecNormalize``.

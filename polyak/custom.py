@@ -3,14 +3,14 @@
 See the page "An algorithm of your own".
 """
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms import register
 from polyak.algorithms.model_based.imagining import Imagining
-from polyak.cards import Card, Search, tune
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.offline import OfflineAlgorithm
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Positive, Scheduled
-from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.offline import OfflineAlgorithm
-from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.catalog import policy_aliases

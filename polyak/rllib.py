@@ -5,10 +5,10 @@ Names are imported from their files when first used, so that importing this modu
 
 from typing import TYPE_CHECKING, Any
 
-from polyak.compat import ray as _names
+from polyak.compat import rllib_face as _names
 
 if TYPE_CHECKING:
-    from polyak.compat.ray import *  # noqa: F403
+    from polyak.compat.rllib_face import *  # noqa: F403
 
 __all__ = _names.__all__
 

@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from torch.overrides import TorchFunctionMode
 
-from polyak.envs.composed import parts
+from polyak.envs.nested_spaces import parts
 from polyak.nn.export.ports import Graph
 
 RUNNER = Path(__file__).parents[1] / "examples" / "deployment" / "exported_policy.py"

@@ -14,9 +14,9 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak import TD3
-from polyak.data import Dataset, collect
 from polyak.envs import InvalidActionEnvDiscrete
-from polyak.kinds.offline import OfflineAlgorithm
+from polyak.experience import Dataset, collect
+from polyak.fields.offline import OfflineAlgorithm
 
 _MLP = {"policy": "MlpPolicy", "policy_kwargs": {"net_arch": [16, 16]}, "device": "cpu"}
 _MANY_UPDATES = {"gradient_steps": 2, "n_critics": 3, "policy_delay": 2}

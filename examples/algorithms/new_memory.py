@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from polyak import DQN, custom
-from polyak.data import Uniform
+from polyak.experience import Uniform
 
 
 class Recent(Uniform):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyak import custom
 from polyak.custom import Card, Fraction, Search, Tunable, Update, tune
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.nn import ValuePolicy
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyak import custom
 from polyak.custom import Card, Count, Objective, Positive, Search, Tunable, Update, tune
-from polyak.data import RolloutSamples
+from polyak.experience import RolloutSamples
 from polyak.nn import ActorCriticPolicy
 
 

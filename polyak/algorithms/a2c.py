@@ -11,11 +11,11 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from polyak.cards import Card, Search, tune
-from polyak.data import RolloutSamples
+from polyak.algorithm_info import Card, Search, tune
+from polyak.experience import RolloutSamples
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import Fixed, WithOptimizer
 from polyak.hyperparameters.declaration import Count, Fraction, Positive, Rate
-from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.nn.catalog import policy_aliases

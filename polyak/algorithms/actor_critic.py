@@ -19,13 +19,13 @@ from typing import Annotated, ClassVar
 
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.a2c import LaggingCritic, policy_gradient_loss, value_loss
-from polyak.cards import Card, Search, tune
-from polyak.data import RolloutSamples
+from polyak.experience import RolloutSamples
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Count, Fraction, Rate, Scheduled
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card
 from polyak.algorithms.gail import GAILLearner
 from polyak.algorithms.imitation.adversarial import AdversarialImitation
 from polyak.algorithms.imitation.reward import RewardFunction, scored
 from polyak.algorithms.imitation.rounds import Comparison
-from polyak.cards import Card
 from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import Learner
 from polyak.nn.networks.rewards import ShapedRewardNet

@@ -23,14 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card
 from polyak.algorithms.search.crew import Crew, Player
 from polyak.algorithms.search.mcts import MCTS, Found, read_observation
+from polyak.algorithms.search.position_buffer import PositionBuffer, Positions
 from polyak.algorithms.search.rules import draw, softmax
 from polyak.algorithms.search.self_play import SelfPlay, match
 from polyak.callbacks.callback import BaseCallback
-from polyak.cards import Card
 from polyak.checkpoint.saved import Saved, beneath, prefixed
-from polyak.data.positions import PositionBuffer, Positions
 from polyak.envs.games.game import Game
 from polyak.envs.games.known import find_game, name_of
 from polyak.envs.masks import masks_for_rows
@@ -50,10 +50,10 @@ from polyak.hyperparameters.declaration import (
     later,
     require,
 )
-from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.loops.training import Loop, engine_checks, write_logs
 from polyak.loops.updates import measured, record_means
+from polyak.network_algorithm import NetworkAlgorithm
 from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.game import GamePolicy
@@ -188,7 +188,7 @@ class AlphaZero(NetworkAlgorithm):
     must stand under ``if __name__ == "__main__":``."""
     crew_class: Reload[type[Crew] | None] = None
     """What these processes are: those of this machine (:class:`~polyak.algorithms.search.crew.Crew`, which ``None``
-    stands for), or :class:`polyak.compat.ray.RayCrew`, on Ray. The games are the same."""
+    stands for), or :class:`polyak.compat.rllib_face.RayCrew`, on Ray. The games are the same."""
     buffer_size: Reload[Count] = 100_000
     """Positions kept to learn from."""
     learning_starts: Natural = 2_000

@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import log_ranges, next_kl_coef
-from polyak.cards import Card, Search, tune
-from polyak.hyperparameters.changing import Reload
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Scheduled, require
-from polyak.kinds.asynchronous import (
+from polyak.fields.asynchronous import (
     AsynchronousAlgorithm,
 )
+from polyak.hyperparameters.changing import Reload
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Scheduled, require
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.learning.vtrace_learner import Evaluated, Unroll, in_time, rows_of
 from polyak.loops.asynchronous import log_lag
@@ -154,7 +154,7 @@ class APPO(AsynchronousAlgorithm):
     """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
     circular_buffer_size: Reload[Count] = 8
     """Rollouts from which the learner draws, if it is ``asynchronous`` and they come faster than it uses them up: see
-    :class:`~polyak.data.circular.CircularBuffer`."""
+    :class:`~polyak.experience.reused_batches.CircularBuffer`."""
     uses_per_rollout: Reload[Count] = 2
     """Gradient steps that are made on a rollout, at most."""
     kl_coef: NonNegative | None = None

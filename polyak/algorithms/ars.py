@@ -18,19 +18,19 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from polyak.algorithm_info import Card, Search, SearchPart, Task, tune
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
-from polyak.cards import Card, Search, SearchPart, Task, tune
 from polyak.checkpoint.saved import Saved, prefixed
 from polyak.collecting.candidates import CandidateActor
-from polyak.data.step import Step
+from polyak.experience.step import Step
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Positive, Rate, later, require
-from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe, Tunable, Update
 from polyak.loops.clock import Patience
 from polyak.loops.on_policy import on_policy_locals
 from polyak.loops.training import Loop, engine_checks, restart_if_interrupted
 from polyak.loops.updates import record_means
+from polyak.network_algorithm import NetworkAlgorithm
 from polyak.nn.catalog import PolicyRecipe, policy_aliases
 from polyak.nn.policies.direct import DirectPolicy
 from polyak.parts.part import MadeOf, Part

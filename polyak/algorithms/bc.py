@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.algorithm_info import Card, Search, tune
+from polyak.experience import Transition
+from polyak.fields.offline import OfflineAlgorithm, RewardScaling
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import NonNegative, Rate, require
 from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, cast
 from torch import Tensor
 from torch.nn import functional as F
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.dqn import DQN, DQNLearner
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
+from polyak.fields.off_policy import TrainFreq
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, Rate, later, require
-from polyak.kinds.off_policy import TrainFreq
-from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import AtLeastTwo, require
 from polyak.learning.clamped_returns import warn_of_clamping

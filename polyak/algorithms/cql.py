@@ -17,14 +17,14 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.changing import FixedHyperparameterError, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, Rate, Scheduled, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import (
     Learner,
     LearnerRecipe,

@@ -13,17 +13,17 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import (
     GaussianTemperature,
     SoftActorCriticLearner,
     soft_value,
 )
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
+from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe, Tunable, Update
 from polyak.learning.part_rates import PartRates
 from polyak.nn.catalog import policy_aliases

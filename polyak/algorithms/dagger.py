@@ -16,24 +16,24 @@ import torch
 from gymnasium import spaces
 
 from polyak.algorithm import GymEnv
+from polyak.algorithm_info import Card
 from polyak.algorithms.bc import BC, BCLearner, Cloning
 from polyak.callbacks.callback import BaseCallback
-from polyak.cards import Card
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import Exploration
 from polyak.collecting.runner import Acted
 from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
-from polyak.data import Dataset, ReplayBuffer
-from polyak.data.datasets.checks import as_actions
-from polyak.data.step import Observations, Step
 from polyak.envs import VecEnv, VecNormalize
-from polyak.envs.shown import shown_to
+from polyak.envs.normalisation_scale import shown_to
+from polyak.experience import Dataset, ReplayBuffer
+from polyak.experience.datasets.checks import as_actions
+from polyak.experience.step import Observations, Step
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.offline import OfflineAlgorithm, RewardScaling
 from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
 from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner
 from polyak.loops.off_policy import OffPolicyLoop
 from polyak.loops.training import Loop

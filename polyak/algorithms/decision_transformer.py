@@ -18,15 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.cards import Card, Search, tune
-from polyak.data import Dataset, Transition
-from polyak.data.sampling.reduce import Sequence
+from polyak.algorithm_info import Card, Search, tune
+from polyak.experience import Dataset, Transition
+from polyak.experience.sampling.reduce import Sequence
 from polyak.experience.schema import Column
+from polyak.fields.offline import OfflineAlgorithm, RewardScaling
 from polyak.hyperparameters.changing import WithDataset, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, Rate, later
 from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.offline import OfflineAlgorithm, RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES

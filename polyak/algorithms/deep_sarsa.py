@@ -13,13 +13,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.dqn import taken
-from polyak.cards import Card, Search, tune
-from polyak.data import RolloutSamples
+from polyak.experience import RolloutSamples
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.rollout_learner import RolloutLearner, States
 from polyak.nn.catalog import policy_aliases

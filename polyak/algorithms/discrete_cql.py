@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.algorithms.qrdqn import QRDQN, QRDQNLearner
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
+from polyak.fields.off_policy import TrainFreq
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, later
-from polyak.kinds.off_policy import TrainFreq
-from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Objective, Tunable
 
 # -- losses ------------------------------------------------------------------------------------------------------------

@@ -15,12 +15,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import SACLearner, Temperature, temperature_loss
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
+from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, Objective, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.categorical import CategoricalPolicy

@@ -15,10 +15,11 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyak.cards import Card, Search, tune
+from polyak.algorithm_info import Card, Search, tune
 from polyak.collecting.train_freq import TrainFreq
-from polyak.data import Transition
 from polyak.distributed.runners import RunnerGroup
+from polyak.experience import Transition
+from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import (
     Becomes,
@@ -32,7 +33,6 @@ from polyak.hyperparameters.declaration import (
     require,
 )
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs

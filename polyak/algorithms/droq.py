@@ -13,12 +13,12 @@ from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.redq import REDQLearner
 from polyak.algorithms.sac import SAC
-from polyak.cards import Card, Search, tune
+from polyak.fields.off_policy import GradientSteps
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, Only, require
-from polyak.kinds.off_policy import GradientSteps
 from polyak.learning.learner import Learner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import Activation, create_mlp

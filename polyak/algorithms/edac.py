@@ -14,14 +14,14 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Tunable, Update
 from polyak.learning.part_rates import PartRates
 from polyak.noise import ActionNoise

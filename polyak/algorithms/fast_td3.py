@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.c51 import Atoms
 from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
-from polyak.cards import Card, Search, tune
 from polyak.collecting.exploration import Exploration, MixedNoise
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.hyperparameters.changing import WithNetworks, WithOptimizer
 from polyak.hyperparameters.declaration import AtLeastTwo, Count, Fraction, Natural, NonNegative, Rate, require
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable

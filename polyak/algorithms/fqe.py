@@ -15,22 +15,22 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithm import Algorithm
-from polyak.cards import Card
+from polyak.algorithm_info import Card
+from polyak.arrays import mapped
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.saved import Saved, prefixed
-from polyak.data import Column, Dataset, Transition
-from polyak.data.batch import ArrayObs
-from polyak.data.datasets.parts import Parts, count
-from polyak.envs.shown import shown_to
+from polyak.envs.normalisation_scale import shown_to
 from polyak.evaluation.off_policy.estimate import Estimate, of_episodes
 from polyak.evaluation.off_policy.importance_sampling import initial_observations
 from polyak.evaluation.off_policy.log_probs import BATCH, slices
 from polyak.evaluation.off_policy.policy_actions import can_act, choices_of
-from polyak.experience.arrays import mapped
+from polyak.experience import Column, Dataset, Transition
+from polyak.experience.batch import ArrayObs
+from polyak.experience.datasets.episodes import Parts, count
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.changing import Fixed, Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, Only, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.export.ports import Graph

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from polyak.algorithm_info import Card
 from polyak.algorithms.imitation.adversarial import AdversarialImitation, Penalty
 from polyak.algorithms.imitation.reward import RewardForm, RewardFunction
 from polyak.algorithms.imitation.rounds import Comparison
-from polyak.cards import Card
 from polyak.hyperparameters.changing import Reload
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.networks.rewards import RewardNet, ShapedRewardNet

@@ -24,15 +24,15 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.td3 import actor_loss, critic_loss, smoothed
-from polyak.cards import Card, Search, tune
-from polyak.data import Dataset, Transition
-from polyak.data.sampling import reduce
-from polyak.experience.arrays import mapped
+from polyak.arrays import mapped
+from polyak.experience import Dataset, Transition
+from polyak.experience.sampling import reduce
+from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, Rate, require
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.replayed_sequences import picked
 from polyak.nn.catalog import policy_aliases

@@ -13,12 +13,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyak.cards import Card, Search, tune
-from polyak.hyperparameters.changing import WithOptimizer
-from polyak.hyperparameters.declaration import Fraction, Positive
-from polyak.kinds.asynchronous import (
+from polyak.algorithm_info import Card, Search, tune
+from polyak.fields.asynchronous import (
     AsynchronousAlgorithm,
 )
+from polyak.hyperparameters.changing import WithOptimizer
+from polyak.hyperparameters.declaration import Fraction, Positive
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.vtrace_learner import Evaluated, Unroll, VTraceLearner
 from polyak.nn.catalog import policy_aliases

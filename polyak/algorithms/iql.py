@@ -14,12 +14,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.algorithm_info import Card, Search, tune
+from polyak.experience import Transition
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive, Rate, Scheduled
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.bounded import BoundedGaussianActor

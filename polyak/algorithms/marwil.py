@@ -30,14 +30,14 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.bc import BC, BCLearner
-from polyak.cards import Card, Search, tune
-from polyak.data import Dataset, Transition
+from polyak.experience import Dataset, Transition
 from polyak.experience.schema import Column
+from polyak.fields.offline import RewardScaling
 from polyak.hyperparameters.changing import WithDataset, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Fraction, NonNegative, Positive, later
 from polyak.hyperparameters.held import Held
-from polyak.kinds.offline import RewardScaling
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import Activation

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from gymnasium import spaces
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.ppo import PPO
-from polyak.cards import Card, Search, tune
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.maskable import MaskableActorCriticPolicy
 

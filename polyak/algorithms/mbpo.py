@@ -11,11 +11,11 @@ likelihood of the holdout; outputs of the model are standardised.
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.model_based.imagining import Imagining
 from polyak.algorithms.sac import SAC
-from polyak.cards import Card, Search, tune
+from polyak.fields.off_policy import GradientSteps
 from polyak.hyperparameters.declaration import Natural
-from polyak.kinds.off_policy import GradientSteps
 
 
 @dataclass(eq=False, repr=False)

@@ -19,7 +19,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from polyak.algorithms.imitation.reward import RewardFunction
-from polyak.data import Dataset
+from polyak.experience import Dataset
 from polyak.hyperparameters.declaration import require
 from polyak.nn.networks.rewards import RewardNet
 from polyak.nn.policies.base import check_starts

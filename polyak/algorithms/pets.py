@@ -12,17 +12,17 @@ from typing import Any, ClassVar
 
 from gymnasium import spaces
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.model_based.dynamics import Outcomes
 from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
 from polyak.algorithms.model_based.planning import PlanningPolicy, Propagation
-from polyak.cards import Card, Search, tune
-from polyak.data.base import Normalizer
-from polyak.data.step import Step
+from polyak.experience.base_buffer import Normalizer
 from polyak.experience.schema import Column
+from polyak.experience.step import Step
+from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.loops.updates import record_means
 from polyak.parts.part import MadeOf

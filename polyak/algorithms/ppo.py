@@ -12,11 +12,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from polyak.cards import Card, Search, tune
-from polyak.data import RolloutSamples
-from polyak.data.batch import RolloutRows
+from polyak.algorithm_info import Card, Search, tune
+from polyak.experience import RolloutSamples
+from polyak.experience.batch import RolloutRows
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Scheduled, require
-from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.loops.updates import Gained, Minibatches

@@ -16,13 +16,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
-from polyak.cards import Card, Search, tune
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
 from polyak.learning.rollout_learner import States
 from polyak.loops.updates import Gained, Minibatches, measured

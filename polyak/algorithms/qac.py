@@ -22,10 +22,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.actor_critic import ActorCritic, ActorCriticLearner
 from polyak.algorithms.dqn import taken
-from polyak.cards import Card, Search, tune
-from polyak.data import RolloutSamples
+from polyak.experience import RolloutSamples
 from polyak.hyperparameters.declaration import Count
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, Tunable

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.dqn import DQN, DQNLearner, taken
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import Fraction, NonNegative, Rate
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe
 from polyak.nn.catalog import policy_aliases

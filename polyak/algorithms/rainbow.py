@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.c51 import C51, Atoms, C51Learner
 from polyak.algorithms.dqn import DQN
-from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import AtLeastTwo, Count, Natural, Rate
 from polyak.learning.learner import Learner, OptimizerRecipe

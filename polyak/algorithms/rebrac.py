@@ -17,16 +17,16 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.td3 import TD3Learner, smoothed
-from polyak.cards import Card, Search, tune
-from polyak.data import Column, Dataset, Transition
-from polyak.data.datasets.parts import Parts
-from polyak.data.step import Step
 from polyak.envs.spaces import get_action_dim
+from polyak.experience import Column, Dataset, Transition
+from polyak.experience.datasets.episodes import Parts
+from polyak.experience.step import Step
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import create_mlp

@@ -7,8 +7,8 @@ Policy Optimization", arXiv:2205.11104.
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.ppo import PPO
-from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Count
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy

@@ -13,12 +13,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import SAC, SACLearner, soft_value
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
+from polyak.fields.off_policy import GradientSteps
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, require
-from polyak.kinds.off_policy import GradientSteps
 from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf, of_policy

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyak.algorithm_info import Card, Search, SearchPart, Task, tune
 from polyak.algorithms.actor_critic import ActorCriticLearner
 from polyak.callbacks.callback import BaseCallback
-from polyak.cards import Card, Search, SearchPart, Task, tune
 from polyak.collecting.rollout import RolloutWriter, Successors
 from polyak.collecting.runner import Runner
-from polyak.data import EpisodeBuffer, RolloutSamples
+from polyak.experience import EpisodeBuffer, RolloutSamples
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, NonNegative, Rate, Scheduled, require
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
 from polyak.learning.rollout_learner import States
 from polyak.loops.on_policy import OnPolicyLoop
@@ -189,7 +189,7 @@ class REINFORCE(OnPolicyAlgorithm):
     max_grad_norm: NonNegative | None = None
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
     rollout_buffer_class: type[EpisodeBuffer] | None = None
-    """A class to use instead of :class:`~polyak.data.EpisodeBuffer`."""
+    """A class to use instead of :class:`~polyak.experience.EpisodeBuffer`."""
 
     # whole episodes have no number of steps, and returns no trace decay, that one could choose
     n_steps: Settled[int] = 512

@@ -13,12 +13,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.algorithm_info import Card, Search, tune
+from polyak.experience import Transition
+from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import FixedHyperparameterError, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.part_rates import PartRates, check_part_rates
 from polyak.nn.catalog import policy_aliases

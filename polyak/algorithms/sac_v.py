@@ -16,9 +16,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner, soft_value
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import NonNegative
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Update

@@ -13,12 +13,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.ddpg import actor_loss, critic_loss
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
+from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.loops.updates import Updates, updates_of
 from polyak.nn.catalog import policy_aliases

@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import SAC, SACLearner
 from polyak.callbacks.callback import BaseCallback
-from polyak.cards import Card, Search, tune
+from polyak.fields.off_policy import GradientSteps
 from polyak.hyperparameters.changing import WithNetworks, WithOptimizer
 from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Rate
-from polyak.kinds.off_policy import GradientSteps
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.loops.off_policy import OffPolicyLoop
 from polyak.loops.training import Loop

@@ -13,11 +13,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.algorithm_info import Card, Search, tune
+from polyak.experience import Transition
+from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy

@@ -12,13 +12,13 @@ from typing import ClassVar
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.td3 import TD3, TD3Learner
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
 from polyak.hyperparameters.held import Held
-from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.offline import OfflineAlgorithm
 from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.noise import ActionNoise
 

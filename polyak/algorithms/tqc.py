@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import SAC, SACLearner
-from polyak.cards import Card, Search, tune
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import Natural, require
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable
 from polyak.nn.catalog import policy_aliases

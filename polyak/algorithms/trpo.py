@@ -13,13 +13,13 @@ from typing import Annotated, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.ppo import value_loss
-from polyak.cards import Card, Search, tune
-from polyak.data import RolloutSamples
-from polyak.data.batch import RolloutRows, gathered
+from polyak.experience import RolloutSamples
+from polyak.experience.batch import RolloutRows, gathered
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Rate
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.loops.updates import Gained, Minibatches

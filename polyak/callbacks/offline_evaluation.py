@@ -8,10 +8,10 @@ import numpy as np
 
 from polyak.callbacks.callback import BaseCallback
 from polyak.callbacks.periodic import Period, Unit
-from polyak.data import Dataset
 from polyak.evaluation.off_policy.log_probs import NotApplicableError
 from polyak.evaluation.off_policy.metrics import METRICS, Metric
 from polyak.evaluation.undisturbed import undisturbed
+from polyak.experience import Dataset
 from polyak.suggestions import did_you_mean
 
 
@@ -20,7 +20,7 @@ class OfflineEvalCallback(BaseCallback):
 
     Args:
         dataset: with the model's spaces; preferably of episodes that it does not learn from: see
-            :meth:`~polyak.data.Dataset.select`.
+            :meth:`~polyak.experience.Dataset.select`.
         metrics: names of :data:`~polyak.evaluation.off_policy.metrics.METRICS`, or name -> function of (model,
             dataset); ``None``: all of the former that apply to the model.
         eval_freq: calls (or, see ``unit``, steps) between two evaluations. From data alone a call is a gradient step.

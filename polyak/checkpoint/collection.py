@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from polyak.arrays import place
 from polyak.checkpoint.serialise import decode, encode
 from polyak.collecting.exploration import Arrays
 from polyak.collecting.runner import flat, unflat
-from polyak.data.step import Step
 from polyak.envs.adapters.infos import episode_columns
-from polyak.experience.arrays import place
+from polyak.experience.step import Step
 
 
 @dataclass

@@ -8,10 +8,10 @@ from gymnasium import spaces
 from polyak.checkpoint.saved import damage_named, join_state
 from polyak.checkpoint.saved import read as read_file
 from polyak.checkpoint.serialise import decode
-from polyak.data import Column, Dataset, ReplayBuffer
-from polyak.data.datasets.formats.source import Source
-from polyak.data.datasets.parts import DatasetError, RecordedData
-from polyak.data.replay_state import EXTRAS, check_rows
+from polyak.experience import Column, Dataset, ReplayBuffer
+from polyak.experience.datasets.episodes import DatasetError, RecordedData
+from polyak.experience.datasets.formats.source import Source
+from polyak.experience.replay_state import EXTRAS, check_rows
 
 
 def read(source: Source) -> RecordedData:

@@ -35,10 +35,10 @@ from gymnasium import spaces
 from torch import nn
 
 from polyak.checkpoint.may_be_named import MayBeNamed
-from polyak.data.replay import BaseBuffer, ReplayBuffer
 from polyak.envs.reading.untrusted import UntrustedError as UntrustedError
 from polyak.envs.reading.untrusted import is_ours
 from polyak.envs.space_json import MOST_NUMBERS, decode_array, decode_space, encode_array, encode_space
+from polyak.experience.replay_buffer import BaseBuffer, ReplayBuffer
 from polyak.formats import MODULES_MOVED, ROOMS_MOVED
 from polyak.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.schedules import schedule_from_json, schedule_to_json

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from polyak.collecting.exploration import Arrays, Exploration
 from polyak.collecting.runner import Acted
-from polyak.data.step import Observations
+from polyak.experience.step import Observations
 from polyak.nn.backends.choice import BACKENDS, backend_of
 from polyak.nn.policies.base import Policy, State, n_rows, renewed
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from polyak.collecting.runner import Acted
-from polyak.data.step import Observations
+from polyak.experience.step import Observations
 from polyak.nn.backends.inputs import Seen, parts
 from polyak.nn.backends.numpy import kind_of
 from polyak.nn.backends.program import TracedProgram

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner, flat, unflat
-from polyak.data import RolloutBuffer
-from polyak.data.step import Step
+from polyak.experience import RolloutBuffer
+from polyak.experience.step import Step
 from polyak.learning.rollout_learner import Evaluation, States
 from polyak.nn.policies.base import State
 
@@ -106,7 +106,7 @@ class RolloutWriter:
         """Let columns be the rollout, uncopied where they have the types of the buffer.
 
         Args:
-            columns: see :meth:`~polyak.data.RolloutBuffer.adopt`.
+            columns: see :meth:`~polyak.experience.RolloutBuffer.adopt`.
             seen: see there.
             cut: the steps in which episodes ended, after each of which the actor holds the recurrent state, and their
                 numbers.

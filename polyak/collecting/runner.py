@@ -9,14 +9,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from gymnasium import spaces
 
+from polyak.arrays import full, place
 from polyak.collecting.actor_thread import ActorThread
 from polyak.collecting.time_split import TimeSplit
-from polyak.data.step import Observations, Step
 from polyak.envs.adapters.infos import cut_short
-from polyak.envs.composed import parts
-from polyak.envs.finite import check_finite, is_finite
+from polyak.envs.nan_checks import check_finite, is_finite
+from polyak.envs.nested_spaces import parts
 from polyak.envs.protocol import BatchedEnv, Outcome
-from polyak.experience.arrays import full, place
+from polyak.experience.step import Observations, Step
 
 
 class Acted(NamedTuple):

@@ -15,8 +15,8 @@ import torch
 from polyak.collecting.actor import Actor
 from polyak.collecting.rollout import RolloutWriter, Successors, columns_of
 from polyak.collecting.time_split import Stopwatch
-from polyak.data import RolloutBuffer
-from polyak.data.step import Step
+from polyak.experience import RolloutBuffer
+from polyak.experience.step import Step
 from polyak.learning.rollout_learner import RolloutLearner, States
 from polyak.nn.policies.base import Policy
 

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from polyak.compat import importer
-from polyak.compat.rllib_table import PREPARES, RAY, REFUSED, RLLIB, TUNE
+from polyak.compat.rllib_face.table import PREPARES, RAY, REFUSED, RLLIB, TUNE
 from polyak.compat.run import hand_on
-from polyak.compat.table import CONTRIB, NEEDS, SB3
+from polyak.compat.sb3_face.table import CONTRIB, NEEDS, SB3
 
 __all__ = ["install"]
 

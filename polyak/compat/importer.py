@@ -1,9 +1,9 @@
 """Answers imports of another library's module names with modules whose names point into polyak.
 
-A module made here holds nothing of its own: it is filled from :mod:`polyak.compat.table` when it is imported, and
-filled again if a program takes it out of ``sys.modules`` and imports it again. An installed copy of the other library
-is never looked at, unless the finder is asked to complete the table from it: then modules and names that it lacks
-are those of the installed copy, which is not run before the first of them is asked for.
+A module made here holds nothing of its own: it is filled from :mod:`polyak.compat.sb3_face.table` when it is imported,
+and filled again if a program takes it out of ``sys.modules`` and imports it again. An installed copy of the other
+library is never looked at, unless the finder is asked to complete the table from it: then modules and names that it
+lacks are those of the installed copy, which is not run before the first of them is asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
-from polyak.compat import reexports
+from polyak.compat.sb3_face import reexports
 
 Table = Mapping[str, tuple[str, ...]]
 """Module path below the root -> lines ``"home: Name Other=attribute"``."""

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.data.batch import RolloutRows
 from polyak.distributed.exchange import SocketGroup
+from polyak.experience.batch import RolloutRows
 from polyak.learning.data_parallel import Group, each
 from polyak.learning.learner import Learner, Update
 from polyak.seeding import rng_state, set_random_seed, set_rng_state

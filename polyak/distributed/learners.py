@@ -15,7 +15,6 @@ import cloudpickle
 import numpy as np
 import torch
 
-from polyak.data.batch import RolloutRows, gathered
 from polyak.distributed.exchange import SocketGroup, Turns, listening, own_address
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.learner_process import (
@@ -32,6 +31,7 @@ from polyak.distributed.learner_process import (
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
 from polyak.distributed.runners import Transport
+from polyak.experience.batch import RolloutRows, gathered
 from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Update
 from polyak.seeding import rng_state, set_rng_state

@@ -16,19 +16,19 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from polyak.arrays import aligned, assign, mapped
 from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
-from polyak.data.step import Step
 from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
 from polyak.distributed.watch import HangWatch
 from polyak.distributed.weights import put_back
 from polyak.envs import VecEnv, as_vec_env, unwrap_vec_normalize
 from polyak.envs.adapters.vec_env import FromVecEnv
-from polyak.envs.composed import is_composed
 from polyak.envs.masks import find_masks
+from polyak.envs.nested_spaces import is_composed
 from polyak.envs.wrappers.layers import above_normalisation, check_one_normaliser, turned_images
-from polyak.experience.arrays import aligned, assign, mapped
 from polyak.experience.record import Experience
+from polyak.experience.step import Step
 from polyak.seeding import rng_state, set_random_seed, set_rng_state
 
 EXTRA = "extras/"
@@ -94,7 +94,7 @@ class Chunk(NamedTuple):
     columns: Experience
     """[T, N, ...] ``actions``, ``rewards``, ``terminated``, ``truncated``, ``dones``,
     ``episode_starts``, unless actions are composed ``env_actions``, and those of
-    :attr:`~polyak.data.step.Step.extras`, whose names begin with :data:`EXTRA` here."""
+    :attr:`~polyak.experience.step.Step.extras`, whose names begin with :data:`EXTRA` here."""
     env_actions: list[list[Any]] | None
     """[T][N] of a Dict or Tuple space."""
     ends: list[Ends]

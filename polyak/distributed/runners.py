@@ -18,11 +18,11 @@ import cloudpickle
 import numpy as np
 import torch
 
+from polyak.arrays import assign, joined, mapped
 from polyak.collecting.actor import Actor, copy_of
 from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.runner import flat, unflat
 from polyak.collecting.time_split import TimeSplit
-from polyak.data.step import NO_EXTRAS, Observations, Step
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import PATIENCE, Failure, Tolerance, Workers
@@ -31,11 +31,11 @@ from polyak.distributed.statistics import Report, SharedStatistics, settings_of
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.adapters.infos import SUCCEEDED
-from polyak.envs.composed import is_composed
+from polyak.envs.nested_spaces import is_composed
 from polyak.envs.vec.sending import packed
 from polyak.envs.wrapper_statistics import Found
-from polyak.experience.arrays import assign, joined, mapped
 from polyak.experience.record import Experience
+from polyak.experience.step import NO_EXTRAS, Observations, Step
 from polyak.hyperparameters.declaration import Positive, fitted
 from polyak.nn.policies.base import Policy, State
 from polyak.seeding import derived_seed, rng_state, set_rng_state

@@ -14,13 +14,13 @@ from torch import nn
 
 from polyak.collecting.exploration import ActingProgress
 from polyak.collecting.time_split import TimeSplit
-from polyak.data.step import Observations, Step
 from polyak.distributed.ray_workers import Failure
 from polyak.distributed.runner_process import Chunk
 from polyak.distributed.runners import RemoteActor, RunnerGroup, chunk_from, chunk_state, row_of, under
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv
-from polyak.envs.composed import is_composed
+from polyak.envs.nested_spaces import is_composed
+from polyak.experience.step import Observations, Step
 
 
 class Published(NamedTuple):

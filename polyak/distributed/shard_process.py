@@ -13,11 +13,11 @@ import cloudpickle
 import numpy as np
 import torch
 
-from polyak.data.base import Normalizer
-from polyak.data.batch import gathered
-from polyak.data.replay import ReplayBuffer
-from polyak.experience.arrays import mapped
+from polyak.arrays import mapped
+from polyak.experience.base_buffer import Normalizer
+from polyak.experience.batch import gathered
 from polyak.experience.record import Experience
+from polyak.experience.replay_buffer import ReplayBuffer
 from polyak.experience.samplers import Prioritized
 
 
@@ -25,7 +25,7 @@ class ShardProcess:
     """Holds the steps of some of the environments, and draws from them.
 
     Args:
-        recipe: pickled: a function that makes the :class:`~polyak.data.ReplayBuffer`.
+        recipe: pickled: a function that makes the :class:`~polyak.experience.ReplayBuffer`.
         alone: it has the process for itself, and one thread.
     """
 
@@ -69,8 +69,8 @@ class ShardProcess:
         return self.mass()
 
     def draw(self, rows: int, gamma: float, normalizer: Normalizer | None) -> Experience:
-        """Rows in proportion to their priorities: the fields of a :class:`~polyak.data.batch.Transition`, and where
-        they have priorities ``cells`` [B], where they stand, and ``priorities`` [B].
+        """Rows in proportion to their priorities: the fields of a :class:`~polyak.experience.batch.Transition`, and
+        where they have priorities ``cells`` [B], where they stand, and ``priorities`` [B].
 
         Args:
             rows: B

@@ -1,7 +1,7 @@
 """A replay buffer whose rows are elsewhere: Ape-X's, Horgan et al. 2018 (arXiv:1803.00933), in several parts.
 
-Each part is a :class:`~polyak.data.ReplayBuffer` with the steps of some of the environments. A batch comes from all, in
-proportion to their priorities, with the importance weights that it would have if they were one buffer.
+Each part is a :class:`~polyak.experience.ReplayBuffer` with the steps of some of the environments. A batch comes from
+all, in proportion to their priorities, with the importance weights that it would have if they were one buffer.
 
 Shapes: T steps of N environments, B rows, S shards.
 """
@@ -21,19 +21,19 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data.base import Normalizer
-from polyak.data.batch import Transition
-from polyak.data.replay import ReplayBuffer
-from polyak.data.step import Step
+from polyak.arrays import joined, mapped, shared, to_device
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runners import Transport
 from polyak.distributed.shard_process import ShardProcess
 from polyak.envs.wrappers.layers import frozen
-from polyak.experience.arrays import joined, mapped, shared, to_device
+from polyak.experience.base_buffer import Normalizer
+from polyak.experience.batch import Transition
 from polyak.experience.record import Experience
+from polyak.experience.replay_buffer import ReplayBuffer
 from polyak.experience.samplers import Prioritized, make_sampler
+from polyak.experience.step import Step
 from polyak.hyperparameters.declaration import require
 from polyak.seeding import derived_seed
 
@@ -61,8 +61,8 @@ class _AwaitedBatch:
 class ShardedReplay:
     """The newest ``buffer_size`` transitions of N environments in S processes.
 
-    It stands where a :class:`~polyak.data.ReplayBuffer` stands. New rows get the highest priority so far in any shard.
-    A shard that dies is replaced by an empty one, and training continues with what the others hold.
+    It stands where a :class:`~polyak.experience.ReplayBuffer` stands. New rows get the highest priority so far in any
+    shard. A shard that dies is replaced by an empty one, and training continues with what the others hold.
 
     Args:
         buffer_size: transitions in all shards together; each environment gets ``buffer_size // n_envs`` steps.
@@ -78,7 +78,7 @@ class ShardedReplay:
             for shards then, and batches follow rows and priorities that are so much older. ``None``: some within a
             call, where they do not depend on what is learned.
         handle_timeout_termination: False treats a time limit as a termination.
-        **options: as for :class:`~polyak.data.ReplayBuffer`.
+        **options: as for :class:`~polyak.experience.ReplayBuffer`.
 
     Raises:
         ValueError: ``n_shards`` or an option cannot be used.
@@ -421,7 +421,7 @@ class ShardedReplay:
     @whole
     def contents(self) -> dict[str, Any]:
         """Copies of the newest steps that all shards hold, the oldest first, as of
-        :meth:`~polyak.data.ReplayBuffer.contents`: [T, N, ...]"""
+        :meth:`~polyak.experience.ReplayBuffer.contents`: [T, N, ...]"""
         self._send()
         parts = self._all("contents")
         steps = min(part.lead[0] for part in parts)

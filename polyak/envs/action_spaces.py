@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import is_composed, parts
+from polyak.envs.nested_spaces import is_composed, parts
 from polyak.envs.spaces import SpaceError, wide_bounds
 from polyak.warning import advise
 

@@ -9,10 +9,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from polyak.arrays import copied, mapped, place
 from polyak.envs.protocol import BatchedEnv, Outcome
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from polyak.envs.wrappers.monitor import Monitor
-from polyak.experience.arrays import copied, mapped, place
 
 
 class BatchedVecEnv(VecEnv):

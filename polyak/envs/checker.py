@@ -10,8 +10,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import SEPARATOR, SpacePart, by_name, is_composed, parts, parts_by_name
 from polyak.envs.masks import mask_of, sample_allowed
+from polyak.envs.nested_spaces import SEPARATOR, SpacePart, by_name, is_composed, parts, parts_by_name
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
 from polyak.warning import warn_user
 

@@ -12,7 +12,7 @@ import gymnasium as gym
 from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
-from polyak.envs.providers import provide
+from polyak.envs.registration import provide
 from polyak.envs.sizes import MOST_ENVS, check_size
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.env_slot import is_env_wrapped

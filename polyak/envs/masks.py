@@ -2,7 +2,7 @@
 
 A mask is flat, True where a choice is allowed: [n] of a Discrete; the choices of a MultiDiscrete one after the other,
 [sum of nvec]; for each coin of a MultiBinary whether 0 is allowed and whether 1 is, [2 n]; the masks of those parts of
-a Dict or Tuple that are one of these, one after the other in the order of :mod:`polyak.envs.composed`.
+a Dict or Tuple that are one of these, one after the other in the order of :mod:`polyak.envs.nested_spaces`.
 
 Shape letters: N environments, M entries of a mask.
 """
@@ -16,7 +16,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import compose, is_composed, parts
+from polyak.envs.nested_spaces import compose, is_composed, parts
 from polyak.envs.vec.env_slot import FINAL, METHOD, joined
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.normalize import unwrap_vec_normalize

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import is_composed, parts
+from polyak.envs.nested_spaces import is_composed, parts
 from polyak.warning import warn_user
 
 REAL = "biuf"

@@ -10,7 +10,7 @@ import numpy as np
 
 from polyak.envs.masks import Masks, find_masks
 from polyak.envs.normalisation import as_trained
-from polyak.envs.shown import as_seen_in
+from polyak.envs.normalisation_scale import as_seen_in
 from polyak.envs.spaces import check_for_correct_spaces
 from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped

@@ -1,25 +1,82 @@
-"""The record of experience, the ring that stores it, and the steps from drawn cells to a batch."""
+"""The record of experience and what it goes through until it is learned from: storage, samplers, relabelling,
+datasets."""
 
-from polyak.experience.hindsight import GoalRelabel
+from polyak.experience.base_buffer import BaseBuffer
+from polyak.experience.batch import (
+    DictReplayBufferSamples,
+    DictRolloutBufferSamples,
+    ReplayBufferSamples,
+    RolloutBufferSamples,
+    RolloutRows,
+    RolloutSamples,
+    Transition,
+    TransitionRows,
+)
+from polyak.experience.datasets.collecting import collect
+from polyak.experience.datasets.dataset import Dataset, Transitions
+from polyak.experience.datasets.episodes import DatasetError, Episode
+from polyak.experience.episode_buffer import EpisodeBuffer
+from polyak.experience.hindsight.goals import GoalRelabel
+from polyak.experience.hindsight.her import HerReplayBuffer
+from polyak.experience.hindsight.relabel import GoalSelectionStrategy, Hindsight, Relabel
+from polyak.experience.memory import InsufficientMemoryError
 from polyak.experience.record import Experience
 from polyak.experience.replay import Replay
+from polyak.experience.replay_buffer import DictReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from polyak.experience.ring import Ring
+from polyak.experience.rollout_buffer import DictRolloutBuffer, RolloutBuffer
 from polyak.experience.samplers import Prioritized, RankBased, Sampler, Uniform
+from polyak.experience.sampling.reduce import NStep, Reduce, Sequence
+from polyak.experience.sampling.window import Window
 from polyak.experience.schema import Column, Schema
+from polyak.experience.step import Step
+from polyak.experience.trajectory import Trajectory
 from polyak.experience.windows import RowWindow, look, transitions
 
 __all__ = [
+    "BaseBuffer",
     "Column",
+    "Dataset",
+    "DatasetError",
+    "DictReplayBuffer",
+    "DictReplayBufferSamples",
+    "DictRolloutBuffer",
+    "DictRolloutBufferSamples",
+    "Episode",
+    "EpisodeBuffer",
     "Experience",
     "GoalRelabel",
+    "GoalSelectionStrategy",
+    "HerReplayBuffer",
+    "Hindsight",
+    "InsufficientMemoryError",
+    "NStep",
+    "NStepReplayBuffer",
     "Prioritized",
+    "PrioritizedReplayBuffer",
     "RankBased",
+    "Reduce",
+    "Relabel",
     "Replay",
+    "ReplayBuffer",
+    "ReplayBufferSamples",
     "Ring",
+    "RolloutBuffer",
+    "RolloutBufferSamples",
+    "RolloutRows",
+    "RolloutSamples",
     "RowWindow",
     "Sampler",
     "Schema",
+    "Sequence",
+    "Step",
+    "Trajectory",
+    "Transition",
+    "TransitionRows",
+    "Transitions",
     "Uniform",
+    "Window",
+    "collect",
     "look",
     "transitions",
 ]

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from polyak.experience import arrays
-from polyak.experience.arrays import Column
+from polyak import arrays
+from polyak.arrays import Column
 from polyak.experience.frames import FrameStack, find_stacks
 from polyak.experience.record import Experience, record_dtype
 from polyak.experience.ring import Records, Ring, shaped, unpack

@@ -6,8 +6,8 @@ from weakref import WeakSet
 
 import numpy as np
 
-from polyak.experience import arrays
-from polyak.experience.arrays import Column
+from polyak import arrays
+from polyak.arrays import Column
 
 
 class Loans:

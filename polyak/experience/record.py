@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from polyak.experience import arrays
-from polyak.experience.arrays import Array, Column, Device
+from polyak import arrays
+from polyak.arrays import Array, Column, Device
 
 
 class Experience(Mapping[str, Column]):

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from polyak.experience import arrays
-from polyak.experience.arrays import Array, Column
-from polyak.experience.hindsight import GoalRelabel
+from polyak import arrays
+from polyak.arrays import Array, Column
+from polyak.experience.hindsight.goals import GoalRelabel
 from polyak.experience.record import Experience
 from polyak.experience.ring import Ring
 from polyak.experience.samplers import Sampler

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.experience import arrays
-from polyak.experience.arrays import Array, Column, Device
+from polyak import arrays
+from polyak.arrays import Array, Column, Device
 from polyak.experience.loans import Loans
 from polyak.experience.memory import zeros
 from polyak.experience.record import Experience, record_dtype

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyak.experience import arrays
-from polyak.experience.arrays import Array, Column
+from polyak import arrays
+from polyak.arrays import Array, Column
 from polyak.experience.record import Experience
 from polyak.experience.ring import Ring
 

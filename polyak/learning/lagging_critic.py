@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyak.data import RolloutSamples
+from polyak.experience import RolloutSamples
 from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import LearnerRecipe, Metrics, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner, States

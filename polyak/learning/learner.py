@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyak.data.batch import RolloutRows, gathered
-from polyak.experience.arrays import leaves
+from polyak.arrays import leaves
+from polyak.experience.batch import RolloutRows, gathered
 from polyak.learning.averaging import Average
 from polyak.learning.data_parallel import Fellows, Group, each, share_of
 from polyak.learning.engine.optimizer_rules import TracedOptimizer

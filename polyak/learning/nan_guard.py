@@ -1,5 +1,5 @@
 """Training stops at the first value that is not finite, and leaves the last good model: :class:`Guard` looks at what is
-learned, :mod:`polyak.envs.finite` at what goes to the environments and comes from them."""
+learned, :mod:`polyak.envs.nan_checks` at what goes to the environments and comes from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyak.envs.finite import SCALE, NonFiniteError
+from polyak.envs.nan_checks import SCALE, NonFiniteError
 from polyak.learning.learner import Learner
 from polyak.nn.compiled import plain_name
 from polyak.warning import warn_user

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyak.data.batch import Transition, gathered
-from polyak.experience.arrays import mapped
+from polyak.arrays import mapped
+from polyak.experience.batch import Transition, gathered
 from polyak.nn.networks.recall import FollowingObservations, Sequences
 
 ETA = 0.9

@@ -11,9 +11,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data import RolloutSamples
-from polyak.data.step import Step
-from polyak.experience.arrays import mapped, to_device
+from polyak.arrays import mapped, to_device
+from polyak.experience import RolloutSamples
+from polyak.experience.step import Step
 from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Metrics
 from polyak.nn.policies.actor_critic import ActorCriticPolicy

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from polyak.data.batch import TensorObs
-from polyak.data.trajectory import Trajectory
-from polyak.experience import arrays
+from polyak import arrays
+from polyak.experience.batch import TensorObs
+from polyak.experience.trajectory import Trajectory
 from polyak.learning.data_parallel import each, share_of
 from polyak.learning.learner import Learner, LearnerRecipe, Tunable
 from polyak.learning.rollout_learner import RolloutLearner

@@ -20,10 +20,10 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.collecting.actor_thread import ActorThread
 from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.time_split import TimeSplit
-from polyak.data import RolloutBuffer
-from polyak.data.step import Observations, Step
 from polyak.distributed.separate_runners import Finished, SeparateRunners
 from polyak.distributed.weights import put_back
+from polyak.experience import RolloutBuffer
+from polyak.experience.step import Observations, Step
 from polyak.learning.vtrace_learner import Unroll, joined
 from polyak.loops.on_policy import OnPolicyLoop
 

@@ -8,7 +8,7 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.collection import Collection
 from polyak.collecting.exploration import ActingProgress
 from polyak.collecting.runner import Runner
-from polyak.data.step import Step
+from polyak.experience.step import Step
 from polyak.loops.clock import Clock, EpisodeStatistics, Patience
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from polyak.checkpoint.collection import Collection
-from polyak.data.step import Step
 from polyak.distributed.runners import RunnerGroup
+from polyak.experience.step import Step
 from polyak.loops.collector import Collector, Wanted, nothing
 
 

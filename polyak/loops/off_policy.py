@@ -11,8 +11,8 @@ from typing_extensions import Self
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.collection import Collection
 from polyak.collecting.tensors.rows import on_host
-from polyak.data.step import Step
 from polyak.envs.wrappers.layers import frozen
+from polyak.experience.step import Step
 from polyak.loops.collector import Collector, Into, Wanted
 from polyak.loops.offline import OfflineLoop
 from polyak.loops.training import Loop, engine_checks, read_episodes, tasks

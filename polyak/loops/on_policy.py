@@ -14,8 +14,8 @@ from polyak.collecting.rollout import RolloutWriter, Successors
 from polyak.collecting.tensors.rollout import TensorRolloutWriter
 from polyak.collecting.tensors.rows import on_host
 from polyak.collecting.time_split import TimeSplit
-from polyak.data.step import Step
 from polyak.distributed.runners import RunnerGroup
+from polyak.experience.step import Step
 from polyak.loops.collector import Collector
 from polyak.loops.group_collector import GroupCollector
 from polyak.loops.training import Task, engine_checks, is_own, tasks

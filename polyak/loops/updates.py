@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from polyak.collecting.time_split import TimeSplit
-from polyak.data.base import Normalizer
-from polyak.data.replay_memory import ReplayMemory
+from polyak.experience.base_buffer import Normalizer
+from polyak.experience.replay_memory import ReplayMemory
 from polyak.learning.host import LearnerHost
 from polyak.learning.learner import Learner, Update
 from polyak.learning.part_rates import set_part_rates
@@ -106,7 +106,7 @@ class Updates:
             steps: how many.
             rows: of each minibatch.
             gamma: discount of one step of the environments.
-            share: of rows that come from a dataset: see :meth:`~polyak.data.replay_memory.ReplayMemory.batches`.
+            share: of rows that come from a dataset: see :meth:`~polyak.experience.replay_memory.ReplayMemory.batches`.
             normalizer: of observations and rewards.
         """
         learner, memory = self.learner, self.memory

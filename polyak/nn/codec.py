@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import SpacePart, compose, is_composed, parts
+from polyak.envs.nested_spaces import SpacePart, compose, is_composed, parts
 from polyak.envs.spaces import clipped, get_action_dim, own_actions, wide_bounds
 from polyak.nn.errors import PolicyError
 
@@ -94,8 +94,8 @@ class ComposedCodec(ActionCodec):
     """The codec of Dict and Tuple spaces.
 
     For the network an action is one row of W floats: the flat numbers of the parts, concatenated in the order of
-    :mod:`polyak.envs.composed`. A Discrete has one number, a MultiDiscrete one for each choice, MultiBinary and Box one
-    for each entry. For the environments, B actions are a list of B elements of the space.
+    :mod:`polyak.envs.nested_spaces`. A Discrete has one number, a MultiDiscrete one for each choice, MultiBinary and
+    Box one for each entry. For the environments, B actions are a list of B elements of the space.
 
     Args:
         space: the environment's actions.

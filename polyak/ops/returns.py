@@ -3,7 +3,7 @@
 All solve one recurrence: ``y_t = x_t + c_t * y_{t+1}``, see :func:`reverse_scan`. Termination and truncation are
 kept apart everywhere: ``discounts`` is 0 where the successor is terminal (nothing to bootstrap), ``cuts`` is 1 (or
 True) wherever an episode ends for any reason, and there ``next_values`` is the value of the true final observation. A
-:class:`~polyak.data.trajectory.Trajectory` brings all of these.
+:class:`~polyak.experience.trajectory.Trajectory` brings all of these.
 """
 
 from __future__ import annotations

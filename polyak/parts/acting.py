@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from polyak.collecting.exploration import RandomActions
-from polyak.envs.composed import as_named
 from polyak.envs.masks import KEY, holds_masks
+from polyak.envs.nested_spaces import as_named
 
 
 def random_actions(model: Any) -> RandomActions:

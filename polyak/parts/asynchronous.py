@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
-from polyak.data.circular import CircularBuffer
 from polyak.distributed.separate_runners import SeparateRunners
+from polyak.experience.reused_batches import CircularBuffer
 from polyak.hyperparameters.declaration import require
 from polyak.learning.vtrace_learner import Unroll
 from polyak.loops.asynchronous import log_lag

@@ -69,7 +69,7 @@ class Epsilon(Part):
         """The policy's action for one observation or a batch of them; unless it is to be ``deterministic``, a random
         one with the probability ``exploration_rate``. All actions of a batch are random, or none is.
 
-        Arguments and result: see :meth:`polyak.kinds.network_algorithm.NetworkAlgorithm.predict`.
+        Arguments and result: see :meth:`polyak.network_algorithm.NetworkAlgorithm.predict`.
         """
         model, policy = self.model, self.model.policy
         greedy = partial(predicted, model, observation, state, episode_start, deterministic, action_masks)

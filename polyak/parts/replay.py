@@ -12,15 +12,15 @@ from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer,
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.collecting.tensors.replay import TensorReplay
 from polyak.collecting.train_freq import TrainFreq, convert_train_freq
-from polyak.data import Dataset, HerReplayBuffer, InsufficientMemoryError, ReplayBuffer
-from polyak.data.hindsight.relabel import Hindsight
-from polyak.data.replay_memory import ReplayMemory
-from polyak.data.replay_state import EXTRAS
-from polyak.data.sampling.reduce import NStep, Sequence
 from polyak.distributed.shards import ShardedReplay
 from polyak.envs import DummyVecEnv
 from polyak.envs.spaces import SpaceError
+from polyak.experience import Dataset, HerReplayBuffer, InsufficientMemoryError, ReplayBuffer
+from polyak.experience.hindsight.relabel import Hindsight
+from polyak.experience.replay_memory import ReplayMemory
+from polyak.experience.replay_state import EXTRAS
 from polyak.experience.samplers import Prioritized, Uniform, make_prioritized
+from polyak.experience.sampling.reduce import NStep, Sequence
 from polyak.hyperparameters.declaration import HyperparameterError, require
 from polyak.learning.replayed_sequences import SequenceRows
 from polyak.loops.off_policy import storage_of
@@ -69,7 +69,7 @@ class DatasetReplay(Part):
         """Learn from these transitions, too: those of its own experience are replayed beside them.
 
         Args:
-            dataset: of the model's spaces: see :meth:`~polyak.data.Dataset.for_env`.
+            dataset: of the model's spaces: see :meth:`~polyak.experience.Dataset.for_env`.
 
         Raises:
             ValueError: it has others.

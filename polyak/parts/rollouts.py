@@ -9,7 +9,7 @@ from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.collecting.exploration import Exploration, gsde
 from polyak.collecting.rollout import Successors
 from polyak.collecting.tensors.rollout import TensorRollout
-from polyak.data import RolloutBuffer
+from polyak.experience import RolloutBuffer
 from polyak.hyperparameters.declaration import require
 from polyak.loops.on_policy import rollout_updates, tensor_writer, writer_of
 from polyak.loops.updates import Gained, Minibatches

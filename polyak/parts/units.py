@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Literal, NoReturn
 import numpy as np
 import torch
 
-from polyak.data import Dataset
-from polyak.data.step import Step
 from polyak.envs import VecEnv, unwrap_vec_normalize
+from polyak.experience import Dataset
+from polyak.experience.step import Step
 from polyak.hyperparameters.declaration import require
 from polyak.nn.networks.encoders import default_extractor
 from polyak.nn.networks.standardised import StandardisedExtractor, can_be_standardised
@@ -60,8 +60,8 @@ class Units(Part):
     def _refuse(self, env: Any) -> NoReturn:
         raise ValueError(
             f"env={env!r:.200} cannot be used: {type(self.model).__name__} learns from a dataset alone, and not by "
-            "acting. Give it a polyak.data.Dataset, such as collect(env, policy, n) records. DAgger asks an expert "
-            "while it acts; IQL and AWAC continue by acting."
+            "acting. Give it a polyak.experience.Dataset, such as collect(env, policy, n) records. DAgger asks an "
+            "expert while it acts; IQL and AWAC continue by acting."
         )
 
     def check_env(self, env: VecEnv) -> None:

@@ -16,7 +16,7 @@ def environments(incomplete: str) -> list[str]:
     """Registered ids of environments that begin like this."""
     import gymnasium
 
-    from polyak.envs.providers import provide
+    from polyak.envs.registration import provide
 
     provide(incomplete)
     return sorted(name for name in gymnasium.registry if name.startswith(incomplete))

@@ -33,8 +33,8 @@ NAMES: dict[str, str] = {
         for name in _OPTIMIZERS
     },
     "RMSpropTFLike": "polyak.nn.optim:RMSpropTFLike",
-    "ReplayBuffer": "polyak.data:ReplayBuffer",
-    "HerReplayBuffer": "polyak.data:HerReplayBuffer",
+    "ReplayBuffer": "polyak.experience:ReplayBuffer",
+    "HerReplayBuffer": "polyak.experience:HerReplayBuffer",
     "NatureCNN": "polyak.nn.networks.encoders:NatureCNN",
     "FlattenExtractor": "polyak.nn.networks.encoders:FlattenExtractor",
     "CombinedExtractor": "polyak.nn.networks.encoders:CombinedExtractor",

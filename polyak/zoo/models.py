@@ -13,8 +13,8 @@ from polyak.zoo.sizes import small_networks
 if TYPE_CHECKING:
     from gymnasium import spaces
 
-    from polyak.data import Dataset
     from polyak.envs import VecEnv
+    from polyak.experience import Dataset
 
 
 _SMALLEST_SIDE = 36

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 from polyak.algorithms import class_names, get
 from polyak.checkpoint import saved as checkpoint
-from polyak.data import Dataset
 from polyak.evaluation.off_policy.estimate import Estimate, rank_correlation
 from polyak.evaluation.off_policy.importance_sampling import Method, estimate_from_ratios
 from polyak.evaluation.off_policy.policy_actions import can_act
+from polyak.experience import Dataset
 
 UPDATES = 20_000
 """Gradient steps of a fitted Q evaluation, unless others are asked for."""

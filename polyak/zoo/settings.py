@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from polyak.algorithms import registered_as
-from polyak.compat.recurrent.options import to_polyak
+from polyak.compat.sb3_face.recurrent.options import to_polyak
 from polyak.envs.reading.untrusted import MOST, MOST_TOGETHER, MOST_VALUES, numbers_in, weight
 from polyak.hyperparameters.declaration import as_declared
 from polyak.suggestions import did_you_mean

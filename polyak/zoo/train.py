@@ -44,8 +44,8 @@ from polyak.zoo.tuning.options import STUDY, OptimizeOptions
 
 if TYPE_CHECKING:
     from polyak.callbacks.callback import BaseCallback
-    from polyak.data import Dataset
     from polyak.envs import VecEnv
+    from polyak.experience import Dataset
 
 
 #: Distance between the seeds of training and evaluation environments, so that they never share an episode.

@@ -13,9 +13,9 @@ from torch import Tensor
 from polyak import AIRL
 from polyak.algorithms.airl import WIDEST, discriminator_logits
 from polyak.algorithms.imitation.rounds import comparison
-from polyak.data import collect
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.testing import InvalidActionEnvDiscrete
+from polyak.experience import collect
 from polyak.nn.networks.rewards import ShapedRewardNet
 from tests.tolerance import bound
 

@@ -14,9 +14,9 @@ import torch
 from polyak import AlphaZero
 from polyak.algorithms.alphazero import make_player, policy_loss, squared_norm, value_loss
 from polyak.algorithms.search.mcts import MCTS
+from polyak.algorithms.search.position_buffer import PositionBuffer
 from polyak.algorithms.search.rollouts import Playouts
 from polyak.algorithms.search.self_play import SelfPlay, match
-from polyak.data.positions import PositionBuffer
 from polyak.envs.games.connect4 import Connect4
 from polyak.envs.games.game import Game
 from polyak.envs.games.tictactoe import TicTacToe

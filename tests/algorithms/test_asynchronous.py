@@ -19,9 +19,9 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.parameters import restore
 from polyak.checkpoint.saved import taken
 from polyak.collecting.actor_thread import ActorThread
-from polyak.data import RolloutBuffer, collect
-from polyak.data.circular import CircularBuffer
 from polyak.envs import make_vec_env
+from polyak.experience import RolloutBuffer, collect
+from polyak.experience.reused_batches import CircularBuffer
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.vtrace_learner import Unroll, joined
 from polyak.loops.asynchronous import ThreadCollector

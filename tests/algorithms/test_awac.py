@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from polyak import AWAC
 from polyak.algorithms import awac
-from polyak.data import Dataset, Transition
+from polyak.experience import Dataset, Transition
 from tests.tolerance import sampling
 
 

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from polyak import BC, PPO, SAC, TD3, collect, evaluate
 from polyak.algorithms.bc import BCLearner, negative_log_likelihood, squared_error, squared_norm
-from polyak.data import Dataset, Transition
+from polyak.experience import Dataset, Transition
 from polyak.nn import ActorCriticPolicy, ContinuousPolicy, ValuePolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from tests.laws.test_matrix import Anything

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from polyak import BCQ, DQN
 from polyak.algorithms.bcq import BCQLearner, imitation_loss, logit_penalty
-from polyak.data import Dataset, Transition
+from polyak.experience import Dataset, Transition
 from polyak.nn.policies.constrained import ConstrainedPolicy, likely
 
 STATES, ACTIONS, GAMMA = 5, 3, 0.9

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from polyak import CQL
 from polyak.algorithms import cql
-from polyak.data import Dataset, Transition
+from polyak.experience import Dataset, Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.schedules import LinearSchedule
 from tests.tolerance import bound, sampling, through
@@ -321,7 +321,7 @@ def test_rows_of_weight_zero_teach_the_critics_nothing() -> None:
 def test_it_goes_on_by_acting() -> None:
     import gymnasium as gym
 
-    from polyak.data import collect
+    from polyak.experience import collect
 
     ours = CQL(**{**trial(CQL), "env": collect("Pendulum-v1", None, 100, seed=0), "seed": 0}).learn(20)
     ours.set_env(gym.make("Pendulum-v1"))

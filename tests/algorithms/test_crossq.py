@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from polyak import CrossQ
 from polyak.algorithms import sac
-from polyak.data import Transition
 from polyak.envs.testing import SimpleMultiObsEnv
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn import BatchRenorm1d
 from tests.compat.make_sb3_files import DATA

@@ -14,9 +14,9 @@ from gymnasium import spaces
 from polyak import PPO, DAgger
 from polyak.algorithms.dagger import share_of_expert
 from polyak.callbacks.callback import BaseCallback
-from polyak.data import collect
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.testing import InvalidActionEnvDiscrete
+from polyak.experience import collect
 from polyak.nn.networks.standardised import StandardisedExtractor
 from tests.trials import after_the_pole
 

@@ -12,9 +12,9 @@ from polyak.algorithms import get
 from polyak.algorithms.dqn import DQN
 from polyak.algorithms.sac import SAC
 from polyak.algorithms.td3 import TD3
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.changing import FixedHyperparameterError
-from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.offline import OfflineAlgorithm
 from tests.trials import trial
 
 ACTING = ("learning_starts", "train_freq", "gradient_steps", "n_steps", "overlap", "action_noise", "use_sde")

@@ -10,9 +10,9 @@ from gymnasium import spaces
 
 from polyak import DecisionTransformer
 from polyak.algorithms.decision_transformer import negative_log_likelihood, squared_error
-from polyak.data import Dataset, Transition, collect
 from polyak.envs import DummyVecEnv
 from polyak.evaluation.in_environments import evaluate_policy
+from polyak.experience import Dataset, Transition, collect
 from tests.pairs import one_of_each
 
 SMALL: dict[str, Any] = {

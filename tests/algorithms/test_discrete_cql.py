@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyak import DQN, DiscreteCQL
 from polyak.algorithms import discrete_cql
-from polyak.data import Dataset, Transition
+from polyak.experience import Dataset, Transition
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyak import DiscreteSAC
 from polyak.algorithms import discrete_sac as sac
-from polyak.data import PrioritizedReplayBuffer, Transition
+from polyak.experience import PrioritizedReplayBuffer, Transition
 from tests.tolerance import bound
 
 K, B, A = 2, 5, 4

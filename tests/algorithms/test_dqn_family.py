@@ -13,7 +13,7 @@ from torch import Tensor
 from polyak import C51, DQN, IQN, QRDQN, Rainbow
 from polyak import warning as advice
 from polyak.algorithms import c51, dqn
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.experience.samplers import Prioritized, RankBased
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.networks.encoders import NatureCNN

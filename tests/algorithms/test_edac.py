@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from polyak import EDAC, SAC
 from polyak.algorithms import edac
-from polyak.data import Dataset, Transition
+from polyak.experience import Dataset, Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 
 

@@ -9,8 +9,8 @@ import torch
 from polyak import FastTD3
 from polyak.algorithms import fast_td3
 from polyak.collecting.exploration import MixedNoise
-from polyak.data import Transition
 from polyak.envs import make_vec_env
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.policies.categorical_critic import CategoricalCritic
 from tests.tolerance import bound, sampling

@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 from polyak import FQE, PPO, SAC, TD3
 from polyak.algorithms import fqe
-from polyak.data import Dataset, collect
 from polyak.evaluation.off_policy.log_probs import NotApplicableError
+from polyak.experience import Dataset, collect
 from polyak.hyperparameters.declaration import HyperparameterError
 
 GAMMA = 0.8

@@ -18,8 +18,8 @@ from polyak.algorithms.gail import GAILLearner, discriminator_loss, expert_penal
 from polyak.algorithms.imitation.reward import RewardFunction, logit, negative, positive
 from polyak.algorithms.imitation.rounds import Comparison, comparison
 from polyak.callbacks.callback import BaseCallback
-from polyak.data import HerReplayBuffer, collect
 from polyak.envs import FixedHorizon, VecNormalize, make_vec_env, with_reward
+from polyak.experience import HerReplayBuffer, collect
 from polyak.learning.learner import LearnerRecipe, OptimizerRecipe
 from polyak.nn.networks.rewards import RewardNet
 from tests.pairs import one_of_each

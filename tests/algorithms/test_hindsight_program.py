@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from polyak import DDPG, DQN, SAC, TD3, HerReplayBuffer
-from polyak.data import GoalSelectionStrategy
 from polyak.envs import BitFlippingEnv
+from polyak.experience import GoalSelectionStrategy
 
 N_BITS = 15
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 import polyak
 from polyak import HIRO
 from polyak.algorithms import hiro
-from polyak.data import collect
 from polyak.envs import DummyVecEnv, FakeImageEnv, IdentityEnv
+from polyak.experience import collect
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.errors import PolicyError
 from polyak.nn.policies.hierarchical import ELAPSED, GOAL, TARGET
@@ -164,8 +164,8 @@ def test_noise_is_in_goals_where_actions_are_not_deterministic() -> None:
 # -- what each level learns from ---------------------------------------------------------------------------------------
 
 
-def drawn(made: Any, rows: int) -> polyak.data.Transition:
-    return polyak.data.Transition.from_samples(made.replay_buffer.sample(rows), made.gamma)
+def drawn(made: Any, rows: int) -> polyak.experience.Transition:
+    return polyak.experience.Transition.from_samples(made.replay_buffer.sample(rows), made.gamma)
 
 
 @pytest.mark.parametrize("terminates", [True, False])

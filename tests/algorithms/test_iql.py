@@ -8,7 +8,7 @@ import torch
 
 from polyak import IQL
 from polyak.algorithms.iql import IQLLearner, actor_loss, critic_loss, expectile_loss
-from polyak.data import Dataset, Transition, collect
+from polyak.experience import Dataset, Transition, collect
 from polyak.schedules import CosineSchedule
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8, 8]}, "batch_size": 16, "device": "cpu", "seed": 1}

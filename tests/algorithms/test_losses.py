@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyak import PPO, TD3, TQC, FastTD3
 from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3, tqc
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.engine.program import Program
 from polyak.nn import ContinuousPolicy, PolicyError

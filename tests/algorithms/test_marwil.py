@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyak import BC, MARWIL
 from polyak.algorithms import marwil
-from polyak.data import Dataset, Transition, collect
+from polyak.experience import Dataset, Transition, collect
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.zoo.cli import main
 from polyak.zoo.run_folder import RunFolder

@@ -17,8 +17,8 @@ from polyak.algorithms.mce_irl import (
     soft_value_iteration,
     tabular_model,
 )
-from polyak.data import Dataset, collect
 from polyak.envs import with_reward
+from polyak.experience import Dataset, collect
 from tests.tolerance import bound, sampling
 
 SIZE = 8

@@ -25,8 +25,8 @@ from polyak.algorithms.model_based.fitting import (
 )
 from polyak.algorithms.model_based.imagining import Imagining, ImaginingMemory, imagine
 from polyak.algorithms.model_based.planning import PlanningPolicy, cross_entropy, truncated_normal
-from polyak.data import ReplayBuffer, Transition
 from polyak.envs import VecNormalize, make_vec_env
+from polyak.experience import ReplayBuffer, Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.learner import LearnerRecipe, OptimizerRecipe
 from polyak.nn.errors import PolicyError

@@ -12,7 +12,7 @@ from polyak import DQN, PQN
 from polyak.envs import make_vec_env
 from polyak.nn.policies.value import GreedyPolicy
 from tests.algorithms.test_deep_sarsa import Restless
-from tests.kinds.test_masks import Forbidding
+from tests.fields.test_masks import Forbidding
 from tests.tolerance import bound
 
 GAMMA, STEPS = 0.9, 40

@@ -12,14 +12,14 @@ from torch import Tensor
 from polyak import QAC
 from polyak.algorithms import qac
 from polyak.callbacks.callback import BaseCallback
-from polyak.data.batch import ExtendedRolloutSamples
 from polyak.envs import DummyVecEnv, make_vec_env
 from polyak.envs.tensor import TensorCartPole
+from polyak.experience.batch import ExtendedRolloutSamples
 from polyak.zoo.cli import main
 from polyak.zoo.run_folder import RunFolder
 from tests.algorithms.test_deep_sarsa import Restless
 from tests.algorithms.test_reinforce import ENDS, MOVES, REWARDS, TwoStates
-from tests.kinds.test_masks import Forbidding
+from tests.fields.test_masks import Forbidding
 from tests.pairs import one_of_each
 from tests.scores.small_envs import Corridor
 from tests.scores.test_small_problems import mean_return

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from polyak import ReBRAC
 from polyak.algorithms import rebrac
-from polyak.data import Dataset, Transition, collect
+from polyak.experience import Dataset, Transition, collect
 from polyak.hyperparameters.declaration import HyperparameterError
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8, 8]}, "batch_size": 16, "device": "cpu", "seed": 0}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from polyak import REDQ, DroQ
 from polyak.algorithms import redq
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.engine.program import Program
 from tests.tolerance import sampling

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyak import SACV
 from polyak.algorithms import sac_v
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.tolerance import sampling
 

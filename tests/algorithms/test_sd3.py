@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyak import SD3
 from polyak.algorithms import sd3
-from polyak.data import PrioritizedReplayBuffer, Transition
+from polyak.experience import PrioritizedReplayBuffer, Transition
 from tests.tolerance import bound, sampling
 
 ROWS = 6

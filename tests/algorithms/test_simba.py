@@ -10,8 +10,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak import SAC, SimBa
-from polyak.data import Transition
 from polyak.envs import make_vec_env
+from polyak.experience import Transition
 from polyak.nn import PolicyError
 from polyak.nn.networks.residual import ResidualBlock, RunningNorm, residual_layers
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy

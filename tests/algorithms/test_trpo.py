@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from polyak import TRPO
 from polyak.algorithms.trpo import TRPOLearner, conjugate_gradient, surrogate, surrogate_gain
-from polyak.data import RolloutBufferSamples
 from polyak.envs.testing import (
     FakeImageEnv,
     IdentityEnv,
@@ -24,6 +23,7 @@ from polyak.envs.testing import (
     IdentityEnvMultiDiscrete,
     SimpleMultiObsEnv,
 )
+from polyak.experience import RolloutBufferSamples
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.data_parallel import ThreadGroup
 from polyak.learning.engine.engine import Engine

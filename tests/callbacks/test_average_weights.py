@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from polyak import A2C, DQN, IQL, PPO, SAC, QLearning
 from polyak.callbacks import AverageWeights, BaseCallback, EvalCallback
-from polyak.data import collect
 from polyak.envs import make_vec_env
+from polyak.experience import collect
 from tests.tolerance import bound
 
 

@@ -38,9 +38,9 @@ from gymnasium import spaces
 
 from polyak import DQN, PPO, SAC, TQC, AlphaZero, QLearning, RecurrentPPO
 from polyak.algorithms.imitation.reward import RewardFunction
-from polyak.compat import save_util
-from polyak.compat.ray import Algorithm, DefaultPPOTorchRLModule, PPOConfig, RLModuleSpec
-from polyak.compat.sb3_files import writer
+from polyak.compat.rllib_face import Algorithm, DefaultPPOTorchRLModule, PPOConfig, RLModuleSpec
+from polyak.compat.sb3_face import save_util
+from polyak.compat.sb3_face.files import writer
 from polyak.envs import DummyVecEnv, VecNormalize, make_vec_env
 from polyak.nn.networks.rewards import RewardNet
 

@@ -118,11 +118,11 @@ def test_only_classes_that_options_hold_are_looked_up(name: str) -> None:
     "body",
     [
         ["polyak.nn.policies.base:Policy", "load"],
-        ["polyak.data.replay:ReplayBuffer", "__init__"],
+        ["polyak.experience.replay_buffer:ReplayBuffer", "__init__"],
         ["torch.nn:Linear", "__module__"],
-        ["polyak.data.hindsight.relabel:GoalSelectionStrategy", "__members__"],
-        ["polyak.data.hindsight.relabel:GoalSelectionStrategy", "mro"],
-        ["polyak.data.hindsight.relabel:GoalSelectionStrategy", ["FUTURE"]],
+        ["polyak.experience.hindsight.relabel:GoalSelectionStrategy", "__members__"],
+        ["polyak.experience.hindsight.relabel:GoalSelectionStrategy", "mro"],
+        ["polyak.experience.hindsight.relabel:GoalSelectionStrategy", ["FUTURE"]],
     ],
     ids=str,
 )

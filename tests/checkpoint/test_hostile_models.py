@@ -16,7 +16,7 @@ from torch import nn
 
 from polyak import PPO
 from polyak.checkpoint.building import ALWAYS_ALLOWED, GROWTH, no_larger_than
-from polyak.compat.ray import PPOConfig
+from polyak.compat.rllib_face import PPOConfig
 from polyak.envs import SubprocVecEnv, VecFrameStack, make_vec_env
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.noise import NormalActionNoise, VectorizedActionNoise

@@ -16,9 +16,9 @@ from gymnasium import spaces
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.callbacks.callback import BaseCallback
 from polyak.callbacks.saving import CheckpointCallback
-from polyak.data import HerReplayBuffer
 from polyak.envs import DummyVecEnv, Monitor, VecNormalize
 from polyak.envs.testing import BitFlippingEnv
+from polyak.experience import HerReplayBuffer
 from polyak.noise import OrnsteinUhlenbeckActionNoise
 from polyak.warning import forget
 

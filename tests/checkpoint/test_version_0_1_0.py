@@ -11,7 +11,7 @@ import pytest
 
 from polyak.algorithms import get
 from polyak.envs import BitFlippingEnv, VecNormalize, make_vec_env
-from polyak.kinds.off_policy import OffPolicyAlgorithm
+from polyak.fields.off_policy import OffPolicyAlgorithm
 from tests.tolerance import LIKELY, bound
 
 FILES = Path(__file__).parent / "version_0_1_0"

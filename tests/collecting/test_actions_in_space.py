@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from polyak import DQN, PPO, SAC, TD3, QLearning
-from polyak.compat.ray.environments import scaled
-from polyak.data import Dataset, collect
+from polyak.compat.rllib_face.environments import scaled
 from polyak.envs import ActionNoiseWrapper, ActionSmoothingWrapper, DummyVecEnv, SubprocVecEnv
 from polyak.envs.spaces import clipped, get_action_dtype
+from polyak.experience import Dataset, collect
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.noise import NormalActionNoise
 

@@ -14,9 +14,9 @@ import torch
 
 from polyak import DDPG, DQN, SAC, TD3
 from polyak.callbacks.callback import BaseCallback, ConvertCallback
-from polyak.data import HerReplayBuffer, PrioritizedReplayBuffer
 from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
 from polyak.envs.testing import BitFlippingEnv, IdentityEnv
+from polyak.experience import HerReplayBuffer, PrioritizedReplayBuffer
 from polyak.noise import OrnsteinUhlenbeckActionNoise
 
 GREEDY = {"exploration_initial_eps": 0.0, "exploration_final_eps": 0.0}

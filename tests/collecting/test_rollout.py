@@ -11,9 +11,9 @@ from torch import nn
 from polyak import A2C, PPO, PQN, RecurrentPPO
 from polyak.callbacks.callback import BaseCallback
 from polyak.collecting.rollout import Successors
-from polyak.data import RolloutBuffer
-from polyak.data.step import Step
 from polyak.envs import DummyVecEnv
+from polyak.experience import RolloutBuffer
+from polyak.experience.step import Step
 from polyak.learning.rollout_learner import States
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from tests.tolerance import bound

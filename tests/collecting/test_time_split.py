@@ -14,8 +14,8 @@ import torch
 from polyak import A2C, DQN, PPO
 from polyak.callbacks.callback import BaseCallback
 from polyak.collecting.time_split import Stopwatch, TimeSplit
-from polyak.data import ReplayBuffer, RolloutBuffer
 from polyak.envs import make_vec_env
+from polyak.experience import ReplayBuffer, RolloutBuffer
 from polyak.logging.logger import configure
 
 PARTS = ["env", "inference", "copy", "sample", "update", "other"]

@@ -143,7 +143,7 @@ def payloads(mark: str) -> dict[str, bytes]:
         "a dotted name of numpy's": stacked("numpy", "dtype.__class__.__subclasses__"),
         "a dotted name of ours": stacked("polyak.checkpoint.serialise", "cloudpickle.loads", "x"),
         "a function of the peer": stacked("stable_baselines3.common.save_util", "load_from_pkl", mark),
-        "a function of ours": stacked("polyak.compat.sb3_files.unpickle", "loads", "x"),
+        "a function of ours": stacked("polyak.compat.sb3_face.files.unpickle", "loads", "x"),
         "our command line": stacked("polyak.__main__", "main"),
     }
     return {**plain, **dotted, **_tricks(touch), **_damage()}

@@ -10,9 +10,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch import distributions as td
 
-from polyak.compat import policies
 from polyak.compat.contrib import TRPO
-from polyak.compat.distributions import (
+from polyak.compat.sb3 import PPO, SAC
+from polyak.compat.sb3_face import policies
+from polyak.compat.sb3_face.distributions import (
     BernoulliDistribution,
     CategoricalDistribution,
     DiagGaussianDistribution,
@@ -25,7 +26,6 @@ from polyak.compat.distributions import (
     make_proba_distribution,
     sum_independent_dims,
 )
-from polyak.compat.sb3 import PPO, SAC
 from polyak.nn import PolicyError
 
 F64 = torch.float64

@@ -27,7 +27,7 @@ import safetensors.numpy
 import torch
 
 from polyak import DQN, PPO
-from polyak.compat.sb3_files import names, writer
+from polyak.compat.sb3_face.files import names, writer
 from polyak.envs import DummyVecEnv, VecNormalize
 from polyak.zoo.errors import ZooError
 from polyak.zoo.settings import load_settings

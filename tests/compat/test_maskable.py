@@ -12,23 +12,23 @@ from gymnasium import spaces
 
 import polyak
 from polyak.callbacks.callback import BaseCallback
-from polyak.compat import algorithms as compat
-from polyak.compat.maskable.buffers import MaskableRolloutBuffer
-from polyak.compat.maskable.distributions import (
+from polyak.compat.sb3_face import algorithms as compat
+from polyak.compat.sb3_face.maskable.buffers import MaskableRolloutBuffer
+from polyak.compat.sb3_face.maskable.distributions import (
     MaskableCategorical,
     MaskableCategoricalDistribution,
     NoParametersError,
     make_masked_proba_distribution,
 )
-from polyak.compat.maskable.evaluation import MaskableEvalCallback, evaluate_policy
-from polyak.compat.maskable.policies import MaskableActorCriticPolicy
-from polyak.data import RolloutBuffer
+from polyak.compat.sb3_face.maskable.evaluation import MaskableEvalCallback, evaluate_policy
+from polyak.compat.sb3_face.maskable.policies import MaskableActorCriticPolicy
 from polyak.envs import (
     ActionMasker,
     InvalidActionEnvDiscrete,
     InvalidActionEnvMultiBinary,
     InvalidActionEnvMultiDiscrete,
 )
+from polyak.experience import RolloutBuffer
 
 STRICT: dict[str, Any] = {
     "one": lambda **more: InvalidActionEnvDiscrete(6, 10, 3, strict=True, **more),

@@ -13,7 +13,7 @@ import pytest
 
 import polyak.compat
 from polyak.compat.importer import parse
-from polyak.compat.table import CONTRIB, SB3
+from polyak.compat.sb3_face.table import CONTRIB, SB3
 from tests.processes import PATIENCE
 
 

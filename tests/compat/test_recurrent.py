@@ -13,10 +13,10 @@ from gymnasium import spaces
 
 from polyak.algorithms.recurrent_ppo import RecurrentPPO as OwnRecurrentPPO
 from polyak.callbacks.callback import BaseCallback
-from polyak.compat.algorithms import RecurrentPPO
-from polyak.compat.recurrent import buffers, options, policies, type_aliases
-from polyak.data import RolloutBuffer
+from polyak.compat.sb3_face.algorithms import RecurrentPPO
+from polyak.compat.sb3_face.recurrent import buffers, options, policies, type_aliases
 from polyak.envs import DummyVecEnv, SimpleMultiObsEnv
+from polyak.experience import RolloutBuffer
 from tests.compat.make_recurrent import DATA, everything
 
 EXPECTED = dict(np.load(DATA / "recurrent.npz"))

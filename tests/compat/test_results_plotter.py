@@ -4,8 +4,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from polyak.compat import results_plotter
-from polyak.compat.results_plotter import load_results, plot_curves, plot_results, rolling_window, ts2xy, window_func
+from polyak.compat.sb3_face import results_plotter
+from polyak.compat.sb3_face.results_plotter import (
+    load_results,
+    plot_curves,
+    plot_results,
+    rolling_window,
+    ts2xy,
+    window_func,
+)
 from polyak.envs.wrappers.monitor import LoadMonitorResultsError, Monitor
 
 pytest.importorskip("pandas")

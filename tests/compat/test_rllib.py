@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from polyak.compat.importer import parse
-from polyak.compat.rllib_table import RLLIB
+from polyak.compat.rllib_face.table import RLLIB
 from polyak.compat.run import MARK
 from tests.pairs import one_of_each
 
@@ -73,7 +73,11 @@ def test_the_notebooks_import_lines(installed: bool, tmp_path: Path) -> None:
     result = outcome([sys.executable, "-m", "polyak", "run", "notebook.py"], tmp_path, *packages)
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("polyak run: polyak answers ray.rllib and ray.tune.") == 1
-    assert result.stdout.split() == ["polyak.compat.ray.config.ppo", "polyak.compat.ray.models.catalog", "encoder_out"]
+    assert result.stdout.split() == [
+        "polyak.compat.rllib_face.config.ppo",
+        "polyak.compat.rllib_face.models.catalog",
+        "encoder_out",
+    ]
 
 
 def test_libraries_that_look_for_ray_find_what_is_installed(tmp_path: Path) -> None:
@@ -111,7 +115,7 @@ print(ray.is_initialized(), PPOConfig.__module__)
     (tmp_path / "program.py").write_text(script)
     result = outcome([sys.executable, "program.py"], tmp_path)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["2.60.0", "True", "False", "polyak.compat.ray.config.ppo"]
+    assert result.stdout.split() == ["2.60.0", "True", "False", "polyak.compat.rllib_face.config.ppo"]
 
 
 CELLS = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from polyak.compat.save_util import open_path
+from polyak.compat.sb3_face.save_util import open_path
 
 
 def test_a_folder_in_the_way_is_named_and_gone_round(tmp_path: Path) -> None:

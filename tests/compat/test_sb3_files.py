@@ -42,9 +42,8 @@ from polyak import (
 from polyak.algorithm import Algorithm
 from polyak.checkpoint.serialise import UntrustedError
 from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
-from polyak.compat import algorithms as compat
-from polyak.compat.sb3_files import names, unpickle, writer
-from polyak.data import PrioritizedReplayBuffer
+from polyak.compat.sb3_face import algorithms as compat
+from polyak.compat.sb3_face.files import names, unpickle, writer
 from polyak.envs import (
     BitFlippingEnv,
     DummyVecEnv,
@@ -53,6 +52,7 @@ from polyak.envs import (
     VecNormalize,
 )
 from polyak.evaluation.in_environments import evaluate_policy
+from polyak.experience import PrioritizedReplayBuffer
 from polyak.nn import BaseFeaturesExtractor
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
 from polyak.schedules import ConstantSchedule, FloatSchedule, LinearSchedule

@@ -18,11 +18,11 @@ from gymnasium import spaces
 
 import polyak
 from polyak import distributed
-from polyak.compat.ray import PPOConfig, processes
+from polyak.compat.rllib_face import PPOConfig, processes
 from polyak.distributed import ray_workers
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import Workers
-from tests.compat.ray.fake_ray import FakeRay
+from tests.compat.rllib_face.fake_ray import FakeRay
 
 ROOMS = tuple(str(Path(room.__file__).parent) for room in (distributed, processes))
 MOST_ANSWERS = 2_000

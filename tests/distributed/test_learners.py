@@ -12,9 +12,9 @@ import torch
 
 import polyak
 from polyak import A2C, DQN, PPO, SAC, TRPO, RecurrentPPO
-from polyak.data import Transition
 from polyak.distributed.learner_process import said_of
 from polyak.distributed.learners import LostLearnerError, _joined
+from polyak.experience import Transition
 from polyak.learning.learner import Learner, Update
 from tests.distributed.test_runners import REPLAY, ROLLOUT, SMALL, weights
 from tests.pairs import one_of_each

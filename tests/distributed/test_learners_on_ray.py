@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compat.ray.on_ray import session_of
+from tests.compat.rllib_face.on_ray import session_of
 from tests.distributed.test_learners import CASES, DRAWING, STEPS
 from tests.distributed.test_runners import weights
 from tests.processes import assert_gone

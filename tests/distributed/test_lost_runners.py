@@ -11,7 +11,7 @@ import polyak
 from polyak.distributed import ray_workers
 from polyak.distributed.ray_workers import Tolerance
 from polyak.parts.asynchronous import OlderRollouts
-from tests.compat.ray.fake_ray import FakeRay
+from tests.compat.rllib_face.fake_ray import FakeRay
 from tests.distributed.test_runners import REPLAY, ROLLOUT, TURNS, carts
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_steps:UserWarning")

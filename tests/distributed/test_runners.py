@@ -16,7 +16,7 @@ from polyak.callbacks import BaseCallback
 from polyak.envs import make_vec_env
 from polyak.noise import NormalActionNoise
 from polyak.seeding import rng_state
-from tests.compat.ray.test_ray_masks import Strict
+from tests.compat.rllib_face.test_ray_masks import Strict
 from tests.pairs import one_of_each
 
 SMALL: dict[str, Any] = {"seed": 3, "device": "cpu", "policy_kwargs": {"net_arch": [8]}}
@@ -234,7 +234,7 @@ def test_environments_answer_and_are_not_stepped_from_here() -> None:
 
 
 def test_a_model_of_a_dataset_continues_by_runners() -> None:
-    data = polyak.data.collect("Pendulum-v1", None, 100, seed=0)
+    data = polyak.experience.collect("Pendulum-v1", None, 100, seed=0)
     model = polyak.AWAC("MlpPolicy", data, n_runners=2, transport="local", batch_size=8, **SMALL).learn(10)
     model.set_env("Pendulum-v1")
     model.learn(60)

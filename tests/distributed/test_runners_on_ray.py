@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import polyak
-from tests.compat.ray.on_ray import session_of
+from tests.compat.rllib_face.on_ray import session_of
 from tests.distributed.test_runners import CASES, TURNS, Kept, carts, weights
 from tests.processes import assert_gone
 

@@ -10,8 +10,8 @@ import pytest
 
 import polyak
 from polyak.collecting.rollout import RolloutWriter
-from polyak.data import RolloutBuffer
 from polyak.distributed.separate_runners import SeparateRunners
+from polyak.experience import RolloutBuffer
 from tests.distributed.test_runners import REMEMBERS, SMALL, TURNS, Kept, carts, weights
 from tests.distributed.test_shards import poles
 

@@ -11,13 +11,12 @@ import torch
 from gymnasium import spaces
 
 import polyak
-from polyak import DQN, SAC, HerReplayBuffer
-from polyak.data import Dataset, ReplayBuffer
-from polyak.data.step import Step
+from polyak import DQN, SAC, HerReplayBuffer, arrays
 from polyak.distributed.shards import ShardedReplay, dealt
 from polyak.envs import VecNormalize, make_vec_env
-from polyak.experience import arrays
+from polyak.experience import Dataset, ReplayBuffer
 from polyak.experience.samplers import Prioritized
+from polyak.experience.step import Step
 from tests.distributed.test_runners import REPLAY, Parts, Reaching, carts, strict, weights
 from tests.pairs import one_of_each
 
@@ -255,7 +254,7 @@ def test_hindsight_is_refused() -> None:
 
 
 def test_a_dataset_is_drawn_from_beside_shards() -> None:
-    data = polyak.data.collect("Pendulum-v1", None, 50, seed=0)
+    data = polyak.experience.collect("Pendulum-v1", None, 50, seed=0)
     model = SAC("MlpPolicy", data, n_replay_shards=2, transport="local", dataset_share=0.5, **REPLAY)
     model.set_env(poles())
     model.learn(60)

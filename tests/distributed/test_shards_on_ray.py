@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.compat.ray.on_ray import session_of
+from tests.compat.rllib_face.on_ray import session_of
 from tests.distributed.test_runners import weights
 from tests.distributed.test_shards import CASES, assert_same_rows
 from tests.processes import assert_gone

@@ -16,7 +16,7 @@ from polyak.distributed import ray_workers
 from polyak.distributed.runner_process import RunnerProcess
 from polyak.distributed.watch import HangWatch
 from polyak.envs.vec.subproc import EnvTimeoutError
-from tests.compat.ray.fake_ray import FakeRay
+from tests.compat.rllib_face.fake_ray import FakeRay
 
 HANGS = """
 import ctypes, time

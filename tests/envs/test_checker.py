@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from polyak.envs.checker import check_env
-from tests.kinds.test_masks import ACTIONS, COMPOSED, Forbidding
+from tests.fields.test_masks import ACTIONS, COMPOSED, Forbidding
 from tests.processes import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ def test_composed_spaces_and_those_that_start_anywhere_pass_silently():
 
 
 def test_under_the_peers_name_it_warns_of_what_the_peer_lacks():
-    from polyak.compat.functions import check_env as peers
+    from polyak.compat.sb3_face.functions import check_env as peers
 
     nested, actions = dict_space(b=dict_space(c=box(1))), spaces.Tuple((spaces.Discrete(2, start=1),))
     with warnings.catch_warnings(record=True) as caught:

@@ -28,8 +28,8 @@ from polyak.envs import (
     make_vec_env,
 )
 from polyak.envs.adapters.vec_env import FromVecEnv
-from polyak.envs.composed import as_named, by_name, parts_by_name
-from polyak.envs.finite import NonFiniteError
+from polyak.envs.nan_checks import NonFiniteError
+from polyak.envs.nested_spaces import as_named, by_name, parts_by_name
 from polyak.nn import ActorCriticPolicy
 from tests.pairs import one_of_each
 

@@ -15,12 +15,12 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from polyak import A2C, PPO
 from polyak.callbacks import EvalCallback
-from polyak.data import collect
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecEnv, VecEnvWrapper, make_vec_env
 from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.wrapper_statistics import checked, for_envs, found_in, put_into
 from polyak.envs.wrappers.running import RunningMeanStd
 from polyak.evaluation import evaluate
+from polyak.experience import collect
 from tests.tolerance import bound
 
 OBS, REWARD = "NormalizeObservation.obs_rms", "NormalizeReward.return_rms"

@@ -13,7 +13,6 @@ from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from polyak import DQN, PPO, SAC, TD3, DiscreteSAC
 from polyak.callbacks.offline_evaluation import OfflineEvalCallback
-from polyak.data import Dataset, collect
 from polyak.envs import VecNormalize, make_vec_env
 from polyak.evaluation.off_policy.estimate import of_episodes, rank_correlation
 from polyak.evaluation.off_policy.importance_sampling import critic_arrays, estimate_from_ratios, log_ratios_of
@@ -30,6 +29,7 @@ from polyak.evaluation.off_policy.metrics import (
     td_error,
 )
 from polyak.evaluation.off_policy.policy_actions import choices_of
+from polyak.experience import Dataset, collect
 from polyak.logging.logger import Logger
 from tests.tolerance import bound
 

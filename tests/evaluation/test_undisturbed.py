@@ -17,10 +17,10 @@ from polyak.callbacks.evaluating import EvalCallback
 from polyak.callbacks.offline_evaluation import OfflineEvalCallback
 from polyak.callbacks.past_selves import PastSelves
 from polyak.callbacks.saving import CheckpointCallback
-from polyak.data import collect
 from polyak.envs import DummyVecEnv, Monitor, SelfPlayVecEnv, VecNormalize
 from polyak.evaluation.in_environments import evaluate, evaluate_policy
 from polyak.evaluation.undisturbed import undisturbed
+from polyak.experience import collect
 from polyak.noise import OrnsteinUhlenbeckActionNoise
 from tests.pairs import one_of_each
 

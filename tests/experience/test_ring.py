@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+from polyak.arrays import double, place
 from polyak.experience import Experience, Ring
-from polyak.experience.arrays import double, place
 
 LIBRARIES = [None, "cpu"]
 N_ENVS = 3

@@ -8,8 +8,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.data import PrioritizedReplayBuffer
-from polyak.experience import sum_tree, tree_kernels
+from polyak.experience import PrioritizedReplayBuffer, sum_tree, tree_kernels
 from polyak.experience.samplers import Prioritized, RankBased, Uniform, make_prioritized
 from polyak.experience.sum_tree import WIDTH, SumTree
 from tests.tolerance import LIKELY, bound, sampling
@@ -111,7 +110,7 @@ def test_loops_and_arrays_find_the_same_leaves(monkeypatch, kernels, size):
 
 
 def test_numba_is_not_loaded_before_it_is_needed():
-    code = "import sys, polyak.data; assert 'numba' not in sys.modules"
+    code = "import sys, polyak.experience; assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from polyak.experience.arrays import to_device
+from polyak.arrays import to_device
 
 
 def test_what_is_there_is_not_copied() -> None:

@@ -210,7 +210,7 @@ def test_help_without_source_still_names_every_argument(monkeypatch: pytest.Monk
 
 def test_importing_reads_no_source() -> None:
     code = """
-        import polyak.algorithms.sac, polyak.compat.algorithms
+        import polyak.algorithms.sac, polyak.compat.sb3_face.algorithms
         from polyak.hyperparameters.docstrings import sentences
 
         assert sentences.cache_info().misses == 0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "polyak"
 FLOORS = {
-    "cards": 0,
-    "experience": 0,
+    "algorithm_info": 0,
+    "arrays": 0,
     "formats": -1,
     "ops": 0,
     "schedules": -1,
@@ -17,7 +17,7 @@ FLOORS = {
     "writing": -1,
     "envs": 1,
     "archive": 2,
-    "data": 2,
+    "experience": 2,
     "hyperparameters": 2,
     "nn": 2,
     "noise": 2,
@@ -31,10 +31,11 @@ FLOORS = {
     "loops": 7,
     "parts": 8,
     "algorithm": 9,
-    "kinds": 10,
-    "algorithms": 11,
-    "compat": 12,
-    "zoo": 13,
+    "network_algorithm": 10,
+    "fields": 11,
+    "algorithms": 12,
+    "compat": 13,
+    "zoo": 14,
 }
 FACES = ("custom", "rllib")
 """Public modules of names alone, on top of all floors."""

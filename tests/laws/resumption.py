@@ -24,11 +24,11 @@ import torch
 from polyak.algorithms import REGISTRY, get
 from polyak.algorithms.tabular.planning import Planning
 from polyak.callbacks import BaseCallback
-from polyak.data import Dataset, HerReplayBuffer, collect
 from polyak.envs import SubprocVecEnv, VecNormalize, make_vec_env
 from polyak.envs.testing.bit_flipping import BitFlippingEnv
-from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.offline import OfflineAlgorithm
+from polyak.experience import Dataset, HerReplayBuffer, collect
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.logging import configure
 from tests.trials import trial
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from polyak.algorithms import REGISTRY, get
-from polyak.data import RolloutBuffer
-from polyak.data.episodes import EpisodeBuffer
+from polyak.experience import RolloutBuffer
+from polyak.experience.episode_buffer import EpisodeBuffer
 from polyak.hyperparameters.changing import FREE, FixedHyperparameterError, why_fixed
 from polyak.hyperparameters.declaration import HyperparameterError, Only, declared
 from polyak.logging.logger import Logger

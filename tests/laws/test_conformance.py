@@ -31,13 +31,13 @@ from polyak.algorithms.alphazero import AlphaZero
 from polyak.algorithms.tabular.planning import Planning
 from polyak.algorithms.tabular.table import TableAlgorithm
 from polyak.checkpoint.saved import Saved
-from polyak.data import Transition
+from polyak.experience import Transition
+from polyak.fields.asynchronous import AsynchronousAlgorithm
+from polyak.fields.dataset import LearnsFromData
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import inherited
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.hyperparameters.docstrings import sentence
-from polyak.kinds.asynchronous import AsynchronousAlgorithm
-from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.engine.program import Program
 from polyak.parts.part import OfPolicy
 from tests.laws.toys import TOYS

@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.algorithms import get
-from polyak.envs.composed import parts
+from polyak.envs.nested_spaces import parts
 from tests.exported import AS_CLOSE, assert_same_actions, exported_policy, margins
 from tests.laws.test_matrix import CELLS, IGNORING_MASKS, NAMES, TABULAR, build, choices, is_refused
 from tests.trials import trial

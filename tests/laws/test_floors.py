@@ -82,7 +82,7 @@ def _packages() -> set[str]:
 
 def test_ray_is_imported_only_by_rllibs_face_and_by_what_starts_processes() -> None:
     for name, path in MODULES.items():
-        if not name.startswith(("polyak.compat.ray", "polyak.distributed.ray_workers")):
+        if not name.startswith(("polyak.compat.rllib_face", "polyak.distributed.ray_workers")):
             assert not [t for t, _ in imports(name, path) if t == "ray" or t.startswith("ray.")], name
 
 

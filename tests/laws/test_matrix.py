@@ -14,9 +14,9 @@ from gymnasium import spaces
 from polyak import warning as advice
 from polyak.algorithms import REGISTRY, get
 from polyak.algorithms.tabular.table import TableAlgorithm
-from polyak.data import Dataset, collect
+from polyak.arrays import mapped
 from polyak.envs import make_vec_env
-from polyak.experience.arrays import mapped
+from polyak.experience import Dataset, collect
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.trials import trial
 

@@ -14,8 +14,8 @@ from tests.laws.floors import FACES, PACKAGE, modules
 from tests.laws.test_package import public_modules
 
 ROOT = PACKAGE.parent
-LAZY = ("polyak", "polyak.envs", "polyak.compat.ray")
-PUBLIC = [f"polyak.{name}" for name in (*FACES, "data", "envs", "nn")]
+LAZY = ("polyak", "polyak.envs", "polyak.compat.rllib_face")
+PUBLIC = [f"polyak.{name}" for name in (*FACES, "envs", "experience", "nn")]
 
 
 def shown(name: str) -> dict[str, str]:
@@ -49,7 +49,7 @@ def test_type_checkers_are_shown_what_is_found(name: str) -> None:
     module = importlib.import_module(name)
     places = shown(name)
     modules = set(getattr(module, "_MODULES", ()))
-    not_shown = {"__version__", *(polyak.compat.ray._ALGORITHMS if name == "polyak.compat.ray" else ())}
+    not_shown = {"__version__", *(polyak.compat.rllib_face._ALGORITHMS if name == "polyak.compat.rllib_face" else ())}
     assert set(places) == ({*module.__all__} - not_shown) | modules
     for public, place in places.items():
         there = importlib.import_module(f"{place}.{public}") if public in modules else None

@@ -10,10 +10,10 @@ import torch
 
 from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
-from polyak.data import Column, ReplayBuffer
-from polyak.data.sampling.reduce import Sequence
 from polyak.envs import DummyVecEnv
 from polyak.envs.adapters.vec_env import FromVecEnv
+from polyak.experience import Column, ReplayBuffer
+from polyak.experience.sampling.reduce import Sequence
 from tests.laws.toys.cloning import Cloning
 from tests.laws.toys.conservative import ConservativeSAC
 from tests.laws.toys.masked import Corridor, MaskedA2C

@@ -13,7 +13,7 @@ from gymnasium import spaces
 import polyak
 from polyak import DQN, PPO, SAC
 from polyak.algorithms.imitation.reward import RewardFunction
-from polyak.compat.ray.models.default_modules import DefaultPPOTorchRLModule
+from polyak.compat.rllib_face.models.default_modules import DefaultPPOTorchRLModule
 from polyak.nn.networks.rewards import RewardNet
 
 CASES = [

@@ -15,8 +15,8 @@ from torch.utils._pytree import tree_leaves
 
 from polyak import A2C, DQN, PPO, SAC
 from polyak.algorithms import REGISTRY, get
-from polyak.data import Transition
-from polyak.data.batch import gathered
+from polyak.experience import Transition
+from polyak.experience.batch import gathered
 from polyak.learning.engine import cuda_program, engine, program
 from polyak.learning.engine.cuda_program import CudaProgram
 from polyak.learning.engine.optimizer_rules import UntraceableError, check_traceable, device_factors, factors

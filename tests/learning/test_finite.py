@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.envs import DummyVecEnv, VecCheckNan, VecNormalize
-from polyak.envs.finite import NonFiniteError, all_finite, is_finite
+from polyak.envs.nan_checks import NonFiniteError, all_finite, is_finite
 from polyak.learning import nan_guard as finite
 from polyak.learning.engine.program import Program
 from polyak.learning.learner import Learner

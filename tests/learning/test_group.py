@@ -15,7 +15,7 @@ from torch.multiprocessing import spawn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from polyak import A2C, DQN, PPO, SAC, TD3
-from polyak.data import RolloutBufferSamples, Transition
+from polyak.experience import RolloutBufferSamples, Transition
 from polyak.learning.data_parallel import Group, ProcessGroup, ThreadGroup
 from polyak.learning.engine.engine import Engine
 from polyak.learning.engine.program import Program

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from polyak import DQN, PPO, SAC
-from polyak.data import Transition
 from polyak.envs import make_vec_env
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.engine.program import Program
 from tests.tolerance import bound, drift

@@ -12,7 +12,7 @@ from polyak.algorithms.dqn import DQNLearner
 from polyak.algorithms.ppo import PPOLearner
 from polyak.algorithms.sac import SACLearner
 from polyak.algorithms.td3 import TD3Learner
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.learning.engine.program import Program
 from polyak.learning.learner import Objective
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from polyak import PPO, SAC
-from polyak.data import Transition
 from polyak.envs.testing import IdentityEnv, IdentityEnvBox
+from polyak.experience import Transition
 from polyak.learning.engine.program import Program
 from polyak.nn.precision import PRODUCTS_IN
 from tests.tolerance import bound, drift

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from polyak import A2C, DQN, PPO, SAC, TD3
-from polyak.data import Transition
 from polyak.envs import make_vec_env
 from polyak.envs.testing import FakeImageEnv
+from polyak.experience import Transition
 from polyak.learning.engine import engine
 from polyak.learning.engine import shared_library as libraries
 from polyak.learning.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, factors

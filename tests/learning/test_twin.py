@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from polyak import DQN, SAC
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.learning.engine.optimizer_rules import UntraceableError
 from polyak.learning.engine.program import Inputs, Program
 from polyak.learning.engine.twin import twin

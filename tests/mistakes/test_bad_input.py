@@ -17,8 +17,6 @@ from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.algorithms import get
 from polyak.callbacks.callback import BaseCallback
 from polyak.callbacks.saving import CheckpointCallback
-from polyak.data import HerReplayBuffer
-from polyak.data.hindsight.relabel import GOAL_KEYS
 from polyak.envs import (
     BitFlippingEnv,
     DummyVecEnv,
@@ -28,6 +26,8 @@ from polyak.envs import (
     check_env,
     make_vec_env,
 )
+from polyak.experience import HerReplayBuffer
+from polyak.experience.hindsight.relabel import GOAL_KEYS
 
 
 class Fake(gym.Env):

@@ -14,8 +14,8 @@ from polyak import DQN, IQL, PPO, SAC, DiscreteCQL, DoubleQLearning, QLearning, 
 from polyak.algorithms import class_names
 from polyak.envs import IdentityEnvMultiBinary, IdentityEnvMultiDiscrete
 from polyak.envs.action_spaces import FROM_DATA, TAKE
-from polyak.kinds.dataset import LearnsFromData
-from polyak.kinds.offline import OfflineAlgorithm
+from polyak.fields.dataset import LearnsFromData
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.suggestions import SYNONYMS, did_you_mean
 
 

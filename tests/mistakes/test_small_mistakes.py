@@ -29,7 +29,7 @@ from polyak import (
     evaluate,
     make_vec_env,
 )
-from polyak.compat.ray import PPOConfig
+from polyak.compat.rllib_face import PPOConfig
 from polyak.envs import BitFlippingEnv, VecVideoRecorder, check_env, get_monitor_files
 from polyak.evaluation import in_environments as evaluation
 from polyak.logging import configure

@@ -16,7 +16,7 @@ from polyak import PPO, SAC
 from polyak import warning as advice
 from polyak.callbacks.callback import BaseCallback
 from polyak.callbacks.evaluating import EvalCallback
-from polyak.compat.functions import constant_fn
+from polyak.compat.sb3_face.functions import constant_fn
 from polyak.envs import DummyVecEnv, make_vec_env
 from polyak.evaluation.in_environments import evaluate_policy
 from polyak.warning import warn_user

@@ -154,8 +154,8 @@ def test_experts_answer_with_actions(answer: Any) -> None:
 
 
 def test_modules_of_ones_own_have_outputs_of_the_right_shape() -> None:
-    from polyak.compat.ray import Columns, TorchRLModule
-    from polyak.compat.ray.models.actor_critics import WholeModulePolicy
+    from polyak.compat.rllib_face import Columns, TorchRLModule
+    from polyak.compat.rllib_face.models.actor_critics import WholeModulePolicy
 
     class Own(TorchRLModule):
         logits, values = 2, "rows"

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from polyak.data import ReplayBuffer
+from polyak.experience import ReplayBuffer
 from polyak.nn import (
     ActorCriticPolicy,
     BaseFeaturesExtractor,

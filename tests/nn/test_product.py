@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.envs.composed import parts
+from polyak.envs.nested_spaces import parts
 from polyak.envs.spaces import get_action_dim
 from polyak.nn import PolicyError, Product, ProductFamily, make_family
 from polyak.nn.codec import ActionCodec, ComposedCodec, make_codec

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import polyak
 from polyak.collecting.actor import Actor
-from polyak.data import Transition
-from polyak.data.sampling.reduce import NStep
 from polyak.envs import DummyVecEnv, MaskVelocityWrapper, make_vec_env
 from polyak.envs.testing import BitFlippingEnv
+from polyak.experience import Transition
+from polyak.experience.sampling.reduce import NStep
 from polyak.learning.engine.program import Program
 from polyak.learning.replayed_sequences import SequenceRows, sequence_errors
 from polyak.nn.backends.eager import Eager

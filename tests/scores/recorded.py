@@ -9,8 +9,8 @@ import gymnasium as gym
 import numpy as np
 
 from polyak import PPO, SAC
-from polyak.data import Dataset, collect
 from polyak.envs import make_vec_env
+from polyak.experience import Dataset, collect
 from polyak.schedules import LinearSchedule
 
 STEPS = 20_000

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from polyak import BC, BCQ, IQL, DecisionTransformer
-from polyak.data import Dataset, collect
 from polyak.envs import make_vec_env
 from polyak.evaluation.in_environments import evaluate_policy
+from polyak.experience import Dataset, collect
 from polyak.schedules import LinearSchedule
 
 from .recorded import balancer, pendulum

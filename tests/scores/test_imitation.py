@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from polyak import AIRL, GAIL, PPO, SAC, DAgger
-from polyak.data import Dataset, collect
 from polyak.envs import FixedHorizon, make_vec_env, with_reward
 from polyak.evaluation.in_environments import evaluate_policy
+from polyak.experience import Dataset, collect
 
 from .recorded import balancer
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import polyak
-from polyak.data import collect
 from polyak.evaluation.in_environments import evaluate_policy
+from polyak.experience import collect
 
 from .recorded import pendulum
 

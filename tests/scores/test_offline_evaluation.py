@@ -9,8 +9,8 @@ import pytest
 
 from polyak import SAC
 from polyak.callbacks.callback import BaseCallback
-from polyak.data import collect
 from polyak.evaluation.in_environments import evaluate
+from polyak.experience import collect
 from polyak.zoo.ranking import rank_checkpoints
 
 pytestmark = pytest.mark.learn

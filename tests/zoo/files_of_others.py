@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from polyak import DQN, PPO, SAC, VecNormalize, make_vec_env
-from polyak.data import Dataset
+from polyak.experience import Dataset
 from polyak.zoo.cli import main
 
 Act = Callable[[Path], Any]
@@ -215,7 +215,7 @@ def replay(folder: Path) -> None:
 def checkpoint() -> dict[str, bytes]:
     import tempfile
 
-    from polyak.compat.ray import PPOConfig
+    from polyak.compat.rllib_face import PPOConfig
 
     config = PPOConfig().environment("CartPole-v1").training(train_batch_size_per_learner=64, minibatch_size=64)
     algorithm = config.rl_module(model_config={"fcnet_hiddens": [4]}).build_algo()
@@ -229,7 +229,7 @@ def config(**values: Any) -> Act:
     """Restoring a checkpoint of RLlib's face whose config says otherwise."""
 
     def act(folder: Path) -> None:
-        from polyak.compat.ray import Algorithm
+        from polyak.compat.rllib_face import Algorithm
 
         content = dict(checkpoint())
         described = json.loads(content["algorithm.json"])
@@ -315,7 +315,7 @@ CASES: dict[str, Act] = {
     "two dots": settings("env_wrapper: gymnasium.wrappers..beside.X"),
     "a colon in a path": settings("env_wrapper: 'gymnasium.wrappers.beside:X'"),
     "a module of torch's": settings("env_wrapper: torch.nn.Module"),
-    "a reader of datasets": settings("callback: [{polyak.data.Dataset: {path: x}}]"),
+    "a reader of datasets": settings("callback: [{polyak.experience.Dataset: {path: x}}]"),
     "a class within a class": settings("env_wrapper: polyak.envs.Monitor.__init__"),
     # -- run folders
     "a module before a known name": run_folder("env: 'this:CartPole-v1'"),

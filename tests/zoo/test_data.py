@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from polyak import SAC, TD3BC
-from polyak.data import Dataset, collect
+from polyak.experience import Dataset, collect
 from tests.tolerance import bound
 from tests.zoo.test_cli import run
 

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn, optim
 
-from polyak.data import HerReplayBuffer
+from polyak.experience import HerReplayBuffer
 from polyak.zoo.errors import ZooError
 from polyak.zoo.literals import NAMES, import_name, parse_pairs, parse_value
 

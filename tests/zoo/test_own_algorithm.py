@@ -119,7 +119,7 @@ def test_settings_are_those_of_the_algorithm_it_derives_from(home: Path, capsys:
 
 CARDS = """
 import polyak
-from polyak.cards import Card, Search, tune
+from polyak.algorithm_info import Card, Search, tune
 
 BLOCKS = {"default": {"n_steps": 8, "n_timesteps": 64}, "CartPole-v1": {"n_steps": 16, "batch_size": 16}}
 

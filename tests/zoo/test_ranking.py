@@ -11,8 +11,8 @@ import torch
 from gymnasium import spaces
 
 from polyak import PPO
-from polyak.data import Dataset
 from polyak.evaluation.off_policy.log_probs import log_prob_of
+from polyak.experience import Dataset
 from polyak.zoo.ranking import rank_checkpoints
 
 SEEN, CHOICES = spaces.Box(-1, 1, (1,), np.float32), spaces.Discrete(2)

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import pytest
 
-from polyak.envs.providers import PROVIDERS
+from polyak.envs.registration import PROVIDERS
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from polyak.zoo.errors import ZooError
 from polyak.zoo.registry import algorithm_names, find_algorithm, parameter_names

@@ -28,7 +28,7 @@ def tiny(trial):
             "policy_kwargs": {"net_arch": [trial.suggest_int("width", 4, 8)]}}
 
 def own_units(trial):
-    from polyak.cards import Search, Task, tune
+    from polyak.algorithm_info import Search, Task, tune
     parts = Search(tune.one_of("n_epochs", [1, 2]), tune.discount(), tune.power_of_two("n_steps", 4, 8))
     return {**tiny(trial), **parts(trial, Task(64)), "batch_size": 4}
 

@@ -10,9 +10,9 @@ import pytest
 
 from polyak import BC, DiscreteCQL, collect
 from polyak.algorithms.fqe import FQE
-from polyak.data import Dataset
 from polyak.evaluation.off_policy.importance_sampling import initial_observations
 from polyak.evaluation.off_policy.metrics import METRICS
+from polyak.experience import Dataset
 from polyak.zoo.cli import main
 from polyak.zoo.tuning import studies
 from polyak.zoo.tuning.metrics import NAMES, SIGNS

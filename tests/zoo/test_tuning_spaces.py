@@ -7,12 +7,12 @@ import pytest
 import yaml
 from gymnasium import spaces
 
+from polyak.algorithm_info import Search, Task, tune
 from polyak.algorithms import REGISTRY, get
 from polyak.algorithms.tabular.table import TableAlgorithm
-from polyak.cards import Search, Task, tune
-from polyak.data import collect
 from polyak.envs import VecEnv, make_vec_env
-from polyak.kinds.offline import OfflineAlgorithm
+from polyak.experience import collect
+from polyak.fields.offline import OfflineAlgorithm
 from polyak.zoo.models import new_model
 from polyak.zoo.registry import find_algorithm
 from polyak.zoo.settings import interpret, load_settings

@@ -28,24 +28,24 @@ from polyak.checkpoint.parameters import parameters, restore, saved_parameters, 
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.checkpoint.serialise import encode
 from polyak.collecting.runner import flat, unflat
-from polyak.data import Dataset, HerReplayBuffer, ReplayBuffer
-from polyak.data.step import Step
 from polyak.envs import VecEnv, VecLearnedReward, VecTransposeImage
-from polyak.envs.composed import is_composed
+from polyak.envs.nested_spaces import is_composed
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces
 from polyak.envs.wrappers.learned_reward import beneath_normalisation, rewarded
+from polyak.experience import Dataset, HerReplayBuffer, ReplayBuffer
+from polyak.experience.step import Step
+from polyak.fields.asynchronous import AsynchronousAlgorithm
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.offline import OfflineAlgorithm
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import Fixed, NewModel, Reload, WithNetworks
 from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, Rate, later, require
 from polyak.hyperparameters.held import Held
-from polyak.kinds.asynchronous import AsynchronousAlgorithm
-from polyak.kinds.network_algorithm import Compiled, NetworkAlgorithm, OnDevice, Precision
-from polyak.kinds.off_policy import OffPolicyAlgorithm
-from polyak.kinds.offline import OfflineAlgorithm
-from polyak.kinds.on_policy import OnPolicyAlgorithm
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.loops.training import Loop
+from polyak.network_algorithm import Compiled, NetworkAlgorithm, OnDevice, Precision
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Policy

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.arrays import mapped
 from polyak.callbacks.callback import BaseCallback, LoopLocals
-from polyak.data import EpisodeBuffer, RolloutBuffer
 from polyak.envs.spaces import maybe_transpose
-from polyak.experience.arrays import mapped
-from polyak.kinds.on_policy import OnPolicyAlgorithm
+from polyak.experience import EpisodeBuffer, RolloutBuffer
+from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.loops.training import Loop, engine_checks
 from polyak.loops.updates import record_means
 from polyak.schedules import value_of

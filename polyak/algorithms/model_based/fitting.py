@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyak.algorithms.model_based.dynamics import DynamicsModel
-from polyak.data import ReplayBuffer, Transition
-from polyak.data.base import Normalizer
-from polyak.data.batch import TensorObs
+from polyak.experience import ReplayBuffer, Transition
+from polyak.experience.base_buffer import Normalizer
+from polyak.experience.batch import TensorObs
 from polyak.hyperparameters.declaration import Only
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.nn.distributions.gaussian import HALF_LOG_2PI

@@ -20,14 +20,14 @@ from polyak.algorithms.model_based.dynamics import DynamicsModel, Outcomes
 from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
 from polyak.checkpoint.parameters import restore, store
 from polyak.checkpoint.saved import Saved, beneath, join_state, prefixed, split_state
-from polyak.data import ReplayBuffer
-from polyak.data.base import Normalizer
-from polyak.data.replay_memory import Batches, ReplayMemory, joined
+from polyak.experience import ReplayBuffer
+from polyak.experience.base_buffer import Normalizer
 from polyak.experience.record import Experience
+from polyak.experience.replay_memory import Batches, ReplayMemory, joined
+from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
 from polyak.hyperparameters.settled import Settled
-from polyak.kinds.off_policy import OffPolicyAlgorithm
 from polyak.learning.host import LearnerHost, Load
 from polyak.learning.learner import LearnerRecipe
 from polyak.loops.updates import record_means, updates_of

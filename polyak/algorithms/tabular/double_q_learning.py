@@ -11,11 +11,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from polyak.algorithm_info import Card, Search
 from polyak.algorithms.tabular.choosing import choose, step_size
 from polyak.algorithms.tabular.learning import Rule, TabularLearning, Walker
 from polyak.algorithms.tabular.search import TABLE
 from polyak.algorithms.tabular.walking import COIN, TIE, Kernel, TableTransition
-from polyak.cards import Card, Search
 
 # -- the rule ----------------------------------------------------------------------------------------------------------
 

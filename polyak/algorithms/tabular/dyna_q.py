@@ -13,11 +13,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.tabular.choosing import best, step_size
 from polyak.algorithms.tabular.learning import Rule, TabularLearning, Walker
 from polyak.algorithms.tabular.search import TABLE
 from polyak.algorithms.tabular.walking import WIDTH, Kernel, TableTransition
-from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Natural, NonNegative, require
 
 # -- the model ---------------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ is.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyak.algorithm_info import Card, Search
 from polyak.algorithms.tabular.search import LOOKAHEAD, TABLE
 from polyak.algorithms.tabular.temporal_difference import TemporalDifference
-from polyak.cards import Card, Search
 
 
 @dataclass(eq=False, repr=False)

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.envs.composed import parts
+from polyak.envs.nested_spaces import parts
 from polyak.envs.tabular.numbering import Numbering
 from polyak.nn.export.ports import Graph, Port, observation_ports
 

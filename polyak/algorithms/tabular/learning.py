@@ -33,9 +33,9 @@ from polyak.algorithms.tabular.walking import (
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import Saved, beneath, prefixed
 from polyak.collecting.runner import Acted
-from polyak.data.step import Step
 from polyak.envs import VecEnv
 from polyak.envs.tabular.known import KnownEnvs
+from polyak.experience.step import Step
 from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Count, Fraction, fitted, require
 from polyak.hyperparameters.held import Held

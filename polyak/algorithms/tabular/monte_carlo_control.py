@@ -13,11 +13,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.tabular.choosing import best, step_size
 from polyak.algorithms.tabular.learning import Rule, TabularLearning, Walker, steps_of_episodes
 from polyak.algorithms.tabular.search import EPSILON
 from polyak.algorithms.tabular.walking import Kernel, TableTransition
-from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Fraction, require
 from polyak.schedules import Schedule

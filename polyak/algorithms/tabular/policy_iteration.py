@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.tabular.planning import Planner, Planning
-from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.held import Held
 from polyak.ops.dynamic_programming import greedy_actions, greedy_values
 

@@ -9,9 +9,9 @@ arXiv:1703.01327); with ``lambda_`` Watkins's Q(lambda), whose traces end with t
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
+from polyak.algorithm_info import Card, Search
 from polyak.algorithms.tabular.search import LOOKAHEAD, TABLE
 from polyak.algorithms.tabular.temporal_difference import TemporalDifference
-from polyak.cards import Card, Search
 from polyak.hyperparameters.declaration import Fraction
 
 

@@ -10,9 +10,9 @@ of the target is the one that is taken next: it is chosen before the update. Wit
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.tabular.search import LOOKAHEAD, TABLE
 from polyak.algorithms.tabular.temporal_difference import TemporalDifference
-from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Fraction
 
 

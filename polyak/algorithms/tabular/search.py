@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from polyak.cards import Search, SearchPart, Task, tune
-from polyak.cards.search import Values
+from polyak.algorithm_info import Search, SearchPart, Task, tune
+from polyak.algorithm_info.search import Values
 
 if TYPE_CHECKING:
     from optuna.trial import BaseTrial

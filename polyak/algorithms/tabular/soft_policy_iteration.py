@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.tabular.planning import Planning
 from polyak.algorithms.tabular.policy_iteration import PolicyPlanner
-from polyak.cards import Card, Search, tune
 from polyak.hyperparameters.declaration import Positive
 from polyak.hyperparameters.held import Held
 from polyak.ops.dynamic_programming import rewards_with_entropy, soft_policy

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import torch
 
+from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.tabular.planning import Planner, Planning
-from polyak.cards import Card, Search, tune
 from polyak.ops.dynamic_programming import greedy_values
 
 

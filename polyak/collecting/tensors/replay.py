@@ -10,17 +10,17 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.collecting.tensors.rows import row_of, rows_layout
-from polyak.data.batch import Transition
-from polyak.data.step import NO_EXTRAS, Step
 from polyak.experience import Experience, Replay, Ring, Sampler, Schema
+from polyak.experience.batch import Transition
 from polyak.experience.memory import check_memory
 from polyak.experience.samplers import make_sampler
+from polyak.experience.step import NO_EXTRAS, Step
 
 
 class TensorReplay:
     """The newest ``buffer_size`` transitions of ``n_envs`` environments on a device.
 
-    It stands where a :class:`~polyak.data.ReplayBuffer` stands. Which rows are drawn is decided on the host, from
+    It stands where a :class:`~polyak.experience.ReplayBuffer` stands. Which rows are drawn is decided on the host, from
     numpy's random numbers; their columns are gathered where they are.
 
     Args:

@@ -13,13 +13,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.arrays import to_device
 from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.tensors.rows import row_of, rows_layout
-from polyak.data.batch import ExtendedRolloutSamples, RolloutBufferSamples, RolloutRows, RolloutSamples
-from polyak.data.step import Step
 from polyak.experience import Experience, Ring, Schema
-from polyak.experience.arrays import to_device
+from polyak.experience.batch import ExtendedRolloutSamples, RolloutBufferSamples, RolloutRows, RolloutSamples
 from polyak.experience.randomness import Randomness
+from polyak.experience.step import Step
 from polyak.learning.rollout_learner import Evaluation, States
 from polyak.ops.returns import gae
 
@@ -27,7 +27,7 @@ from polyak.ops.returns import gae
 class TensorRollout(Randomness):
     """``buffer_size`` steps of ``n_envs`` environments on a device, with advantages and value targets.
 
-    It stands where a :class:`~polyak.data.RolloutBuffer` stands, and gives the same minibatches.
+    It stands where a :class:`~polyak.experience.RolloutBuffer` stands, and gives the same minibatches.
 
     Args:
         buffer_size: T.

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.data.base import observation_dtype, row_dtype, single_dtype
-from polyak.data.step import Step
+from polyak.arrays import Column, mapped, place
 from polyak.envs.spaces import get_action_dim, get_action_dtype
 from polyak.experience import Schema
-from polyak.experience.arrays import Column, mapped, place
+from polyak.experience.base_buffer import observation_dtype, row_dtype, single_dtype
+from polyak.experience.step import Step
 
 _COLUMNS = tuple(name for name in Step._fields if name not in ("infos", "ended"))
 

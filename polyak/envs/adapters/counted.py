@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.arrays import copied
 from polyak.envs.protocol import BatchedEnv, First, Outcome
-from polyak.experience.arrays import copied
 
 
 class EpisodesInTensors:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from polyak.envs.adapters.infos import EPISODE, FINAL, TRUNCATED, InfoRows, Infos, episode_columns
-from polyak.envs.finite import OutcomeCheck
 from polyak.envs.masks import Masks
+from polyak.envs.nan_checks import OutcomeCheck
 from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.protocol import NOTHING, First, Outcome
 from polyak.envs.vec.vec_env import VecEnv

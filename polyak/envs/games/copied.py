@@ -10,7 +10,7 @@ from gymnasium import spaces
 from polyak.envs.games.copying import as_objects, copied
 from polyak.envs.games.game import NOT_OVER, Game
 from polyak.envs.masks import holds_masks, mask_of
-from polyak.envs.mistakes import is_over
+from polyak.envs.validation import is_over
 from polyak.envs.vec.env_slot import METHOD
 
 

@@ -15,8 +15,8 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from polyak.envs.adapters.infos import InfoRows
-from polyak.envs.composed import is_composed
 from polyak.envs.native.envpool import EnvPoolVectorEnv
+from polyak.envs.nested_spaces import is_composed
 from polyak.envs.state import EnvStateError
 from polyak.envs.vec.env_slot import get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, NoReturn, cast
 
 import gymnasium as gym
 
-from polyak.envs.providers import PROVIDERS, is_without_velocities
+from polyak.envs.registration import PROVIDERS, is_without_velocities
 from polyak.formats import CHANGES_THE_PROGRAM, NAMED_IN_FILES
 from polyak.suggestions import did_you_mean
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import as_named, parts
+from polyak.envs.nested_spaces import as_named, parts
 
 MOST_STATES = 10**8
 """Rows beyond which a table does not fit into memory."""

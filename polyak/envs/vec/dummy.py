@@ -8,9 +8,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from polyak.envs.mistakes import check_same_spaces
 from polyak.envs.spaces import dict_to_obs, own_actions
 from polyak.envs.state import get_state, set_state, states_of_all
+from polyak.envs.validation import check_same_spaces
 from polyak.envs.vec.env_slot import (
     EnvSlot,
     allocate_observations,

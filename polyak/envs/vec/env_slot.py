@@ -16,7 +16,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.mistakes import (
+from polyak.envs.spaces import REAL, Key, obs_space_info
+from polyak.envs.validation import (
     MASKS,
     NUMBERS,
     check_choices,
@@ -29,7 +30,6 @@ from polyak.envs.mistakes import (
     check_whole,
     is_over,
 )
-from polyak.envs.spaces import REAL, Key, obs_space_info
 from polyak.envs.wrappers.monitor import CutEpisodes
 from polyak.warning import warn_user
 

@@ -21,10 +21,10 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.mistakes import check_same_spaces
 from polyak.envs.sizes import MOST_PROCESSES, check_size
 from polyak.envs.spaces import dict_to_obs
 from polyak.envs.state import EnvStateError, states_of_all
+from polyak.envs.validation import check_same_spaces
 from polyak.envs.vec import env_worker
 from polyak.envs.vec.env_slot import check_env_fns
 from polyak.envs.vec.env_worker import Assignment, EnvBlock, WorkerError, run_worker

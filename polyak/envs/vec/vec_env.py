@@ -17,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.composed import is_composed
+from polyak.envs.nested_spaces import is_composed
 from polyak.envs.state import EnvStateError, attributes_of, check_class, load_attributes
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.wrapper_statistics import Found, found_in, put_into

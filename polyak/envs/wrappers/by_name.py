@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium import spaces
 
-from polyak.envs.composed import SpacePart, is_nested, parts_by_name
+from polyak.envs.nested_spaces import SpacePart, is_nested, parts_by_name
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
 
 

@@ -79,7 +79,7 @@ class VecGoalCurriculum(VecEnvWrapper):
     for the one of which a kernel density estimate says that it was achieved least. With probability
     ``1 / max(offset + KL(own || achieved), 1)`` it keeps its own goal (OMEGA), so that training ends with the task
     itself once exploration covers it. Every algorithm that learns from goals works, with
-    :class:`~polyak.data.HerReplayBuffer` or without.
+    :class:`~polyak.experience.HerReplayBuffer` or without.
 
     An environment takes a goal for one episode by its method ``set_goal(goal)``; where it has none, by its attribute
     ``goal``, an array like its desired goal, as those of Gymnasium-Robotics do. Evaluation episodes belong in

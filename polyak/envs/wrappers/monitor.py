@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, TextIO
 
 import gymnasium as gym
 
-from polyak.envs.mistakes import check_info, check_reward, is_over
 from polyak.envs.reading import plain_json, tables
 from polyak.envs.reading.limits import check_regular
+from polyak.envs.validation import check_info, check_reward, is_over
 from polyak.writing import make_folder
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak import formats
-from polyak.envs.finite import all_finite, is_finite
+from polyak.envs.nan_checks import all_finite, is_finite
 from polyak.envs.spaces import check_shape_equal, is_image_space
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
 from polyak.envs.wrappers.normalizer_state import FORMAT, SETTINGS, check_state, read_state

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyak.data import Dataset
-from polyak.data.batch import ArrayObs
+from polyak.arrays import mapped
 from polyak.evaluation.intervals import mean_interval
 from polyak.evaluation.off_policy.estimate import Estimate, of_episodes
 from polyak.evaluation.off_policy.log_probs import log_prob_of
-from polyak.experience.arrays import mapped
+from polyak.experience import Dataset
+from polyak.experience.batch import ArrayObs
 from polyak.ops import importance_sampling as ops
 from polyak.warning import warn_user
 

@@ -9,10 +9,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.data.batch import ArrayObs
-from polyak.data.datasets.parts import count
-from polyak.envs.shown import shown_to
-from polyak.experience.arrays import mapped
+from polyak.arrays import mapped
+from polyak.envs.normalisation_scale import shown_to
+from polyak.experience.batch import ArrayObs
+from polyak.experience.datasets.episodes import count
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.gaussian import Gaussian

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from polyak.data import Dataset
-from polyak.data.batch import ArrayObs
+from polyak.arrays import mapped
 from polyak.evaluation.off_policy.importance_sampling import acted_on, initial_observations
 from polyak.evaluation.off_policy.log_probs import NotApplicableError, log_prob_of, networks_of, slices, tensors_for
 from polyak.evaluation.off_policy.policy_actions import choices_of
-from polyak.experience.arrays import mapped
+from polyak.experience import Dataset
+from polyak.experience.batch import ArrayObs
 
 Metric = Callable[[Any, Dataset], float]
 

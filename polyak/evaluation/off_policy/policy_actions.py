@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from polyak.data.batch import ArrayObs
-from polyak.data.datasets.parts import count
-from polyak.envs.shown import shown_to
+from polyak.arrays import mapped
+from polyak.envs.normalisation_scale import shown_to
 from polyak.evaluation.off_policy.log_probs import distribution_of, has_distribution, networks_of, slices
-from polyak.experience.arrays import mapped
+from polyak.experience.batch import ArrayObs
+from polyak.experience.datasets.episodes import count
 from polyak.nn.distributions.discrete import Categorical, SparseCategorical
 from polyak.nn.policies.base import Policy
 

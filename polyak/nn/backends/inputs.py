@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from polyak.envs.finite import is_finite
+from polyak.envs.nan_checks import is_finite
 from polyak.envs.spaces import is_image_space
 from polyak.nn.backends.recording import Untranslatable
 from polyak.nn.plain import is_plain

@@ -6,7 +6,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from polyak.envs.composed import is_composed, parts
+from polyak.envs.nested_spaces import is_composed, parts
 from polyak.envs.spaces import get_action_dim
 from polyak.nn.distributions.base import Family
 from polyak.nn.distributions.discrete import (

@@ -55,6 +55,6 @@ class EnvironmentActions(nn.Module):
         ]
 
     def forward(self, actions: Tensor) -> tuple[Tensor, ...]:
-        """[B, ...] of a policy -> [B, ...] of each part, in the order of :mod:`polyak.envs.composed`."""
+        """[B, ...] of a policy -> [B, ...] of each part, in the order of :mod:`polyak.envs.nested_spaces`."""
         columns = (actions,) if self.widths is None else actions.split(self.widths, dim=1)
         return tuple(to_env(own) for to_env, own in zip(self.maps, columns, strict=True))

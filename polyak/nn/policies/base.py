@@ -11,9 +11,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.envs.composed import as_named
-from polyak.envs.finite import NonFiniteError
+from polyak.arrays import to_device
 from polyak.envs.masks import mask_size, masks_for_rows
+from polyak.envs.nan_checks import NonFiniteError
+from polyak.envs.nested_spaces import as_named
 from polyak.envs.spaces import (
     as_numbers,
     check_has_entries,
@@ -22,7 +23,6 @@ from polyak.envs.spaces import (
     outside_of,
     wide_bounds,
 )
-from polyak.experience.arrays import to_device
 from polyak.nn.codec import ActionCodec, make_codec
 from polyak.nn.compiled import keep_plain_names
 from polyak.nn.distributions.base import Family

@@ -49,9 +49,9 @@ def collect(options: CollectOptions) -> Path:
     if options.algo:
         check_algorithm(options.algo)
     environment = find_env(options.env, options.gym_packages)
-    from polyak.data import collect as record
-    from polyak.data.datasets.formats import target_of
     from polyak.envs import make_vec_env
+    from polyak.experience import collect as record
+    from polyak.experience.datasets.formats import target_of
     from polyak.learning.engine.threads import chosen_threads
     from polyak.seeding import set_random_seed
 

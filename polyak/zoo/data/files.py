@@ -13,7 +13,7 @@ from polyak.zoo.untrusted import ZooAuthor
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
 
-    from polyak.data import Dataset
+    from polyak.experience import Dataset
     from polyak.zoo.settings import Settings
 
 
@@ -21,7 +21,7 @@ def load(
     path: str, *, format: str = "", env: str = "", gym_packages: Sequence[str] = (), trust: bool = False
 ) -> Dataset:
     """Read a dataset, with the spaces of `env` if one is named; ZooError saying what is wrong with it, and where."""
-    from polyak.data import Dataset
+    from polyak.experience import Dataset
 
     if not path:
         raise ZooError("Which dataset? Give its file.")
@@ -34,7 +34,7 @@ def load(
 def dataset_for(path: str, algorithm: type[Any], name: str, trust: bool = False) -> Dataset:
     """Read what --dataset names, for an algorithm called `name`; ZooError if that cannot learn from it."""
     from polyak.algorithms import REGISTRY
-    from polyak.kinds.dataset import LearnsFromData
+    from polyak.fields.dataset import LearnsFromData
 
     if not issubclass(algorithm, LearnsFromData):
         able = [known for known in REGISTRY if issubclass(find_algorithm(known), LearnsFromData)]

@@ -19,7 +19,7 @@ from polyak.zoo.output import writable_file
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from polyak.data import Dataset
+    from polyak.experience import Dataset
 
 BINS = 20
 """Number of parts into which the range of an action is cut, to show how much of it is covered."""

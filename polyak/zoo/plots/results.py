@@ -133,7 +133,7 @@ def read_results(flag: str, path: Path) -> Results:
     containers, or is no such pickle.
     """
     from polyak.checkpoint.serialise import UntrustedError
-    from polyak.compat.sb3_files.unpickle import loads
+    from polyak.compat.sb3_face.files.unpickle import loads
 
     if path.exists() and not path.is_file():
         raise ZooError(f"{flag} {str(path)!r} is a folder, a pipe or a device, not a file.")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polyak.data import Dataset
+    from polyak.experience import Dataset
 
 FQE = "fqe"
 """The score that fitted Q evaluation gives: what the agent would earn, discounted."""

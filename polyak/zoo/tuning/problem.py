@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from polyak.cards import Card, Search, Task
+from polyak.algorithm_info import Card, Search, Task
 from polyak.suggestions import did_you_mean
 from polyak.zoo.data.files import check_without_envs, dataset_for, environment_of
 from polyak.zoo.environments import make_envs
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import BaseTrial
 
-    from polyak.data import Dataset
+    from polyak.experience import Dataset
 
 STEPS_PER_EVALUATION = 100_000
 FEWEST_EVALUATIONS = 5

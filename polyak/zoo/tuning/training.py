@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import Trial
 
-    from polyak.data import Dataset
     from polyak.envs import VecEnv
+    from polyak.experience import Dataset
 
 #: Distance between the seeds of training and evaluation environments, and between those of two evaluations.
 EVAL_SEED_OFFSET = 1_000_000

@@ -11,8 +11,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from polyak.envs import DummyVecEnv, Monitor, VecEnvWrapper, VecNormalize
 from polyak.envs.adapters.infos import InfoRows
 from polyak.envs.adapters.vec_env import FromVecEnv
-from polyak.envs.finite import NonFiniteError
 from polyak.envs.masks import find_masks
+from polyak.envs.nan_checks import NonFiniteError
 from polyak.envs.native.gym_vector import GymVectorEnv
 
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import Saved
 from polyak.hyperparameters.declaration import Count
-from polyak.kinds.network_algorithm import NetworkAlgorithm
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Update
 from polyak.loops.training import engine_checks
 from polyak.loops.updates import record_means
+from polyak.network_algorithm import NetworkAlgorithm
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithms.sac import SAC, SACLearner
-from polyak.data import Transition
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import NonNegative
 from polyak.learning.learner import Learner, Objective, Tunable
 

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from polyak.algorithm import Algorithm
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import Saved
-from polyak.data import Column, ReplayBuffer
+from polyak.experience import Column, ReplayBuffer
 from polyak.hyperparameters.declaration import Count, Fraction
 
 CHOICES = 3

@@ -15,9 +15,9 @@ from torch.nn.utils import parametrizations
 
 import polyak
 from polyak.algorithms.droq import DropoutCritic
-from polyak.compat import policies as sb3
-from polyak.compat.distributions import DiagGaussianDistribution, StateDependentNoiseDistribution
-from polyak.compat.maskable.policies import MaskableActorCriticPolicy
+from polyak.compat.sb3_face import policies as sb3
+from polyak.compat.sb3_face.distributions import DiagGaussianDistribution, StateDependentNoiseDistribution
+from polyak.compat.sb3_face.maskable.policies import MaskableActorCriticPolicy
 from polyak.nn import (
     ActorCriticPolicy,
     BaseFeaturesExtractor,

@@ -1,0 +1,632 @@
+"""An algorithm as RLlib has it: ``train()`` again and again, each time one iteration and a dict of results.
+
+What learns is polyak's own algorithm, under ``algo.model``: with no further processes it makes the same numbers as
+``polyak.PPO(...).learn(...)`` would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from typing_extensions import Self
+
+from polyak.compat.rllib_face import checkpoints, not_called, results, states
+from polyak.compat.rllib_face.callbacks import Hooks
+from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
+from polyak.compat.rllib_face.config.base import AlgorithmConfig
+from polyak.compat.rllib_face.connectors.actions import ActsByPieces
+from polyak.compat.rllib_face.connectors.environments import layers_of
+from polyak.compat.rllib_face.connectors.learning import ByPieces, check_pieces, pieces_of_learner
+from polyak.compat.rllib_face.env_runners import EnvRunner, EvaluationRunners
+from polyak.compat.rllib_face.environments import in_units_of
+from polyak.compat.rllib_face.episodes import EndsElsewhere, EpisodesOfTraining
+from polyak.compat.rllib_face.evaluation import LocalEvaluators, order_of
+from polyak.compat.rllib_face.filters import filter_around
+from polyak.compat.rllib_face.groups import LocalLearner, beside
+from polyak.compat.rllib_face.learners.base import TorchLearner
+from polyak.compat.rllib_face.metrics import MetricsLogger
+from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
+from polyak.compat.rllib_face.models.rl_module import read_state
+from polyak.compat.rllib_face.places import (
+    check_processes,
+    made,
+    make_evaluators,
+    make_learners,
+    make_places,
+    make_runners,
+    of_others,
+)
+from polyak.compat.rllib_face.plain import take_exploration
+from polyak.compat.rllib_face.result_files import ResultFiles
+from polyak.compat.sb3_face.overrides import changed, refuse
+from polyak.evaluation.undisturbed import undisturbed
+from polyak.fields.on_policy import OnPolicyAlgorithm
+from polyak.hyperparameters.declaration import require
+from polyak.suggestions import did_you_mean
+
+
+class Algorithm:
+    """What a config builds.
+
+    Args:
+        config: copied by ``build_algo()``, and frozen here.
+
+    Attributes:
+        config: frozen.
+        model: polyak's algorithm.
+        iteration: calls of :meth:`train` so far.
+        env_runner_group: collects experience.
+        learner_group: learns from it.
+
+    Raises:
+        HyperparameterError: a setting that cannot be, or that cannot be together with another.
+        NotThereYetError: more processes are asked for than this one.
+    """
+
+    config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
+
+    def __init__(self, config: AlgorithmConfig | None = None) -> None:
+        config = self.get_default_config() if config is None else config
+        refuse("algo_class", type(self), Algorithm, not_called.ALGORITHM)
+        beside = config.evaluation_parallel_to_training and changed(type(self), Algorithm, ["evaluate"])
+        fix = f"{type(self).__name__} has an evaluate() of its own, which ends before training continues. Leave it out."
+        require(not beside, "evaluation_parallel_to_training", True, fix)
+        config.validate()
+        config.freeze()
+        self.config, self.iteration = config, 0
+        self._since_restore = [0.0, 0.0]  # iterations and their seconds in this process
+        self.setup(config)
+        fix = f"setup() of {type(self).__name__} has made no model: let it call super().setup(config)."
+        require("model" in vars(self), "algo_class", type(self), fix)
+        self._hooks("on_algorithm_init", algorithm=self)
+
+    def setup(self, config: AlgorithmConfig) -> None:
+        """Make environments, networks and what collects and learns. A subclass may add to it."""
+        self._hooks = Hooks(config)
+        self._files = ResultFiles(config)
+        check_processes(config, self._hooks.wants_steps())
+        self._evaluators = make_evaluators(config, self._created())
+        shown = self._hooks.wants_steps() or self._hooks.wants("on_episode_end")
+        if shown and isinstance(self._evaluators, LocalEvaluators):
+            self._evaluators.show = self._hooks.shown(self, evaluating=True)
+        if isinstance(self._evaluators, LocalEvaluators):
+            self._evaluators.metrics = self._hooks.evaluation_logger
+        self._stopped = False
+        self._learners: LocalLearner | None = None
+        try:
+            self._make_model()
+        except BaseException:
+            self._evaluators.stop()
+            raise
+
+    @classmethod
+    def get_default_config(cls) -> AlgorithmConfig:
+        """A new config with the algorithm's defaults, which builds this class."""
+        return cls.config_class(algo_class=cls)
+
+    def _make_model(self) -> None:
+        env, self._seen = make_places(self.config, self._created())
+        self._turned = self._seen.turned
+        self._spaces = self._seen.observations, self._seen.own_actions
+        try:
+            self.plain = self.config.get_config_for_module(DEFAULT_MODULE_ID).plain(self._turned)
+            self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
+            self._adopt(made(self.config, self.plain, env))
+        except BaseException:
+            env.close()
+            raise
+        if (path := self.config.get_rl_module_spec().load_state_path) is not None:
+            self._begin_with(path)
+        self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
+
+    def _adopt(self, model: Any, restart: bool = True) -> None:
+        """Continue with a model."""
+        self._end_replay()
+        self.model = model
+        self._log = results.Means()
+        model.set_logger(self._log)
+        self._episodes = results.LatestEpisodes(model.ep_info_buffer.maxlen)
+        self._episodes.extend(model.ep_info_buffer)
+        model.ep_info_buffer = self._episodes
+        take_exploration(self.config, model)
+        if isinstance(model.learner, TorchLearner):
+            model.learner.counts = lambda: int(model.num_timesteps)
+        self._show_pieces(model)
+        if hasattr(model.policy, "explored"):
+            model.policy.explored = model.num_timesteps
+        shown: Any = None
+        if self._hooks.wants_steps() or self._hooks.wants("on_episode_end"):
+            kind = EndsElsewhere if self.config.num_env_runners else EpisodesOfTraining
+            shown = kind(self._hooks.shown(self, evaluating=False))
+        if self._learners is not None:
+            self._learners.stop()
+        self._learners = self.learner_group = make_learners(self.config, model, self.get_module())
+        self.env_runner_group = self._make_runners(model, shown, restart)
+
+    def _make_runners(self, model: Any, shown: Any, restart: bool) -> Any:
+        """What collects experience for a model."""
+        return make_runners(self.config, model, shown, restart, self.env_runner)
+
+    def _show_pieces(self, model: Any) -> None:
+        """Let pieces around the module see it, and log; and those before the learner what it learns from."""
+        layers = layers_of(model.get_env())
+        for layer in layers:
+            layer.rl_module, layer.metrics, layer.explore = self.get_module(), self.metrics, self.config.explore
+        if layers and isinstance(model, ActsByPieces):
+            model.runner.actor.layer = layers[0]
+        if isinstance(model.learner, TorchLearner) and model.learner.pipeline is not None:
+            check_pieces(model)
+        if pieces_of_learner(model) is not None and self.config.pieces_see == "rollouts":
+            fix = "pieces of the learner are shown the episodes of this process: set num_env_runners=0."
+            require(bool(layers), "num_env_runners", self.config.num_env_runners, fix)
+            model.rewards_follow = ByPieces(layers[0], model.learner)
+
+    def _end_replay(self) -> None:
+        """End the processes that hold the replay buffer, if there are any."""
+        buffer = getattr(vars(self).get("model"), "replay_buffer", None)
+        if buffer is not None:
+            buffer.close()
+
+    def _begin_with(self, path: Any) -> None:
+        """Give the module, and its target networks, the weights of another."""
+        self.get_module().set_state(read_state(path))
+        policy = self.model.policy
+        if hasattr(policy, "q_net_target"):
+            policy.q_net_target.load_state_dict(policy.q_net.state_dict())
+        if hasattr(self.model.learner, "target_policy"):
+            self.model.learner.target_policy.load_state_dict(policy.state_dict())
+
+    def _created(self) -> Callable[..., None] | None:
+        if not self._hooks.wants("on_environment_created"):
+            return None
+        return lambda **known: self._hooks("on_environment_created", env_runner=None, **known)
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def training_step(self) -> None:
+        """Collect one batch and learn from it. A subclass may do otherwise."""
+        self.env_runner_group.iterate()
+
+    def train(self) -> dict[str, Any]:
+        """One iteration: as many training steps as the config's least seconds and steps ask for; then, every
+        ``evaluation_interval`` iterations, an evaluation.
+
+        Returns:
+            nested results; ``"evaluation"`` only where there was one just now.
+
+        Raises:
+            RuntimeError: the algorithm was stopped.
+        """
+        if self._stopped:
+            raise RuntimeError("the algorithm was stopped: build another, or restore one by from_checkpoint().")
+        config, model = self.config, self.model
+        began, steps, episodes = time.perf_counter(), self._sampled, self._episodes.lifetime
+        split, updates, calls, rows = model.time_split, model.learner.steps, 0, 0
+        evaluates = config.evaluation_interval is not None and (self.iteration + 1) % config.evaluation_interval == 0
+        meanwhile = evaluates and config.evaluation_parallel_to_training
+        if meanwhile:
+            self._begin_evaluation()
+        with self.env_runner_group.under_way():
+            while True:
+                self.training_step()
+                if meanwhile:
+                    self._evaluators.iterate()
+                calls += 1
+                rows = self._rows(model.learner.steps - updates)
+                if (
+                    time.perf_counter() - began >= (config.min_time_s_per_iteration or 0)
+                    and self._sampled - steps >= config.min_sample_timesteps_per_iteration
+                    and rows >= config.min_train_timesteps_per_iteration
+                ):
+                    break
+        self.learner_group.settle()
+        self.iteration += 1
+        self._counters["rows"] += rows
+        seconds = time.perf_counter() - began
+        result = {
+            "training_iteration": self.iteration,
+            "num_training_step_calls_per_iteration": calls,
+            "num_env_steps_sampled_lifetime": self._sampled,
+            "env_runners": self._of_runners(self._sampled - steps, self._episodes.lifetime - episodes, seconds),
+            "learners": self._of_learners(rows, seconds),
+            "fault_tolerance": {
+                "num_healthy_workers": self.env_runner_group.num_healthy_env_runners,
+                "num_remote_worker_restarts": self.env_runner_group.num_restarts,
+            },
+            "timers": self._timers(split, seconds, calls),
+            "done": False,
+            "config": config.to_dict(),
+            **results.of_now(),
+        }
+        if evaluates:
+            evaluated = time.perf_counter()
+            result["evaluation"] = self._end_evaluation() if meanwhile else self.evaluate()
+            result["timers"]["evaluation_iteration"] = time.perf_counter() - evaluated
+            seconds = time.perf_counter() - began
+        self._counters["seconds"] += seconds
+        self._since_restore[0] += 1
+        self._since_restore[1] += seconds
+        result |= {
+            "time_this_iter_s": seconds,
+            "time_total_s": self._counters["seconds"],
+            "iterations_since_restore": int(self._since_restore[0]),
+            "time_since_restore": self._since_restore[1],
+            "num_env_steps_sampled_lifetime_throughput": (self._sampled - steps) / seconds,
+        }
+        if config.log_sys_usage:
+            result["perf"] = results.of_machine()
+        self._hooks("on_train_result", algorithm=self, result=result)
+        self._files.add(result)
+        return result
+
+    @property
+    def _sampled(self) -> int:
+        """Environment steps so far; rows, where they were recorded before."""
+        return int(self.model.num_timesteps)
+
+    @property
+    def _source(self) -> Any:
+        """What a restored model continues to learn from."""
+        return self.model.get_env()
+
+    @property
+    def _envs(self) -> int:
+        return self.config.num_envs_per_env_runner * max(1, self.config.num_env_runners)
+
+    def _rows(self, updates: int) -> int:
+        """Rows that so many gradient steps learned from."""
+        model = self.model
+        if not isinstance(model, OnPolicyAlgorithm):
+            return updates * int(model.batch_size)
+        rows = model.rollout_buffer.buffer_size * model.rollout_buffer.n_envs
+        if model.batch_size is None:
+            return updates * rows * getattr(model.rollouts, "per_batch", 1)
+        if not self.config.shuffle_batch_per_epoch:
+            return updates * int(model.batch_size)
+        return round(updates / -(-rows // model.batch_size) * rows)
+
+    def _of_runners(self, steps: int, episodes: int, seconds: float) -> dict[str, Any]:
+        by_module = {DEFAULT_MODULE_ID: steps}
+        lifetime = {DEFAULT_MODULE_ID: self._sampled}
+        return {
+            **results.of_training(self._episodes, self._envs),
+            "num_episodes": episodes,
+            "num_episodes_lifetime": self._episodes.lifetime,
+            "num_episodes_kept": len(self._episodes),
+            "num_env_steps_sampled": steps,
+            "num_env_steps_sampled_lifetime": self._sampled,
+            "num_agent_steps_sampled": {"default_agent": steps},
+            "num_agent_steps_sampled_lifetime": {"default_agent": self._sampled},
+            "num_module_steps_sampled": by_module,
+            "num_module_steps_sampled_lifetime": lifetime,
+            "num_env_steps_sampled_lifetime_throughput": steps / seconds,
+            "weights_seq_no": float(self.model.learner.steps),
+            **self._hooks.metrics_logger.reduced(),
+        }
+
+    def _of_learners(self, rows: int, seconds: float) -> dict[str, Any]:
+        others = beside(self.model.learner)
+        counts = {name: sum(p.numel() for p in one.parameters() if p.requires_grad) for name, one in others.items()}
+        parameters = sum(p.numel() for p in self.model.learner.parameters() if p.requires_grad) - sum(counts.values())
+        found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"], seconds)
+        if "entropy_coeff" in self.config.to_dict():
+            found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.tunables["ent_coef"])
+        if self.config.name == "PPO" and "vf_loss" in found[DEFAULT_MODULE_ID]:
+            found[DEFAULT_MODULE_ID].setdefault("vf_loss_unclipped", found[DEFAULT_MODULE_ID]["vf_loss"])
+        for name, count in counts.items():
+            optimizers = self.model.learner.get_optimizers_for_module(name)
+            rates = {f"{key}_learning_rate": float(one.param_groups[0]["lr"]) for key, one in optimizers}
+            found[name] = {"num_trainable_parameters": count, **rates}
+            if self.model.learner.metrics.peek((name, "total_loss")) is not None:
+                found[name]["num_module_steps_trained"] = rows
+        if isinstance(self.model.learner, TorchLearner):
+            for name, value in self.model.learner.metrics.reduced().items():
+                found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
+        return found
+
+    def _timers(self, before: Mapping[str, float], seconds: float, calls: int) -> dict[str, float]:
+        after = self.model.time_split
+        spent = {name: max(value - before.get(name, 0.0), 0.0) for name, value in after.items()}
+        return {
+            "training_iteration": seconds,
+            "training_step": seconds / calls,
+            "env_runner_sampling_timer": spent["env"] + spent["inference"] + spent["copy"],
+            "learner_update_timer": spent["update"] + spent["sample"],
+            "synch_weights": 0.0,
+        }
+
+    @staticmethod
+    def summary(result: Mapping[str, Any]) -> str:
+        """One line of what matters in a result of :meth:`train`."""
+        return results.summary(result)
+
+    # -- evaluation ----------------------------------------------------------------------------------------------------
+
+    def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
+        """Play episodes without learning, in environments of their own; training continues as if nothing had been.
+
+        Args:
+            parallel_train_future: RLlib's, which must be ``None``: ``evaluation_parallel_to_training`` does so.
+
+        Returns:
+            ``{"env_runners": {"episode_return_mean": ...}}``, and in which iteration.
+        """
+        fix = "set evaluation(evaluation_parallel_to_training=True)."
+        require(parallel_train_future is None, "parallel_train_future", parallel_train_future, fix)
+        self._begin_evaluation()
+        return self._end_evaluation()
+
+    def _begin_evaluation(self) -> None:
+        self._hooks("on_evaluate_start", algorithm=self)
+        self._evaluators.begin(self.model, order_of(self.config, int(self._counters["evaluations"])))
+
+    def _end_evaluation(self) -> dict[str, Any]:
+        function = self.config.custom_evaluation_function
+        if function is not None:
+            with undisturbed(self.model):
+                given = function(self, self.eval_env_runner_group)
+            found, *steps = given if isinstance(given, tuple) else (given,)
+            fix = f"it returned {given!r:.80}. Let it return (dict of results, environment steps, agent steps)."
+            right = isinstance(found, dict) and len(steps) in (0, 2) and all(isinstance(n, int) for n in steps)
+            require(right, "custom_evaluation_function", function, fix)
+        else:
+            returns, lengths = self._evaluators.result()
+            counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
+            logged = self._hooks.evaluation_logger.reduced()
+            found = {"env_runners": {**results.of_episodes(returns, lengths), **counts, **logged}}
+        found = {**found, "iteration": self.iteration}
+        self._counters["evaluations"] += 1
+        self._hooks("on_evaluate_end", algorithm=self, evaluation_metrics=found)
+        return found
+
+    # -- acting --------------------------------------------------------------------------------------------------------
+
+    def compute_single_action(
+        self, observation: Any, state: Any = None, *, explore: bool = False, **kwargs: Any
+    ) -> Any:
+        """The action for one observation, in the environment's units.
+
+        Args:
+            observation: as the environment has it.
+            state: the recurrent state of a module; ``None`` at the start of an episode.
+            explore: as while experience is collected, rather than the best action.
+            kwargs: RLlib's others, which must be ``None``.
+
+        Returns:
+            the action; of a module with a memory, or with ``state``, (action, next state, {}).
+        """
+        for name, value in kwargs.items():
+            require(value is None, name, value, "there are observation, state and explore.")
+        action, then = self.model.predict(self._filtered(observation), state, deterministic=not explore)
+        action = self._in_units(action)
+        is_recurrent = state is not None or self.model.policy.acting_memory(1) is not None
+        return (action, then, {}) if is_recurrent else action
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> Any:
+        """As every algorithm of polyak's: actions for one observation or several, and the next state."""
+        action, then = self.model.predict(self._filtered(observation), state, episode_start, deterministic)
+        return self._in_units(action), then
+
+    def _filtered(self, observation: Any) -> Any:
+        """As the model learned from it."""
+        if layers_of(self.model.get_env()):
+            raise RuntimeError(
+                "the pieces of connectors see episodes, and not observations alone. Pass them a "
+                "SingleAgentEpisode: algo.env_runner._env_to_module(episodes=[episode], rl_module=algo.get_module(), "
+                "explore=False), and what comes out to algo.get_module().forward_inference()."
+            )
+        known = filter_around(self.model.get_env())
+        return observation if known is None else known.normalize_obs(observation)
+
+    def _in_units(self, action: Any) -> Any:
+        """Of the environment itself, where the model acts in [-1, 1]."""
+        if not isinstance(self.action_space, gym.spaces.Box) or self.action_space == self.model.action_space:
+            return action
+        return in_units_of(self.action_space, action)
+
+    @property
+    def training_iteration(self) -> int:
+        """As :attr:`iteration`."""
+        return self.iteration
+
+    @property
+    def observation_space(self) -> gym.Space:
+        """The environment's."""
+        return self._spaces[0]
+
+    @property
+    def action_space(self) -> gym.Space:
+        """The environment's, in its own units."""
+        return self._spaces[1]
+
+    # -- collecting, and what is logged --------------------------------------------------------------------------------
+
+    @property
+    def env_runner(self) -> EnvRunner:
+        """What collects experience in this process, with its environments and networks."""
+        return EnvRunner(self._hooks, self, evaluating=False)
+
+    @property
+    def eval_env_runner(self) -> EnvRunner:
+        """What evaluates in this process, with its environments.
+
+        Raises:
+            AttributeError: others evaluate.
+        """
+        runner = self.eval_env_runner_group.local_env_runner
+        if runner is None:
+            raise AttributeError("eval_env_runner")  # of which __getattr__ says what to use
+        return runner
+
+    @property
+    def eval_env_runner_group(self) -> EvaluationRunners:
+        """What evaluates, in this process or in others."""
+        return EvaluationRunners(self._hooks, self)
+
+    @property
+    def metrics(self) -> MetricsLogger:
+        """Where callbacks of training log."""
+        return self._hooks.metrics_logger
+
+    # -- networks ------------------------------------------------------------------------------------------------------
+
+    def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
+        """The networks that learn, themselves and not a copy: value function and target networks included.
+
+        Raises:
+            KeyError: there is only the default module.
+        """
+        if module_id in beside(self.model.learner):
+            raise KeyError(f"{module_id!r} is the learner's: learner_group._learner.module[{module_id!r}].")
+        if module_id != DEFAULT_MODULE_ID:
+            raise KeyError(f"there is no module {module_id!r}, only {DEFAULT_MODULE_ID!r}.")
+        policy = self.model.policy
+        if (module := getattr(policy, "rl_module", None)) is not None:
+            return module
+        return DefaultSACTorchRLModule(policy, self._spaces[0], self._turned)
+
+    def get_weights(self, policies: Any = None) -> dict[str, dict[str, np.ndarray]]:
+        """{"default_policy": {name: array}}: what :meth:`get_module`'s ``get_state()`` returns, and the same of each
+        module that only the learner has.
+
+        Args:
+            policies: names of modules; ``None``: all.
+        """
+        return self.learner_group.get_weights(policies)
+
+    def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
+        """Put back what :meth:`get_weights` returned.
+
+        Raises:
+            ValueError: they do not fit. Nothing has changed then.
+        """
+        self.learner_group.set_weights(weights)
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def get_state(self, components: Any = None, *, not_components: Any = None) -> dict[str, Any]:
+        """What it has learned and counted, nested by RLlib's names of components; all of it copied. Experience that was
+        collected, and random streams, are in none: :meth:`save_to_path` writes those that a training continues from.
+
+        Args:
+            components: names of those that are wanted, such as ``"learner_group/learner/rl_module"``; ``None``: all.
+            not_components: names of those that are left out.
+
+        Raises:
+            HyperparameterError: there is no component of that name.
+        """
+        return states.state_of(self, states.ComponentChoice(components, not_components, beside(self.model.learner)))
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Put back what :meth:`get_state` returned, or some of it.
+
+        Raises:
+            ValueError: it is of another algorithm, or of other networks.
+        """
+        states.take_state(self, state)
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def logdir(self) -> str:
+        """The folder with the results as files, from when it is first asked for, or as ``logger_config`` says: see
+        :mod:`polyak.compat.rllib_face.result_files`."""
+        return str(self._files.folder)
+
+    def save_to_path(self, path: Any) -> str:
+        """Write a checkpoint: a folder with one file, which takes the place of an older one only when it is complete.
+        The module by itself is in it, too, for
+        ``RLModule.from_checkpoint(path + "/learner_group/learner/rl_module")``.
+
+        Returns:
+            the folder.
+        """
+        return checkpoints.save(self, path)
+
+    def restore_from_path(self, path: Any, component: str | None = None) -> None:
+        """Continue from a checkpoint: weights, optimizers, counters and random states, and new episodes.
+
+        Args:
+            path: what :meth:`save_to_path` returned.
+            component: ``"rl_module"``, or a path of RLlib's that ends so: the weights alone.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it is damaged, or of another algorithm or other networks. Nothing has changed then.
+        """
+        checkpoints.restore(self, path, component)
+        self._hooks("on_checkpoint_loaded", algorithm=self)
+
+    @classmethod
+    def from_checkpoint(cls, path: Any, config: AlgorithmConfig | None = None) -> Algorithm:
+        """Build an algorithm from a checkpoint.
+
+        Args:
+            path: what :meth:`save_to_path` returned.
+            config: instead of the file's. Needed where that had settings which no file can hold, such as functions.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: it is damaged, or needs a config.
+        """
+        algorithm = checkpoints.built(path, config, cls)
+        try:
+            algorithm.restore_from_path(path)
+        except BaseException:
+            algorithm.stop()
+            raise
+        return algorithm
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Close all environments; a second call does nothing."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self.env_runner_group.stop()
+        self.learner_group.stop()
+        self._end_replay()
+        self._evaluators.stop()
+        self._files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(env={self.config.env!r}, iteration={self.iteration})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in _REPLACED:
+            raise AttributeError(f"{type(self).__name__} has no {name}. Use {_REPLACED[name]}.")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.{did_you_mean(name, dir(type(self)))}")
+
+
+_REPLACED = {
+    "save": "save_to_path(path)",
+    "save_checkpoint": "save_to_path(path)",
+    "load_checkpoint": "restore_from_path(path)",
+    "restore": "restore_from_path(path)",
+    "get_policy": "get_module()",
+    "compute_action": "compute_single_action(observation)",
+    "compute_actions": "predict(observations)",
+    "workers": "env_runner_group",
+    "eval_env_runner": "evaluation_num_env_runners=0, or eval_env_runner_group: evaluation runs in other processes",
+    "evaluation_workers": "evaluate()",
+    "add_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
+    "remove_module": "one agent, whose networks rl_module(rl_module_spec=...) says",
+    "export_policy_model": "get_module().save_to_path(path)",
+    "export_policy_checkpoint": "get_module().save_to_path(path)",
+}
+"""What RLlib has, or had in earlier versions."""

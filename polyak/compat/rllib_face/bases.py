@@ -1,0 +1,10 @@
+"""What mixins stand before, for type checkers: they are put in front of classes that are chosen at run time."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polyak.algorithms.dqn import DQNLearner as BeforeDQN
+    from polyak.algorithms.ppo import PPOLearner as BeforePPO
+    from polyak.network_algorithm import NetworkAlgorithm as BeforeAlgorithm
+else:
+    BeforeAlgorithm = BeforeDQN = BeforePPO = object

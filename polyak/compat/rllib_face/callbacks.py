@@ -1,0 +1,162 @@
+"""Code of one's own that runs during training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from polyak.compat.rllib_face import not_called
+from polyak.compat.rllib_face.config.base import AlgorithmConfig
+from polyak.compat.rllib_face.config.settings import CallbackSettings
+from polyak.compat.rllib_face.env_runners import EnvRunner
+from polyak.compat.rllib_face.metrics import MetricsLogger
+from polyak.compat.sb3_face.overrides import refuse
+from polyak.hyperparameters.declaration import require
+
+HOOKS = tuple(name for name in CallbackSettings.__annotations__ if name.startswith("on_"))
+"""What can be written of a callback."""
+STEPS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_sample_end")
+"""Those that only episodes of this process are shown to."""
+
+
+class RLlibCallback:
+    """Subclass it, and write those methods that are needed; all of them take keyword arguments only."""
+
+    def on_algorithm_init(self, *, algorithm: Any, metrics_logger: Any = None, **kwargs: Any) -> None:
+        """Once it is built."""
+
+    def on_train_result(self, *, algorithm: Any, metrics_logger: Any = None, result: dict, **kwargs: Any) -> None:
+        """After each ``train()``; it may change the result."""
+
+    def on_evaluate_start(self, *, algorithm: Any, metrics_logger: Any = None, **kwargs: Any) -> None:
+        """Before each evaluation."""
+
+    def on_evaluate_end(
+        self, *, algorithm: Any, metrics_logger: Any = None, evaluation_metrics: dict, **kwargs: Any
+    ) -> None:
+        """After it."""
+
+    def on_checkpoint_loaded(self, *, algorithm: Any, metrics_logger: Any = None, **kwargs: Any) -> None:
+        """After ``restore_from_path()``."""
+
+    def on_environment_created(self, *, env: Any, env_context: Any, metrics_logger: Any = None, **kwargs: Any) -> None:
+        """For each environment that is made in this process."""
+
+    def on_episode_created(
+        self,
+        *,
+        episode: Any,
+        env_runner: Any = None,
+        metrics_logger: Any = None,
+        env: Any = None,
+        env_index: int,
+        rl_module: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """For each :class:`~polyak.compat.rllib_face.episodes.PlayedEpisode`, also of evaluations, with its first
+        step."""
+
+    def on_episode_start(
+        self,
+        *,
+        episode: Any,
+        env_runner: Any = None,
+        metrics_logger: Any = None,
+        env: Any = None,
+        env_index: int,
+        rl_module: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """After :meth:`on_episode_created`."""
+
+    def on_episode_step(
+        self,
+        *,
+        episode: Any,
+        env_runner: Any = None,
+        metrics_logger: Any = None,
+        env: Any = None,
+        env_index: int,
+        rl_module: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """For each step of an episode."""
+
+    def on_episode_end(
+        self,
+        *,
+        episode: Any,
+        env_runner: Any = None,
+        metrics_logger: Any = None,
+        env: Any = None,
+        env_index: int,
+        rl_module: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """For each episode that ends; of those in other processes, the ones of training."""
+
+    def on_sample_end(
+        self, *, env_runner: Any = None, metrics_logger: Any = None, samples: list, **kwargs: Any
+    ) -> None:
+        """After each fragment of experience, and after each evaluation, with its episodes."""
+
+
+DefaultCallbacks = RLlibCallback
+"""Its name in earlier versions of RLlib."""
+
+
+class Hooks:
+    """All callbacks of a config.
+
+    Args:
+        config: whose callbacks.
+
+    Raises:
+        HyperparameterError: a class or a function that is none, or a method that is never called.
+    """
+
+    def __init__(self, config: AlgorithmConfig) -> None:
+        given = config.callbacks_class
+        classes = list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
+        self.metrics_logger, self.evaluation_logger = MetricsLogger(), MetricsLogger()
+        self._functions: dict[str, list[Callable[..., Any]]] = {name: [] for name in HOOKS}
+        for cls in classes:
+            is_class = isinstance(cls, type) and issubclass(cls, RLlibCallback)
+            require(is_class, "callbacks_class", cls, "give a subclass of RLlibCallback.")
+            refuse("callbacks_class", cls, RLlibCallback, not_called.CALLBACKS)
+            one = cls()
+            for name in HOOKS:
+                if getattr(cls, name) is not getattr(RLlibCallback, name):
+                    self._functions[name].append(getattr(one, name))
+        for name in HOOKS:
+            function = getattr(config, name)
+            require(function is None or callable(function), name, function, "give a function, or None.")
+            if function is not None:
+                self._functions[name].append(function)
+
+    def wants(self, name: str) -> bool:
+        """Whether there is a function for it."""
+        return bool(self._functions[name])
+
+    def wants_steps(self) -> bool:
+        """Whether any is to see more of episodes than their ends."""
+        return any(map(self.wants, STEPS))
+
+    def __call__(self, name: str, evaluating: bool = False, **known: Any) -> None:
+        """Call all that want to know."""
+        logger = self.evaluation_logger if evaluating else self.metrics_logger
+        for function in self._functions[name]:
+            function(metrics_logger=logger, **known)
+
+    def shown(self, algorithm: Any, evaluating: bool) -> Callable[..., None]:
+        """What shows episodes of an algorithm, see :class:`~polyak.compat.rllib_face.episodes.EpisodesForHooks`."""
+        runner = EnvRunner(self, algorithm, evaluating)
+
+        def show(name: str, **known: Any) -> None:
+            if name != "on_sample_end":
+                known["rl_module"] = runner.module
+            if name == "on_episode_end":
+                known |= {"algorithm": algorithm, "prev_episode_chunks": []}
+            self(name, evaluating, env_runner=runner, **known)
+
+        return show

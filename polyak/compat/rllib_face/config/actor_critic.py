@@ -1,0 +1,94 @@
+"""What configs share whose policy has a stochastic actor and a value function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from polyak.compat.rllib_face import not_called
+from polyak.compat.rllib_face.config.base import AlgorithmConfig
+from polyak.compat.rllib_face.config.modules import Networks
+from polyak.compat.rllib_face.models.actor_critics import ModulePolicy, RecurrentModulePolicy, WholeModulePolicy
+from polyak.compat.rllib_face.models.catalog import PPOCatalog
+from polyak.compat.rllib_face.models.default_modules import DefaultPPOTorchRLModule
+from polyak.compat.rllib_face.models.rl_module import RLModuleSpec
+from polyak.compat.rllib_face.rollouts import WholeRollouts, with_part
+from polyak.compat.sb3_face.overrides import changed, is_ours
+from polyak.fields.asynchronous import AsynchronousAlgorithm
+from polyak.hyperparameters.declaration import require
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ActorCriticConfig(AlgorithmConfig):
+    """From rollouts of ``get_rollout_fragment_length()`` steps and PPO's module to a policy."""
+
+    def get_rollout_fragment_length(self) -> int:
+        """Steps of each environment in a rollout: where a length is given, as many times that as make the batch."""
+        steps = -(-self.total_train_batch_size // (self.num_envs_per_env_runner * max(1, self.num_env_runners)))
+        if self.rollout_fragment_length == "auto":
+            return steps
+        return -(-steps // self.rollout_fragment_length) * self.rollout_fragment_length
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether rollouts are made of whole episodes."""
+        return self.collects and self.batch_mode == "complete_episodes"
+
+    def _rollout(self) -> tuple[int, int]:
+        """Steps of each environment in a rollout, and its rows; at least so many of whole episodes."""
+        if self._is_whole:
+            return self.total_train_batch_size, self.total_train_batch_size
+        steps = self.get_rollout_fragment_length()
+        return steps, steps * self.num_envs_per_env_runner * max(1, self.num_env_runners)
+
+    def _algorithm(self, algorithm: type[Any]) -> type[Any]:
+        found = super()._algorithm(algorithm)
+        if not self._is_whole:
+            return found
+        fix = "pieces see rollouts of equal lengths. Leave it out, or set batch_mode='truncate_episodes'."
+        require(self.learner_connector is None, "learner_connector", self.learner_connector, fix)
+        fix = "episodes of IMPALA and APPO are not dealt out. Use 0 or 1, or batch_mode='truncate_episodes'."
+        alone = self.num_learners < 2 or not issubclass(algorithm, AsynchronousAlgorithm)
+        require(alone, "num_learners", self.num_learners, fix)
+        members = {"least": self.total_train_batch_size, "undivided": self.minibatch_size is None}
+        return with_part(found, "rollouts", WholeRollouts, **members)
+
+    def get_default_rl_module_spec(self) -> Any:
+        return RLModuleSpec(module_class=DefaultPPOTorchRLModule, catalog_class=PPOCatalog)
+
+    def _policy(self, turned: bool) -> tuple[Any, dict[str, Any]]:
+        builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")
+        networks = Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
+        kwargs = networks.policy_kwargs(turned)
+        own = self._own_losses()
+        fix = "losses of one's own do not see recurrent states yet. Leave use_lstm out, or use polyak's learner."
+        require(not (own and networks.is_recurrent), "learner_class", self.learner_class, fix)
+        passes = self._passes_actions()
+        fix = "pieces behind a module do not see recurrent states. Leave use_lstm out."
+        require(not (passes and networks.is_recurrent), "module_to_env_connector", self.module_to_env_connector, fix)
+        if own or passes:
+            return WholeModulePolicy, {**kwargs, "keeps_inputs": True}
+        fix = "recurrent modules learn from sequences of equal lengths. Leave use_lstm out."
+        require(not (self._is_whole and networks.is_recurrent), "batch_mode", self.batch_mode, fix)
+        apart = self._comes_apart(networks)
+        if networks.is_recurrent and apart:
+            return RecurrentModulePolicy, {**kwargs, "memory": "lstm"}
+        return (ModulePolicy if apart else WholeModulePolicy), kwargs
+
+    def _comes_apart(self, networks: Networks) -> bool:
+        """Whether a program has a say in nothing but the encoder and heads of the default module."""
+        if not networks.is_default or changed(networks.module_class, DefaultPPOTorchRLModule, _OF_THE_MODULE):
+            return False
+        return is_ours(networks.catalog_class, PPOCatalog) and not changed(
+            networks.catalog_class, PPOCatalog, _OF_THE_CATALOG
+        )
+
+
+_OF_THE_MODULE = (
+    *("setup", "_outputs", "compute_values", "forward", "get_initial_state", "is_stateful"),
+    *("_forward", "_forward_train", "_forward_exploration", "_forward_inference"),
+    *("forward_train", "forward_exploration", "forward_inference"),
+    *("get_train_action_dist_cls", "get_exploration_action_dist_cls", "get_inference_action_dist_cls"),
+)
+_OF_THE_CATALOG = ("build_actor_critic_encoder", "get_action_dist_cls", "_get_dist_cls_from_action_space")
+"""Methods without which parts of the default module would not be used as it uses them."""

@@ -1,0 +1,703 @@
+"""The builder: a config whose methods set what belongs together, and that builds an algorithm.
+
+::
+
+    config = PPOConfig().environment("CartPole-v1").training(lr=3e-4)
+    algo = config.build_algo()
+
+A name that no setting has is an error that says which was probably meant, as is a value that cannot be.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from itertools import pairwise
+from pkgutil import resolve_name
+from textwrap import fill
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from typing_extensions import Self
+
+from polyak.checkpoint.serialise import encode
+from polyak.compat.rllib_face import not_called
+from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
+from polyak.compat.rllib_face.config import dumps, replaced
+from polyak.compat.rllib_face.config.clipping import CLIPS
+from polyak.compat.rllib_face.config.settings import (
+    GROUPS,
+    TAKES_TOO,
+    CallbackSettings,
+    DebuggingSettings,
+    EnvironmentSettings,
+    EnvRunnerSettings,
+    EvaluationSettings,
+    FaultSettings,
+    FrameworkSettings,
+    LearnerSettings,
+    ModuleSettings,
+    OfflineSettings,
+    ReportingSettings,
+    StackSettings,
+    TrainingSettings,
+)
+from polyak.compat.rllib_face.connectors.actions import ActsByPieces
+from polyak.compat.rllib_face.connectors.base import EnvToModulePipeline, ModuleToEnvPipeline
+from polyak.compat.rllib_face.connectors.batches import LearnerConnectorPipeline, default_pieces
+from polyak.compat.rllib_face.connectors.given import check_connectors, pieces_of
+from polyak.compat.rllib_face.filters import MeanStdFilter
+from polyak.compat.rllib_face.learners.base import TorchLearner
+from polyak.compat.rllib_face.models.catalog import DefaultModelConfig
+from polyak.compat.rllib_face.models.exploration import ActsGreedily
+from polyak.compat.sb3_face.overrides import changed, is_ours, refuse
+from polyak.hyperparameters.declaration import declared, described, fitted, require
+from polyak.hyperparameters.docstrings import sentence
+from polyak.learning.learner import Learner
+from polyak.schedules import PiecewiseSchedule
+from polyak.suggestions import did_you_mean
+from polyak.warning import warn_user
+
+HORIZON = 1_000_000
+"""Environment steps by which schedules count: they continue past it."""
+
+
+class Plain(NamedTuple):
+    """What one would write without the builder: ``algorithm(policy, env, **kwargs)``."""
+
+    algorithm: type[Any]
+    policy: Any
+    kwargs: dict[str, Any]
+
+
+class Setters:
+    """A method of the builder: its keywords are the settings of one group.
+
+    Args:
+        group: its name.
+        first: the setting that may be given without its name.
+        keyword: another name for that one.
+    """
+
+    def __init__(self, group: str, first: str | None = None, keyword: str | None = None) -> None:
+        self.group, self.first, self.keyword = group, first, keyword
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        group, first, keyword = self.group, self.first, self.keyword
+
+        def set_some(config: Any, *values: Any, **settings: Any) -> Any:
+            if len(values) > (first is not None):
+                raise TypeError(f"{group}() takes its settings by name, got {values!r}.")
+            if keyword is not None and keyword in settings:
+                settings[str(first)] = settings.pop(keyword)
+            given = {str(first): value for value in values}
+            if twice := given.keys() & settings.keys():
+                raise TypeError(f"{group}() got {sorted(twice)[0]!r} twice.")
+            return config._put(group, {**given, **settings})
+
+        set_some.__name__ = set_some.__qualname__ = group
+        if instance is None:
+            set_some.__doc__ = _documentation(owner, group)
+            return set_some
+        set_some.__doc__ = f"See ``help({owner.__name__}.{group})``."
+        return set_some.__get__(instance)
+
+
+@cache
+def _documentation(cls: Any, group: str) -> str:
+    """Of a method: each setting with its type, default and sentence."""
+    about = next(part.__doc__ for part in GROUPS if vars(part)["group"] == group)
+    default, hints = cls(), declared(cls)
+    lines = [f"{about}", "", "Args:"]
+    for name in cls._settings_of(group):
+        text = f"{name} ({described(hints[name])}, default {getattr(default, name)!r}): {sentence(cls, name)}"
+        lines.append(fill(" ".join(text.split()), 100, initial_indent="    ", subsequent_indent="        "))
+    return "\n".join(lines)
+
+
+@dataclass(init=False, repr=False, eq=False)
+class AlgorithmConfig(
+    StackSettings,
+    EnvironmentSettings,
+    EnvRunnerSettings,
+    LearnerSettings,
+    TrainingSettings,
+    ModuleSettings,
+    EvaluationSettings,
+    CallbackSettings,
+    ReportingSettings,
+    DebuggingSettings,
+    FaultSettings,
+    FrameworkSettings,
+    OfflineSettings,
+):
+    """All settings of an algorithm, with its own defaults.
+
+    They are attributes, and are set by the methods below, of which ``help`` lists the settings. A subclass is a config
+    of one algorithm: it adds settings of ``training()`` and says in :meth:`plain` what they are in polyak's words.
+    """
+
+    name: ClassVar[str] = ""
+    """Of the algorithm, as :func:`~polyak.compat.rllib_face.get_trainable_cls` knows it."""
+    own_model_options: ClassVar[Mapping[str, Any]] = {}
+    """Defaults of ``model_config`` that are the algorithm's own."""
+    in_evaluation: ClassVar[bool] = False
+    """Whether it is the config of evaluation."""
+    collects: ClassVar[bool] = True
+    """Whether experience is collected, and not recorded before."""
+    built: ClassVar[str] = "polyak.compat.rllib_face.algorithm:Algorithm"
+    """The class of what it builds."""
+    pieces_see: ClassVar[Literal["rollouts", "batches"] | None] = None
+    """What pieces of the learner are shown: the episodes of a rollout, or replayed steps; ``None``: there are none, and
+    no modules that only the learner has."""
+    per_module: ClassVar[tuple[str, ...]] = ("gamma", "lr", "grad_clip", "learner_config_dict")
+    """What ``algorithm_config_overrides_per_module`` may override: what losses and optimizers read."""
+    scales_actions: ClassVar[bool] = True
+    """Whether continuous actions are scaled by the environment, since the policy does not squash them itself."""
+
+    environment = Setters("environment", "env")
+    env_runners = Setters("env_runners")
+    learners = Setters("learners")
+    training = Setters("training")
+    rl_module = Setters("rl_module")
+    evaluation = Setters("evaluation")
+    callbacks = Setters("callbacks", "callbacks_class")
+    reporting = Setters("reporting")
+    debugging = Setters("debugging")
+    fault_tolerance = Setters("fault_tolerance")
+    api_stack = Setters("api_stack")
+    offline_data = Setters("offline_data")
+    framework = Setters("framework", "framework_str", "framework")
+
+    def __init__(self, algo_class: Any = None) -> None:
+        self.__dict__["_frozen"] = False
+        self.__dict__["_given"], self.__dict__["_of_modules"], self.__dict__["_whole"] = set(), {}, self
+        for one in fields(self):
+            self.__dict__[one.name] = one.default_factory() if callable(one.default_factory) else one.default
+        self.__dict__["algo_class"] = algo_class
+
+    # -- settings ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _settings_of(cls, group: str) -> list[str]:
+        """Names of the settings of one method, in the order in which they are declared."""
+        return [one.name for one in fields(cls) if _group_of(cls, one.name) == group]
+
+    def _put(self, group: str, settings: Mapping[str, Any]) -> Self:
+        """Set some; none, if one of them cannot be."""
+        settings = dumps.meant(settings, _hints(type(self)), self.name)
+        values = {name: self._checked(name, value, group) for name, value in settings.items()}
+        for name, value in values.items():
+            self._set(name, value)
+        return self
+
+    def _set(self, name: str, value: Any) -> None:
+        if self._frozen:
+            raise AttributeError(f"{name} cannot be set: the config is frozen. Work on config.copy(copy_frozen=False).")
+        self.__dict__[name] = value
+        self._given.add(name)
+        self._of_modules.clear()
+
+    def _checked(self, name: str, value: Any, group: str | None = None) -> Any:
+        """A setting's value, if there is such a setting and it may be that.
+
+        Raises:
+            TypeError: there is none.
+            HyperparameterError: it may not.
+        """
+        hints = _hints(type(self))
+        place = f"{group}()" if group else type(self).__name__
+        if name not in hints:
+            if name in replaced.SETTINGS:
+                raise TypeError(f"{place}: {name!r} is not a setting any more. Use {replaced.SETTINGS[name]}.")
+            known = self._settings_of(group) if group else list(hints)
+            hint = did_you_mean(name, known) or did_you_mean(name, hints)
+            raise TypeError(f"{place} got an unexpected setting {name!r}.{hint}")
+        own = _group_of(type(self), name)
+        if group is not None and own != group and name not in TAKES_TOO.get(group, ()):
+            raise TypeError(f"{place} got an unexpected setting {name!r}, which {own}() sets.")
+        if hasattr(value, "of_one_agent"):
+            acting, beside = value.of_one_agent(), value.learner_only()
+            fix = f"{self.name} trains no modules that only the learner has: use PPO or DQN."
+            require(not beside or self.pieces_see is not None, name, sorted(beside), fix)
+            value = value if beside else acting
+        if name == "algorithm_config_overrides_per_module" and isinstance(value, Mapping):
+            value = {**self.algorithm_config_overrides_per_module, **self._checked_overrides(value)}
+        if (places := searched(value)) is not None:
+            for place in places:
+                fitted(name, place, hints[name])
+            return value
+        if isinstance(value, dict | list):
+            value = copy.deepcopy(value) if name in ("env_config", "replay_buffer_config") else copy.copy(value)
+        return fitted(name, value, hints[name])
+
+    def _checked_overrides(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of modules by their names, if each may be that and is one that losses and optimizers read."""
+        for module_id, settings in given.items():
+            place = f"algorithm_config_overrides_per_module[{module_id!r}]"
+            require(isinstance(settings, Mapping), place, settings, "give AlgorithmConfig.overrides(...).")
+            for name, value in settings.items():
+                self._checked(name, value)
+                fix = f"it is that of the whole algorithm. A module may have its own {', '.join(self.per_module)}."
+                require(name in self.per_module, f"{place}[{name!r}]", value, fix)
+        return {module_id: dict(settings) for module_id, settings in given.items()}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._set(name, self._checked(name, value))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in replaced.METHODS:
+            raise AttributeError(f"{type(self).__name__} has no {name}(). Use {replaced.METHODS[name]}.")
+        if name in replaced.SETTINGS:
+            raise AttributeError(f"{type(self).__name__} has no setting {name!r}. Use {replaced.SETTINGS[name]}.")
+        hint = did_you_mean(name, [*_hints(type(self)), *_METHODS])
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.{hint}")
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in _hints(type(self)):
+            raise KeyError(f"{name!r}.{did_you_mean(name, _hints(type(self)))}")
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The setting of that name, or ``default`` if there is none."""
+        return getattr(self, name) if name in _hints(type(self)) else default
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings."""
+        return {one.name: copy.copy(getattr(self, one.name)) for one in fields(self)}
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """A config with these settings, and the defaults of all others.
+
+        Raises:
+            TypeError: there is no such setting; the message names what took its place, or what was probably meant.
+        """
+        return cls().update_from_dict(settings)
+
+    def update_from_dict(self, settings: Mapping[str, Any]) -> Self:
+        """Set some by their names, wherever they belong: also all that RLlib's ``to_dict()`` has. What asks for nothing
+        is left out."""
+        settings = dumps.meant(settings, _hints(type(self)), self.name)
+        values = {name: self._checked(name, value) for name, value in settings.items()}
+        for name, value in values.items():
+            self._set(name, value)
+        return self
+
+    @classmethod
+    def overrides(cls, **settings: Any) -> dict[str, Any]:
+        """Settings for ``evaluation_config``, checked.
+
+        Raises:
+            TypeError: there is no such setting.
+        """
+        own = cls()
+        return {name: own._checked(name, value) for name, value in settings.items()}
+
+    def copy(self, copy_frozen: bool | None = None) -> Self:
+        """Another config with the same settings.
+
+        Args:
+            copy_frozen: whether it is frozen; ``None``: as this one.
+        """
+        other = type(self)(self.algo_class)
+        other.__dict__.update({name: copy.copy(value) for name, value in self.to_dict().items()})
+        other.__dict__["_given"] = set(self._given)
+        other.__dict__["in_evaluation"] = self.in_evaluation
+        other.__dict__["_frozen"] = self._frozen if copy_frozen is None else bool(copy_frozen)
+        return other
+
+    def freeze(self) -> None:
+        """Refuse changes from now on."""
+        self.__dict__["_frozen"] = True
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether changes are refused."""
+        frozen: bool = self._frozen
+        return frozen
+
+    def __repr__(self) -> str:
+        changed = ", ".join(f"{name}={getattr(self, name)!r}" for name in sorted(self._given))
+        return f"{type(self).__name__}({changed})"
+
+    def changed(self) -> dict[str, Any]:
+        """The settings that were set, for a file: JSON values. What no file can hold has ``{"$left_out": words}``."""
+        values = {}
+        for name in sorted(self._given):
+            value = getattr(self, name)
+            if name == "model_config" and isinstance(value, DefaultModelConfig):
+                value = asdict(value)  # all of them, since it is not an algorithm's defaults that it leaves as they are
+            try:
+                held = encode(value)
+                readable = "$pickle" not in json.dumps(held)
+            except TypeError:
+                readable = False
+            values[name] = held if readable else {"$left_out": f"{value!r:.200}"}
+        return values
+
+    # -- what they amount to -------------------------------------------------------------------------------------------
+
+    @property
+    def total_train_batch_size(self) -> int:
+        """Rows that all learners get at once."""
+        if self.train_batch_size_per_learner is None or self._says_total:
+            return self.train_batch_size
+        return self.train_batch_size_per_learner * max(1, self.num_learners)
+
+    @property
+    def _says_total(self) -> bool:
+        """Whether ``train_batch_size`` was set, and ``train_batch_size_per_learner`` was not."""
+        return "train_batch_size" in self._given and "train_batch_size_per_learner" not in self._given
+
+    def get_rollout_fragment_length(self) -> int:
+        """Steps of each environment between two looks of the learner."""
+        if self.rollout_fragment_length != "auto":
+            return self.rollout_fragment_length
+        environments = self.num_envs_per_env_runner * max(1, self.num_env_runners)
+        return -(-self.total_train_batch_size // environments)
+
+    def schedule(self, name: str) -> Any:
+        """A setting that may be points [[environment step, value], ...], as polyak has it: a number, or a function of
+        the remaining progress of :data:`HORIZON` steps.
+
+        Raises:
+            HyperparameterError: they are no such points.
+        """
+        value = getattr(self, name)
+        if not isinstance(value, list | tuple):
+            return value
+        points = [tuple(point) if isinstance(point, list | tuple) else () for point in value]
+        fix = "write [[0, first value], [environment step, value], ...], with steps that grow and values of at least 0."
+        require(bool(points) and all(len(point) == 2 for point in points), name, value, fix)
+        numbers = all(isinstance(n, int | float) and not isinstance(n, bool) and n >= 0 for p in points for n in p)
+        require(numbers, name, value, fix)
+        steps = [step for step, _ in points]
+        grow = steps[0] == 0 and all(a < b for a, b in pairwise(steps))
+        require(grow, name, value, fix)
+        return PiecewiseSchedule(tuple((step / HORIZON, float(y)) for step, y in points))
+
+    def plain(self, image_channels_last: bool = False) -> Plain:
+        """The same in polyak's own words: algorithm, policy and the constructor's keyword arguments.
+
+        Args:
+            image_channels_last: whether the environment has images with the channels last.
+
+        Raises:
+            HyperparameterError: a setting that cannot be, or that cannot be together with another.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say which algorithm it configures.")
+
+    # -- what a subclass may say otherwise -----------------------------------------------------------------------------
+
+    def get_default_rl_module_spec(self) -> Any:
+        """The module that is trained where ``rl_module(rl_module_spec=...)`` names none: an
+        :class:`~polyak.compat.rllib_face.RLModuleSpec`, or a :class:`~polyak.compat.rllib_face.MultiRLModuleSpec` of
+        it alone."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which module it trains.")
+
+    def get_rl_module_spec(self, env: Any = None, spaces: Any = None, inference_only: bool | None = None) -> Any:
+        """What was given, over :meth:`get_default_rl_module_spec`. Spaces are filled in by what is built."""
+        multi = resolve_name("polyak.compat.rllib_face.models.multi")
+        default, given = multi.of_one_agent(self.get_default_rl_module_spec()), multi.of_one_agent(self.rl_module_spec)
+        values = {} if given is None else {name: value for name, value in vars(given).items() if value}
+        options = _merged(default.model_config, self.model_config, values.pop("model_config", None))
+        return replace(default, **values, model_config=options)
+
+    def get_multi_rl_module_spec(
+        self, *, env: Any = None, spaces: Any = None, inference_only: bool = False, **kwargs: Any
+    ) -> Any:
+        """:meth:`get_rl_module_spec` under the name of the only agent, and, unless they are to act, the modules that
+        only the learner has."""
+        multi = resolve_name("polyak.compat.rllib_face.models.multi")
+        specs = {DEFAULT_MODULE_ID: self.get_rl_module_spec(env, spaces, inference_only)}
+        default = self.get_default_rl_module_spec()
+        beside = {} if inference_only else multi.learner_only(self.rl_module_spec or default)
+        for name, spec in beside.items():
+            options = _merged(None, self.model_config, spec.model_config)
+            if spec.module_class is None:
+                own = multi.of_one_agent(default)
+                spec = replace(
+                    spec, module_class=own.module_class, catalog_class=spec.catalog_class or own.catalog_class
+                )
+            specs[name] = replace(spec, model_config=options)
+        return multi.MultiRLModuleSpec(specs)
+
+    def learner_only_specs(self) -> dict[str, Any]:
+        """Name -> spec of the modules that only the learner has."""
+        return resolve_name("polyak.compat.rllib_face.models.multi:learner_only")(self.get_multi_rl_module_spec())
+
+    def get_default_learner_class(self) -> Any:
+        """The learner that is taken where ``training(learner_class=...)`` names none."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which learner it takes.")
+
+    def build_env_to_module_connector(self, env: Any = None, spaces: Any = None, device: Any = None) -> Any:
+        """The pieces that ``env_to_module_connector`` stands for, new ones, as an
+        :class:`~polyak.compat.rllib_face.EnvToModulePipeline` with their spaces.
+
+        Args:
+            env: with ``single_observation_space`` and ``single_action_space``; ``None``: as ``spaces`` say.
+            spaces: ``{"__env_single__": (observation space, action space)}``; ``None``: as the config says.
+            device: handed to the function; the processor, if ``None``.
+        """
+        pieces = pieces_of("env_to_module_connector", self.env_to_module_connector, env, spaces, device or "cpu")
+        return EnvToModulePipeline(*self._spaces_of(env, spaces), connectors=pieces)
+
+    def build_module_to_env_connector(self, env: Any = None, spaces: Any = None) -> Any:
+        """The pieces that ``module_to_env_connector`` stands for, new ones, as a
+        :class:`~polyak.compat.rllib_face.ModuleToEnvPipeline` with their spaces; see
+        :meth:`build_env_to_module_connector`."""
+        pieces = pieces_of("module_to_env_connector", self.module_to_env_connector, env, spaces)
+        fix = "filters stand in env_to_module_connector."
+        require(not any(isinstance(one, MeanStdFilter) for one in pieces), "module_to_env_connector", pieces, fix)
+        return ModuleToEnvPipeline(*self._spaces_of(env, spaces), connectors=pieces)
+
+    def _passes_actions(self) -> bool:
+        """Whether there are pieces behind the module."""
+        own = changed(type(self), AlgorithmConfig, ["build_module_to_env_connector"])
+        return self.module_to_env_connector is not None or bool(own)
+
+    def _spaces_of(self, env: Any, spaces: Any) -> tuple[Any, Any]:
+        known = getattr(env, "single_observation_space", None), getattr(env, "single_action_space", None)
+        observations, actions = (spaces or {}).get("__env_single__", known)
+        observations = self.observation_space if observations is None else observations
+        return observations, self.action_space if actions is None else actions
+
+    def build_learner_connector(self, input_observation_space: Any, input_action_space: Any, device: Any = None) -> Any:
+        """The pieces that ``learner_connector`` stands for, new ones, and RLlib's default ones behind them, as a
+        :class:`~polyak.compat.rllib_face.LearnerConnectorPipeline` with their spaces."""
+        spaces = input_observation_space, input_action_space
+        pieces = pieces_of("learner_connector", self.learner_connector, *spaces)
+        return LearnerConnectorPipeline(*spaces, connectors=[*pieces, *default_pieces(device or "cpu")])
+
+    def get_config_for_module(self, module_id: str) -> Self:
+        """The settings of a module: these, and over them those of ``algorithm_config_overrides_per_module``."""
+        whole: Self = self._whole
+        if module_id not in whole.algorithm_config_overrides_per_module:
+            return whole
+        if module_id not in whole._of_modules:
+            other = whole.copy(copy_frozen=False)
+            for name, value in whole.algorithm_config_overrides_per_module[module_id].items():
+                other._set(name, other._checked(name, value))
+            other.__dict__["_whole"], other.__dict__["_frozen"] = whole, whole._frozen
+            whole._of_modules[module_id] = other
+        found: Self = whole._of_modules[module_id]
+        return found
+
+    @property
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        """Options of ``model_config`` that the algorithm itself sets, unless they are given."""
+        return dict(self.own_model_options)
+
+    def _common(self) -> dict[str, Any]:
+        """Keyword arguments that all algorithms have."""
+        loud = {"DEBUG": 2, "INFO": 1}.get(self.log_level, 0)
+        return {
+            "gamma": self.gamma,
+            "seed": self.seed,
+            "verbose": loud,
+            "stats_window_size": self.metrics_num_episodes_for_smoothing,
+            "device": f"cuda:{self.local_gpu_idx}" if self.num_gpus_per_learner > 0 else "cpu",
+            "compile": self.torch_compile_learner if not self._own_losses() else False,
+        }
+
+    def _algorithm(self, algorithm: type[Any]) -> type[Any]:
+        """The class, with the learner of ``learner_class`` or :meth:`get_default_learner_class`, and an actor whose
+        actions pass the pieces of ``module_to_env_connector``."""
+        if self.collects and not self.explore:
+            algorithm = type(algorithm.__name__, (ActsGreedily, algorithm), {"__module__": __name__})
+        if self._passes_actions():
+            algorithm = type(algorithm.__name__, (ActsByPieces, algorithm), {"__module__": __name__})
+        if self.grad_clip is not None and self.grad_clip_by != "global_norm":
+            return with_learner(self._of_learner(algorithm), CLIPS[self.grad_clip_by])
+        return self._of_learner(algorithm)
+
+    def _learner_given(self) -> Any:
+        """The learner's class, as ``learner_class`` or :meth:`get_default_learner_class` says."""
+        return self.learner_class or self.get_default_learner_class()
+
+    def _own_losses(self) -> list[str]:
+        """What gradient steps run line by line for: methods of losses, gradients and optimizers that a program's
+        learner has of its own, a loss of the module's own, modules that only the learner has."""
+        chosen, specs = self._learner_given(), self.get_multi_rl_module_spec()
+        loss = "compute_self_supervised_loss"
+        own = [loss] if hasattr(specs.of_one_agent().module_class, loss) else []
+        return [*(chosen.own() if is_ours(chosen, TorchLearner) else []), *own, *specs.learner_only()]
+
+    def _has_pieces(self) -> bool:
+        """Whether pieces of the learner are given."""
+        return self.learner_connector is not None or bool(
+            changed(type(self), AlgorithmConfig, ["build_learner_connector"])
+        )
+
+    def shows_rollouts(self) -> bool:
+        """Whether pieces of the learner may want the episodes of rollouts: also those that its ``build()`` adds."""
+        chosen = self._learner_given()
+        adds = is_ours(chosen, TorchLearner) and bool(changed(chosen, chosen.face(), ["build"]))
+        return self.pieces_see == "rollouts" and (self._has_pieces() or adds)
+
+    def _of_learner(self, algorithm: type[Any]) -> type[Any]:
+        own, chosen = algorithm.learner_class, self._learner_given()
+        if is_ours(chosen, TorchLearner):
+            return self._of_torch_learner(algorithm, chosen)
+        fits = isinstance(chosen, type) and issubclass(chosen, own)
+        require(fits, "learner_class", chosen, f"give a subclass of {own.__module__}.{own.__qualname__}.")
+        refuse("learner_class", chosen, own, not_called.LEARNER)
+        face = self.get_default_learner_class()
+        fix = f"its steps read no losses and columns of modules: give a subclass of {getattr(face, '__name__', face)}."
+        plainly = self._own_losses() or (self.pieces_see == "batches" and self._has_pieces())
+        require(not plainly, "learner_class", chosen, fix)
+        if self._has_pieces():
+            return with_learner(algorithm, type(chosen.__name__, (face, chosen), self._members()))
+        return algorithm if chosen is own else with_learner(algorithm, chosen)
+
+    def _of_torch_learner(self, algorithm: type[Any], chosen: type[TorchLearner]) -> type[Any]:
+        """With a learner under RLlib's contract, which is given this config."""
+        face = chosen.face()
+        kind = next((base for base in face.__mro__ if not issubclass(base, TorchLearner)), Learner)
+        fits = issubclass(algorithm.learner_class, kind) and kind is not Learner
+        wanted = f"give a subclass of that of {self.name}."
+        require(fits, "learner_class", chosen, wanted)
+        if chosen is face and not self._own_losses() and not self._has_pieces():
+            return algorithm
+        refuse("learner_class", chosen, face, {**not_called.TORCH_LEARNER, **face.reasons})
+        fix = "a learner of one's own learns in this process: set num_learners=0."
+        require(self.num_learners == 0, "num_learners", self.num_learners, fix)
+        bases = (chosen,) if issubclass(chosen, algorithm.learner_class) else (chosen, algorithm.learner_class)
+        return with_learner(algorithm, type(chosen.__name__, bases, self._members()))
+
+    def _members(self) -> dict[str, Any]:
+        """Of a learner's class."""
+        return {"config": self._whole, "__module__": __name__}
+
+    def validate(self) -> None:
+        """Refuse settings that cannot be together, without an environment.
+
+        Raises:
+            HyperparameterError: naming one of them, its value and the fix; or a method of a subclass that nothing
+                calls.
+        """
+        refuse("config", type(self), AlgorithmConfig, not_called.CONFIG)
+        for name in sorted(self._given):
+            fix = "Only ray.tune.Tuner(trainable, param_space=config) chooses from it. Set a value."
+            require(searched(getattr(self, name)) is None, name, getattr(self, name), fix)
+        agree = "train_batch_size" not in self._given or self.train_batch_size == self.total_train_batch_size
+        fix = f"train_batch_size_per_learner={self.train_batch_size_per_learner} says otherwise. Give one of them."
+        require(agree, "train_batch_size", self.train_batch_size, fix)
+        needs = self.evaluation_num_env_runners > 0 or not self.evaluation_parallel_to_training
+        fix = "nothing would do so: set evaluation_num_env_runners to at least 1."
+        require(needs, "evaluation_parallel_to_training", True, fix)
+        fix = "only what runs beside training can last as long: set evaluation_parallel_to_training, or a number."
+        lasts = self.evaluation_duration != "auto" or self.evaluation_parallel_to_training
+        require(lasts, "evaluation_duration", self.evaluation_duration, fix)
+        fix = "a function of one's own evaluates in this process: set evaluation_num_env_runners=0."
+        alone = self.custom_evaluation_function is None or self.evaluation_num_env_runners == 0
+        require(alone, "custom_evaluation_function", self.custom_evaluation_function, fix)
+        if self.log_gradients:
+            warn_user("log_gradients=True: norms of gradients are not among the results here.")
+        check_connectors(self, AlgorithmConfig)
+        self.evaluation_settings()
+        modules = list(self.get_multi_rl_module_spec().named()) if self.algorithm_config_overrides_per_module else []
+        for name, settings in self.algorithm_config_overrides_per_module.items():
+            place = f"algorithm_config_overrides_per_module[{name!r}]"
+            require(name in modules, place, settings, f"the modules are {modules}.")
+        algorithm, policy, kwargs = self.get_config_for_module(DEFAULT_MODULE_ID).plain()
+        checked = {name: value for name, value in kwargs.items() if name not in ("policy_kwargs", "device")}
+        algorithm(policy, None, **checked, _init_setup_model=False)
+
+    def evaluation_settings(self) -> Self:
+        """The config of evaluation: this one, but for ``evaluation_config``.
+
+        Raises:
+            HyperparameterError: it has a setting that evaluation does not read.
+        """
+        given = self.evaluation_config
+        given = given.changed_values() if isinstance(given, AlgorithmConfig) else given or {}
+        require(isinstance(given, Mapping), "evaluation_config", given, "give a dict of settings.")
+        read = ("explore", "env", "env_config", "num_envs_per_env_runner", "gym_env_vectorize_mode", "clip_rewards")
+        other = self.copy(copy_frozen=False)
+        other.__dict__["in_evaluation"] = True
+        for name, value in given.items():
+            fix = f"evaluation reads only {', '.join(read)}.{did_you_mean(name, read)}"
+            require(name in read, f"evaluation_config[{name!r}]", value, fix)
+            other._set(name, self._checked(name, value))
+        return other
+
+    def changed_values(self) -> dict[str, Any]:
+        """The settings that were set."""
+        return {name: getattr(self, name) for name in self._given}
+
+    # -- building ------------------------------------------------------------------------------------------------------
+
+    def build_algo(self, env: Any = None, *, use_copy: bool = True) -> Any:
+        """Build the algorithm: make the environments, seed everything, make the networks.
+
+        Args:
+            env: takes the place of ``environment(env)``.
+            use_copy: freeze a copy; ``False`` freezes this config itself.
+
+        Returns:
+            an :class:`~polyak.compat.rllib_face.Algorithm`.
+
+        Raises:
+            HyperparameterError: a setting that cannot be, or that cannot be together with another.
+            NotThereYetError: more processes are asked for than this one.
+        """
+        config = self.copy(copy_frozen=False) if use_copy else self
+        if env is not None:
+            config.env = env
+        return config._algo_class()(config)
+
+    build = build_algo
+
+    def _algo_class(self) -> Any:
+        return self.algo_class or resolve_name("polyak.compat.rllib_face.trainables:get_trainable_cls")(self.name)
+
+
+def with_learner(algorithm: type[Any], *learner: type[Any]) -> type[Any]:
+    """The algorithm with another learner, or with its own behind the classes given."""
+    own = algorithm.learner_class
+    if not issubclass(learner[0], own):
+        learner = (type(own.__name__, (*learner, own), {"__module__": __name__}),)
+    return type(algorithm.__name__, (algorithm,), {"learner_class": learner[0], "__module__": __name__})
+
+
+def _merged(default: Any, given: Any, of_spec: Any) -> Any:
+    """Options of ``model_config``: those of the default spec, over them those given, over them those of the spec."""
+    found = [part for part in (default, given, of_spec) if part]
+    if len(found) < 2:
+        return found[0] if found else None
+    merged: dict[str, Any] = {}
+    for part in found:
+        merged |= part if isinstance(part, Mapping) else vars(part)
+    return merged
+
+
+def searched(value: Any) -> list[Any] | None:
+    """Of a space that Ray Tune searches, the values that are known; ``None`` of what is none."""
+    if isinstance(value, dict) and list(value) == ["grid_search"]:
+        return list(value["grid_search"])
+    return [] if type(value).__module__.startswith("ray.tune.search.") else None
+
+
+_METHODS = [vars(group)["group"] for group in GROUPS]
+
+
+_ANNOTATIONS: dict[Any, Mapping[str, Any]] = {}
+
+
+def _hints(cls: Any) -> Mapping[str, Any]:
+    """Settings of a class of configs and their annotations, which take a while to read."""
+    if cls not in _ANNOTATIONS:
+        _ANNOTATIONS[cls] = declared(cls)
+    return _ANNOTATIONS[cls]
+
+
+def _group_of(cls: type, name: str) -> str:
+    """The method that sets a setting: that of the class which first declared it; an algorithm's own: training()."""
+    owner = next(base for base in reversed(cls.__mro__) if name in inspect.get_annotations(base))
+    group: str = vars(owner).get("group", "training")
+    return group

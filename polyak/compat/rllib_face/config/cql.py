@@ -1,0 +1,113 @@
+"""The config of CQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from polyak.algorithms.cql import CQL
+from polyak.compat.rllib_face.config.base import Plain
+from polyak.compat.rllib_face.config.offline import OfflineConfig
+from polyak.compat.rllib_face.config.sac import SACConfig
+from polyak.compat.rllib_face.config.settings import Points
+from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Only, Positive, require
+
+_DRAWN = "what it is by default: rows are drawn uniformly from the whole dataset"
+_COLLECTED = "1500, which nothing reads: nothing is collected"
+_STEPS = "None: dataset_num_iters_per_learner says how many gradient steps an iteration has"
+
+
+def _unread() -> dict[str, Any]:
+    return {
+        "_enable_replay_buffer_api": True,
+        "type": "MultiAgentPrioritizedReplayBuffer",
+        "capacity": 1_000_000,
+        "prioritized_replay": False,
+        "prioritized_replay_alpha": 0.6,
+        "prioritized_replay_beta": 0.4,
+        "prioritized_replay_eps": 1e-6,
+        "worker_side_prioritization": False,
+    }
+
+
+@dataclass(init=False, repr=False, eq=False)
+class CQLConfig(OfflineConfig, SACConfig):
+    """CQL's settings (arXiv:2006.04779), with SAC's."""
+
+    lr: Literal[None] = None
+    """Left to ``actor_lr``, ``critic_lr`` and ``alpha_lr``."""
+    train_batch_size_per_learner: Count | None = 256
+    """Rows of one gradient step, for each learner."""
+    train_batch_size: Count = 256
+    """The same, where ``train_batch_size_per_learner`` is ``None``."""
+    actor_lr: NonNegative | Points = 1e-4
+    """Learning rate of the actor: a number, or points [[row that was learned from, value], ...]."""
+    critic_lr: NonNegative | Points = 1e-3
+    """Learning rate of the critics."""
+    alpha_lr: NonNegative | Points = 1e-3
+    """Learning rate of the temperature."""
+    bc_iters: Natural = 20_000
+    """Gradient steps in which the actor clones the recorded actions, before it follows the critics."""
+    temperature: Positive = 1.0
+    """Of the soft maximum over actions."""
+    num_actions: Count = 10
+    """Actions drawn in each state: so many by the policy, by the policy at the next state, and uniformly."""
+    lagrangian: bool = False
+    """Learn a multiplier of the penalty, which grows where the gap is above ``lagrangian_thresh``."""
+    lagrangian_thresh: NonNegative = 5.0
+    """Gap that is allowed, times ``min_q_weight``."""
+    min_q_weight: NonNegative = 5.0
+    """How much the gap between other actions and the recorded ones counts, relative to squared errors."""
+    deterministic_backup: bool = True
+    """Targets leave the policy's entropy out."""
+    target_network_update_freq: Natural = 0
+    """Rows that are learned from between two updates of the target networks; 0: after each gradient step."""
+    n_step: Count | tuple[int, int] = 1
+    """Rewards summed before bootstrapping; ``(least, most)`` draws a number for each row."""
+    replay_buffer_config: Annotated[dict[str, Any], Only(_DRAWN, lambda given: given == _unread())] = field(
+        default_factory=_unread
+    )
+    """Nothing is collected: rows are drawn uniformly from the dataset."""
+    num_steps_sampled_before_learning_starts: Annotated[int, Only(_COLLECTED, lambda n: n == 1500)] = 1500
+    """Nothing is collected."""
+    training_intensity: Annotated[Any, Only(_STEPS, lambda x: x is None)] = None
+    """``dataset_num_iters_per_learner`` says how many gradient steps there are."""
+    store_buffer_in_checkpoints: Literal[False] = False
+    """The dataset is not written to checkpoints."""
+    min_time_s_per_iteration: NonNegative | None = 1
+    """Least seconds of one ``train()``."""
+    min_sample_timesteps_per_iteration: Natural = 0
+    """Least rows of one ``train()``."""
+    min_train_timesteps_per_iteration: Natural = 100
+    """The same."""
+
+    name: ClassVar[str] = "CQL"
+
+    def get_default_learner_class(self) -> Any:
+        return CQL.learner_class
+
+    def plain(self, image_channels_last: bool = False) -> Plain:
+        fix = "targets need the observation after each step. Leave it out."
+        require(not self.ignore_final_observation, "ignore_final_observation", True, fix)
+        fix = "returns of episodes are not read: targets are bootstrapped. Leave it out."
+        require(not self.postprocess_inputs, "postprocess_inputs", True, fix)
+        rates = {name: self.schedule(f"{name}_lr") for name in ("actor", "critic", "alpha")}
+        alpha = rates.pop("alpha")
+        kwargs = {
+            **self._of_data(),
+            "learning_rate": rates["critic"],
+            "learning_rates": {**rates, "ent_coef": alpha},
+            "ent_coef": f"auto_{self.initial_alpha}",
+            "target_entropy": self.target_entropy,
+            "tau": float(self.tau),
+            "n_steps": tuple(self.n_step) if isinstance(self.n_step, list) else self.n_step,
+            "target_update_interval": max(round(self.target_network_update_freq / self.total_train_batch_size), 1),
+            "conservative_weight": self.min_q_weight,
+            "n_action_samples": self.num_actions,
+            "softmax_temperature": self.temperature,
+            "lagrange_threshold": self.lagrangian_thresh if self.lagrangian else None,
+            "soft_q_backup": not self.deterministic_backup,
+            "bc_steps": self.bc_iters,
+            "policy_kwargs": self._policy_kwargs(image_channels_last),
+        }
+        return Plain(self._algorithm(CQL), "MlpPolicy", kwargs)

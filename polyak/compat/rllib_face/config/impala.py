@@ -1,0 +1,166 @@
+"""The configs of IMPALA and of APPO, which adds PPO's clipping to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+
+from polyak.algorithms.appo import APPO
+from polyak.algorithms.impala import IMPALA
+from polyak.compat.rllib_face.config.actor_critic import ActorCriticConfig
+from polyak.compat.rllib_face.config.base import Plain
+from polyak.compat.rllib_face.config.settings import OnePass, Points
+from polyak.compat.rllib_face.learners.actor_critic import APPOTorchLearner, IMPALATorchLearner
+from polyak.compat.rllib_face.rollouts import with_part
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
+
+
+@dataclass(init=False, repr=False, eq=False)
+class IMPALAConfig(ActorCriticConfig):
+    """IMPALA's settings (arXiv:1802.01561)."""
+
+    lr: NonNegative | Points | None = 5e-4
+    """Learning rate: a number, or points [[environment step, value], ...]."""
+    grad_clip: NonNegative | None = 40.0
+    """Largest norm of the gradient; ``None``: any."""
+    train_batch_size_per_learner: Count | None = 500
+    """Environment steps of one gradient step."""
+    train_batch_size: Count = 500
+    """The same, where ``train_batch_size_per_learner`` is ``None``."""
+    num_epochs: Literal[1] = 1
+    """A gradient step on each batch; of APPO ``circular_buffer_iterations_per_batch``."""
+    minibatch_size: Literal[None] = None
+    """The whole batch."""
+    shuffle_batch_per_epoch: OnePass = False
+    """There is one pass."""
+    rollout_fragment_length: Count | Literal["auto"] = 50
+    """The steps of an environment in a batch are a multiple of this; ``"auto"``: as many as make the batch."""
+    vtrace: Literal[True] = True
+    """V-trace makes up for the older policy that acted."""
+    vtrace_clip_rho_threshold: Positive = 1.0
+    """Largest ratio of probabilities in a temporal difference; in a trace it is 1, or this if it is less."""
+    vtrace_clip_pg_rho_threshold: Positive = 1.0
+    """Largest ratio in the policy gradient."""
+    learner_queue_size: Count = 3
+    """Batches that may wait for the learner."""
+    broadcast_interval: Count = 1
+    """Gradient steps between two broadcasts of weights to the actors."""
+    vf_loss_coeff: NonNegative = 0.5
+    """Weight of the value loss, which is half the squared error."""
+    entropy_coeff: NonNegative | Points = 0.01
+    """Weight of the entropy bonus: a number, or points [[environment step, value], ...]."""
+    opt_type: Literal["adam", "rmsprop"] = "adam"
+    """Optimizer."""
+    decay: Fraction = 0.99
+    """RMSprop's decay of its average of squared gradients."""
+    momentum: Fraction = 0.0
+    """RMSprop's momentum."""
+    epsilon: Positive = 0.1
+    """RMSprop's epsilon."""
+    min_time_s_per_iteration: NonNegative | None = 10
+    """Least seconds of one ``train()``."""
+
+    name: ClassVar[str] = "IMPALA"
+
+    def get_default_learner_class(self) -> Any:
+        return IMPALATorchLearner
+
+    def _algorithm(self, algorithm: type[Any]) -> type[Any]:
+        found = super()._algorithm(algorithm)
+        if not self.num_env_runners or self._is_whole:
+            return found
+        requests = self.max_requests_in_flight_per_env_runner
+        return with_part(found, "rollouts", per_batch=self.num_env_runners, requests_per_runner=requests)
+
+    def plain(self, image_channels_last: bool = False) -> Plain:
+        policy, policy_kwargs = self._policy(image_channels_last)
+        kwargs = {**self._off_policy(), "policy_kwargs": {**policy_kwargs, **self._optimizer()}}
+        return Plain(self._algorithm(IMPALA), policy, kwargs)
+
+    def _off_policy(self) -> dict[str, Any]:
+        """Keyword arguments that both algorithms have."""
+        require(self.lr is not None, "lr", self.lr, f"{self.name} has one learning rate: give it.")
+        return {
+            **self._common(),
+            "learning_rate": self.schedule("lr"),
+            "n_steps": self._rollout()[0],
+            "rho_bar": self.vtrace_clip_rho_threshold,
+            "pg_rho_bar": self.vtrace_clip_pg_rho_threshold,
+            "c_bar": min(1.0, self.vtrace_clip_rho_threshold),
+            "ent_coef": self.schedule("entropy_coeff"),
+            "vf_coef": self.vf_loss_coeff,
+            "max_grad_norm": self.grad_clip,
+            "asynchronous": self.seed is None and not self._is_whole,
+            "queue_size": self.learner_queue_size,
+            "broadcast_interval": self.broadcast_interval,
+        }
+
+    def _optimizer(self) -> dict[str, Any]:
+        """Of ``policy_kwargs``."""
+        if self.opt_type == "adam":
+            return {"optimizer_kwargs": {"eps": 1e-8}}
+        options = {"alpha": self.decay, "momentum": self.momentum, "eps": self.epsilon}
+        return {"optimizer_class": torch.optim.RMSprop, "optimizer_kwargs": options}
+
+
+@dataclass(init=False, repr=False, eq=False)
+class APPOConfig(IMPALAConfig):
+    """APPO's settings (arXiv:1912.00167)."""
+
+    learner_queue_size: Count = 16
+    """Batches that may wait for the learner before they come into the circular buffer."""
+    use_gae: bool = True
+    """``False`` takes ``lambda_`` as 1."""
+    lambda_: Fraction = 1.0
+    """Trace decay of V-trace."""
+    clip_param: Positive = 0.4
+    """How far from 1 the ratio to the target network's probability may move before it stops counting."""
+    use_kl_loss: bool = False
+    """Penalise the divergence of the policy from the target network."""
+    kl_coeff: NonNegative = 1.0
+    """Weight of that penalty at first; it is halved where the divergence is less than ``kl_target`` / 1.5, and doubled
+    where it exceeds 1.5 ``kl_target``, whenever the target network follows."""
+    kl_target: Positive = 0.01
+    """Divergence that is aimed at."""
+    target_network_update_freq: Positive = 2
+    """Between two updates of the target network, gradient steps in units of ``circular_buffer_num_batches`` times
+    ``circular_buffer_iterations_per_batch``."""
+    tau: Fraction = 1.0
+    """Rate at which the target network follows; 1 copies."""
+    target_worker_clipping: Positive = 2.0
+    """How many times likelier an action may have been for the policy that acted than by the target network before it
+    counts for less."""
+    use_circular_buffer: Literal[True] = True
+    """Batches wait where they may be learned from several times."""
+    circular_buffer_num_batches: Count = 8
+    """How many of them."""
+    circular_buffer_iterations_per_batch: Count = 2
+    """How many gradient steps are made on each."""
+
+    name: ClassVar[str] = "APPO"
+    own_model_options: ClassVar[Mapping[str, Any]] = {"vf_share_layers": False}
+
+    def get_default_learner_class(self) -> Any:
+        return APPOTorchLearner
+
+    def plain(self, image_channels_last: bool = False) -> Plain:
+        policy, policy_kwargs = self._policy(image_channels_last)
+        uses = self.circular_buffer_iterations_per_batch
+        interval = round(self.target_network_update_freq * self.circular_buffer_num_batches * uses)
+        kwargs = {
+            **self._off_policy(),
+            "gae_lambda": self.lambda_ if self.use_gae else 1.0,
+            "clip_range": self.clip_param,
+            "kl_coef": self.kl_coeff if self.use_kl_loss else None,
+            "kl_target": self.kl_target if self.use_kl_loss else None,
+            "target_update_interval": max(interval, 1),
+            "tau": self.tau,
+            "target_worker_clip": self.target_worker_clipping,
+            "circular_buffer_size": self.circular_buffer_num_batches,
+            "uses_per_rollout": uses,
+            "policy_kwargs": {**policy_kwargs, **self._optimizer()},
+        }
+        return Plain(self._algorithm(APPO), policy, kwargs)

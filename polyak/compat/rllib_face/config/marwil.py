@@ -1,0 +1,123 @@
+"""The configs of MARWIL and behaviour cloning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from polyak.compat.rllib_face import not_called
+from polyak.compat.rllib_face.cloning import ModuleBC, ModuleMARWIL
+from polyak.compat.rllib_face.config.base import Plain
+from polyak.compat.rllib_face.config.modules import Networks
+from polyak.compat.rllib_face.config.offline import WHOLE, OfflineConfig
+from polyak.compat.rllib_face.config.settings import Points
+from polyak.compat.rllib_face.models.catalog import PPOCatalog
+from polyak.compat.rllib_face.models.cloning import (
+    BCCatalog,
+    CloningModulePolicy,
+    DefaultBCTorchRLModule,
+    ValuedCloningModulePolicy,
+)
+from polyak.compat.rllib_face.models.default_modules import DefaultPPOTorchRLModule
+from polyak.compat.rllib_face.models.rl_module import RLModuleSpec
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, require
+
+_MEMORY = "0: modules are not recurrent here. polyak.BC takes policy_kwargs={'memory': 'lstm', 'burn_in': ...}"
+
+
+@dataclass(init=False, repr=False, eq=False)
+class MARWILConfig(OfflineConfig):
+    """MARWIL's settings (Wang et al. 2018). Returns are summed over whole episodes."""
+
+    lr: NonNegative | Points | None = 1e-4
+    """Learning rate: a number, or points [[row that was learned from, value], ...]."""
+    train_batch_size_per_learner: Count | None = 2000
+    """Rows of one gradient step, for each learner."""
+    train_batch_size: Count = 2000
+    """The same, where ``train_batch_size_per_learner`` is ``None``."""
+    rollout_fragment_length: Annotated[Any, Only(WHOLE, lambda n: n in ("auto", 200))] = 200
+    """Nothing is collected."""
+    postprocess_inputs: bool = True
+    """Sum rewards up to the end of each episode, which ``beta`` above 0 needs."""
+    materialize_data: bool = True
+    """Data are in memory, or, where they do not fit, in a temporary file."""
+    materialize_mapped_data: bool = False
+    """State values are made with the present weights."""
+    beta: Fraction = 1.0
+    """How much more the better actions count, by exp(beta * advantage / c); 0 clones, and learns no state values."""
+    bc_logstd_coeff: NonNegative = 0.0
+    """Weight of the mean log standard deviation of continuous actions, which keeps them from becoming certain."""
+    moving_average_sqd_adv_norm_update_rate: Fraction = 1e-8
+    """Rate at which c^2 follows the squared advantages of batches."""
+    moving_average_sqd_adv_norm_start: Positive = 100.0
+    """c^2 at first."""
+    vf_coeff: NonNegative = 1.0
+    """Weight of the value loss."""
+    burnin_len: Annotated[int, Only(_MEMORY, lambda n: n == 0)] = 0
+    """Modules are not recurrent."""
+
+    name: ClassVar[str] = "MARWIL"
+
+    @property
+    def _clones(self) -> bool:
+        return self.beta == 0
+
+    def get_default_rl_module_spec(self) -> Any:
+        return RLModuleSpec(module_class=DefaultPPOTorchRLModule, catalog_class=PPOCatalog)
+
+    def get_default_learner_class(self) -> Any:
+        return (ModuleBC if self._clones else ModuleMARWIL).learner_class
+
+    def plain(self, image_channels_last: bool = False) -> Plain:
+        require(self.lr is not None, "lr", self.lr, f"{self.name} has one learning rate: give it.")
+        fix = "returns are summed over episodes, which beta above 0 needs: set postprocess_inputs=True."
+        require(self.postprocess_inputs or self._clones, "postprocess_inputs", False, fix)
+        fix = "only behaviour cloning does without the last observation: set beta=0, or leave it out."
+        require(not self.ignore_final_observation or self._clones, "ignore_final_observation", True, fix)
+        kwargs: dict[str, Any] = {
+            **self._of_data(),
+            "learning_rate": self.schedule("lr"),
+            "max_grad_norm": self.grad_clip,
+            "ent_coef": self.bc_logstd_coeff,
+            "stochastic": True,
+            "policy_kwargs": {
+                **self._networks().policy_kwargs(image_channels_last),
+                "optimizer_kwargs": {"eps": 1e-8},
+            },
+        }
+        if self._clones:
+            del kwargs["gamma"]
+            return Plain(self._algorithm(ModuleBC), CloningModulePolicy, kwargs)
+        kwargs |= {
+            "beta": self.beta,
+            "vf_coef": self.vf_coeff,
+            "advantage_norm_rate": self.moving_average_sqd_adv_norm_update_rate,
+            "advantage_norm_start": self.moving_average_sqd_adv_norm_start,
+        }
+        return Plain(self._algorithm(ModuleMARWIL), ValuedCloningModulePolicy, kwargs)
+
+    def _networks(self) -> Networks:
+        builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")
+        return Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
+
+
+@dataclass(init=False, repr=False, eq=False)
+class BCConfig(MARWILConfig):
+    """Behaviour cloning's settings (Pomerleau 1989)."""
+
+    beta: Annotated[float, Only("0: cloning weights all actions alike. MARWILConfig does not", lambda x: x == 0)] = 0.0
+    """All actions count alike."""
+    postprocess_inputs: bool = False
+    """Rewards are not read."""
+    materialize_data: bool = False
+    """Data are in memory, or, where they do not fit, in a temporary file."""
+    materialize_mapped_data: bool = True
+    """So are the rows that are learned from."""
+
+    name: ClassVar[str] = "BC"
+
+    def get_default_rl_module_spec(self) -> Any:
+        return RLModuleSpec(module_class=DefaultBCTorchRLModule, catalog_class=BCCatalog)
+
+    def _networks(self) -> Networks:
+        return Networks(self, DefaultBCTorchRLModule, ("build_encoder", "build_pi_head"), not_called.PREPROCESSOR)

@@ -1,0 +1,127 @@
+"""The config of SAC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from polyak.algorithms.sac import SAC
+from polyak.compat.rllib_face import not_called
+from polyak.compat.rllib_face.config.base import Plain
+from polyak.compat.rllib_face.config.dqn import ReplayConfig
+from polyak.compat.rllib_face.config.modules import Networks
+from polyak.compat.rllib_face.config.settings import Points
+from polyak.compat.rllib_face.learners.values import SACTorchLearner
+from polyak.compat.rllib_face.models.catalog import Catalog
+from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
+from polyak.compat.rllib_face.models.layers import activation_called
+from polyak.compat.rllib_face.models.parts import AsItStands, CatalogFeatures
+from polyak.compat.rllib_face.models.rl_module import RLModuleSpec
+from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, require
+
+
+@dataclass(init=False, repr=False, eq=False)
+class SACConfig(ReplayConfig):
+    """SAC's settings (arXiv:1812.05905)."""
+
+    lr: Literal[None] = None
+    """Left to ``actor_lr``, ``critic_lr`` and ``alpha_lr``."""
+    grad_clip: Literal[None] = None
+    """Gradients are not clipped."""
+    actor_lr: NonNegative | Points = 3e-5
+    """Learning rate of the actor: a number, or points [[environment step, value], ...]."""
+    critic_lr: NonNegative | Points = 3e-4
+    """Learning rate of the critics."""
+    alpha_lr: NonNegative | Points = 3e-4
+    """Learning rate of the temperature."""
+    train_batch_size_per_learner: Count | None = 256
+    """Transitions in one gradient step."""
+    train_batch_size: Count = 256
+    """The same, where ``train_batch_size_per_learner`` is ``None``."""
+    twin_q: bool = True
+    """Two critics, of which the smaller counts; ``False``: one."""
+    tau: Fraction = 0.005
+    """Rate at which target networks follow; 1 copies."""
+    initial_alpha: Positive = 1.0
+    """Temperature at first."""
+    target_entropy: float | Literal["auto"] = "auto"
+    """Entropy to hold; ``"auto"``: minus the number of action dimensions."""
+    target_network_update_freq: Natural = 0
+    """Environment steps between two updates of the target networks; 0: after each gradient step."""
+    num_steps_sampled_before_learning_starts: Natural = 1500
+    """Environment steps before the first gradient step, with actions of the policy."""
+    min_time_s_per_iteration: NonNegative | None = 1
+    """Least seconds of one ``train()``."""
+    min_sample_timesteps_per_iteration: Natural = 100
+    """Least environment steps of one ``train()``."""
+    replay_buffer_config: dict[str, Any] = field(
+        default_factory=lambda: {
+            "type": "PrioritizedEpisodeReplayBuffer",
+            "capacity": 1_000_000,
+            "alpha": 0.6,
+            "beta": 0.4,
+        }
+    )
+    """As for DQN."""
+
+    name: ClassVar[str] = "SAC"
+    scales_actions: ClassVar[bool] = False
+
+    def get_default_rl_module_spec(self) -> Any:
+        return RLModuleSpec(module_class=DefaultSACTorchRLModule, catalog_class=Catalog)
+
+    def get_default_learner_class(self) -> Any:
+        return SACTorchLearner
+
+    def plain(self, image_channels_last: bool = False) -> Plain:
+        replay = self._replay(image_channels_last)
+        steps = replay["train_freq"] * self.num_envs_per_env_runner / replay["gradient_steps"]
+        rates = {name: self.schedule(f"{name}_lr") for name in ("actor", "critic", "alpha")}
+        alpha = rates.pop("alpha")
+        kwargs = {
+            **replay,
+            "learning_rate": rates["critic"],
+            "learning_rates": {**rates, "ent_coef": alpha},
+            "ent_coef": f"auto_{self.initial_alpha}",
+            "target_entropy": self.target_entropy,
+            "target_update_interval": max(round(self.target_network_update_freq / steps), 1),
+            "policy_kwargs": self._policy_kwargs(image_channels_last),
+        }
+        return Plain(self._algorithm(SAC), "MlpPolicy", kwargs)
+
+    def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
+        networks = Networks(self, DefaultSACTorchRLModule, ("build_encoder",), not_called.SAC_CATALOG)
+        fix = "SAC's networks are its own: give rl_module(model_config=...), or use polyak.SAC with a policy class."
+        require(networks.module_class is DefaultSACTorchRLModule, "rl_module_spec", self.rl_module_spec, fix)
+        options = networks.options
+        for name, value in networks.given.items():
+            own = name.startswith(
+                ("fcnet_hiddens", "fcnet_activation", "conv_filters", "conv_activation", "head_", "use_")
+            )
+            allowed = own or name in ("max_seq_len", "lstm_cell_size")
+            fix = "SAC's networks do not read it."
+            require(
+                allowed and "initializer" not in name and "layernorm" not in name, f"model_config[{name!r}]", value, fix
+            )
+        heads, activation = options["head_fcnet_hiddens"], options["fcnet_activation"]
+        same = not heads or options["head_fcnet_activation"] == activation
+        fix = f"all layers of SAC's networks have one: use fcnet_activation={activation!r}."
+        require(same, "model_config['head_fcnet_activation']", options["head_fcnet_activation"], fix)
+        kwargs: dict[str, Any] = {
+            "net_arch": [*options["fcnet_hiddens"], *heads],
+            "activation_fn": activation_called(activation),
+            "n_critics": 2 if self.twin_q else 1,
+            "optimizer_kwargs": {"eps": 1e-8},
+            "features_extractor_class": AsItStands,
+        }
+        if options["use_lstm"]:
+            kwargs |= {
+                "memory": "lstm",
+                "memory_size": options["lstm_cell_size"],
+                "max_seq_len": options["max_seq_len"],
+            }
+        if options["conv_filters"] is not None or turned or networks.catalog_class is not Catalog:
+            given = {"catalog_class": networks.catalog_class, "model_config": options, "turned": turned}
+            kwargs |= {"features_extractor_class": CatalogFeatures, "features_extractor_kwargs": given}
+            kwargs["net_arch"] = list(heads) or options["fcnet_hiddens"]
+        return kwargs

@@ -1,0 +1,358 @@
+"""The settings that all algorithms have, under RLlib's names: each once, with its sentence beneath.
+
+A class holds what one method of the builder sets. Those whose sentence begins with "On Ray" say how processes are run
+that there are only with ``num_env_runners`` or ``num_learners`` above 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from gymnasium import spaces
+
+from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Parallel, Positive, Runners
+
+Points = Annotated[Any, Only("points [[environment step, value], ...]", lambda value: isinstance(value, list | tuple))]
+"""Straight lines between points, the first at step 0."""
+Function = Any
+"""A function or ``None``."""
+_ACTS = (
+    "'sampler': the algorithm learns by acting. BCConfig, MARWILConfig and CQLConfig learn from recorded data, as do "
+    "polyak's algorithms, such as polyak.SAC('MlpPolicy', dataset)"
+)
+OnePass = Annotated[
+    bool, Only("False: rows are shuffled between passes over a batch, of which there is one", lambda x: not x)
+]
+"""Of an algorithm that makes one pass, for which RLlib has no use for it either."""
+_LOGDIR = "a dict with the folder of results alone: {'logdir': path}"
+
+
+@dataclass(init=False, repr=False, eq=False)
+class EnvironmentSettings:
+    """What to learn in."""
+
+    group: ClassVar[str] = "environment"
+    env: Any = None
+    """A name of Gymnasium's or of :func:`~polyak.compat.rllib_face.register_env`, or a class or function of one
+    argument, the :class:`~polyak.compat.rllib_face.EnvContext`."""
+    env_config: dict[str, Any] = field(default_factory=dict)
+    """What the environment is made with: arguments of a name of Gymnasium's, else the context's entries."""
+    observation_space: spaces.Space | None = None
+    """Must be the environment's."""
+    action_space: spaces.Space | None = None
+    """Must be the environment's."""
+    clip_rewards: bool | Positive | None = None
+    """Learn from the sign of rewards (``True``), or from rewards within plus and minus a number; ``None``: from the
+    sign in Atari games, elsewhere from rewards as they are. Returns are reported of rewards as they are."""
+    normalize_actions: bool = True
+    """Networks choose continuous actions in [-1, 1], which stand for the range of the environment's."""
+    clip_actions: bool = False
+    """Bring continuous actions that are not normalised into the environment's bounds, which must be done."""
+    disable_env_checking: bool = False
+    """Do not look an environment of one's own over before training."""
+    is_atari: bool | None = None
+    """Whether it is an Atari game; ``None``: if its name says so."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class EnvRunnerSettings:
+    """What collects experience."""
+
+    group: ClassVar[str] = "env_runners"
+    num_env_runners: Runners = 0
+    """Processes that collect experience; 0: this one."""
+    num_envs_per_env_runner: Parallel = 1
+    """Environments in each of them."""
+    gym_env_vectorize_mode: Literal["sync", "async"] = "sync"
+    """Step the environments of a runner one after another, or each in a process of its own."""
+    rollout_fragment_length: Count | Literal["auto"] = "auto"
+    """Steps of each environment between two looks of the learner: see each algorithm."""
+    batch_mode: Literal["truncate_episodes", "complete_episodes"] = "truncate_episodes"
+    """Batches end wherever they are full; or are made of whole episodes. Then each runner plays as many episodes as it
+    has environments, drops those that are under way when these have ended, and begins new ones: once for each gradient
+    step of DQN and SAC, and until there are ``train_batch_size_per_learner`` steps for the others."""
+    env_to_module_connector: Any = None
+    """A :class:`~polyak.compat.rllib_face.MeanStdFilter`: observations are learned from less their running mean,
+    divided by their deviation, with the statistics of all runners. Or a function ``f(env, spaces, device)`` that
+    returns pieces which change observations, one :class:`~polyak.compat.rllib_face.ConnectorV2` or a list of them and
+    of a filter."""
+    module_to_env_connector: Any = None
+    """A function ``f(env, spaces)`` that returns pieces which change actions, in the module's units, before they are
+    stored and executed: one :class:`~polyak.compat.rllib_face.ConnectorV2` or a list of them."""
+    explore: bool = True
+    """Actions that are learned from are sampled; ``False``: they are those that the policy takes for the best, by
+    ``forward_inference``. Evaluation does the same, unless ``evaluation_config`` says otherwise."""
+    num_cpus_per_env_runner: NonNegative = 1
+    """On Ray: processors that each runner reserves."""
+    num_gpus_per_env_runner: NonNegative = 0
+    """On Ray: GPUs that each runner reserves."""
+    custom_resources_per_env_runner: dict[str, Any] = field(default_factory=dict)
+    """On Ray: other resources that each runner reserves."""
+    create_env_on_local_worker: bool = False
+    """On Ray: make environments in this process, too."""
+    validate_env_runners_after_construction: bool = True
+    """On Ray: wait until each runner answers."""
+    max_requests_in_flight_per_env_runner: Count = 1
+    """On Ray: batches that may be asked of a runner at once."""
+    sample_timeout_s: Positive = 60.0
+    """On Ray: seconds to wait for a batch."""
+    merge_env_runner_states: bool | Literal["training_only"] = "training_only"
+    """On Ray: bring the statistics of the runners' filters together; ``False``: those of the first one count here."""
+    broadcast_env_runner_states: bool = True
+    """On Ray: and give them to all; ``False``: each runner keeps to its own."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class LearnerSettings:
+    """What learns from it."""
+
+    group: ClassVar[str] = "learners"
+    num_learners: Runners = 0
+    """Processes that learn, as one; 0: this one."""
+    num_gpus_per_learner: Fraction = 0
+    """0: learn on the processor; more: on a GPU."""
+    local_gpu_idx: Natural = 0
+    """Which GPU, of those of this machine."""
+    num_cpus_per_learner: NonNegative | Literal["auto"] = "auto"
+    """On Ray: processors that each learner reserves."""
+    num_aggregator_actors_per_learner: Runners = 0
+    """On Ray: processes that put batches together."""
+    max_requests_in_flight_per_learner: Count = 3
+    """On Ray: batches that are asked of replay shards in advance, unless there is a seed."""
+    add_default_connectors_to_learner_pipeline: Literal[True] = True
+    """RLlib's default pieces stand behind those of ``learner_connector``."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class TrainingSettings:
+    """How to learn from it; each algorithm adds its own."""
+
+    group: ClassVar[str] = "training"
+    gamma: Fraction = 0.99
+    """Discount factor, in [0, 1]."""
+    lr: NonNegative | Points | None = 1e-3
+    """Learning rate: a number, or points [[environment step, value], ...]."""
+    grad_clip: NonNegative | None = None
+    """Largest norm of the gradient; ``None``: any."""
+    grad_clip_by: Literal["global_norm", "norm", "value"] = "global_norm"
+    """Limit the norm of the gradients of all parameters together, that of each parameter's, or each number."""
+    train_batch_size_per_learner: Count | None = None
+    """Rows that each learner gets at once; ``None`` takes ``train_batch_size``."""
+    train_batch_size: Count = 32
+    """Rows that all learners get at once, where ``train_batch_size_per_learner`` is not given."""
+    num_epochs: Count = 1
+    """Passes over a batch."""
+    minibatch_size: Count | None = None
+    """Rows in one gradient step; ``None``: the whole batch."""
+    shuffle_batch_per_epoch: bool = False
+    """Put rows into another order before each pass."""
+    learner_class: Any = None
+    """A subclass of the algorithm's learner to use instead of it: of RLlib's, such as ``PPOTorchLearner``, or of
+    polyak's (:class:`polyak.learning.learner.Learner`)."""
+    learner_connector: Function = None
+    """A function ``f(observation_space, action_space)`` that returns pieces which change what is learned from, one
+    :class:`~polyak.compat.rllib_face.ConnectorV2` or a list of them; of PPO and DQN."""
+    learner_config_dict: dict[str, Any] = field(default_factory=dict)
+    """What that learner reads as ``self.config.learner_config_dict``."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ModuleSettings:
+    """The networks."""
+
+    group: ClassVar[str] = "rl_module"
+    model_config: Any = field(default_factory=dict)
+    """Options of the default module: a :class:`~polyak.compat.rllib_face.DefaultModelConfig`, or a dict of some of its
+    fields."""
+    rl_module_spec: Any = None
+    """A :class:`~polyak.compat.rllib_face.RLModuleSpec` with a catalog or a module of one's own, or a
+    :class:`~polyak.compat.rllib_face.MultiRLModuleSpec` of that one as ``"default_policy"``, and of modules that only
+    the learner has (``learner_only=True``)."""
+    algorithm_config_overrides_per_module: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Name of a module -> settings that are others for its losses and optimizers, as ``AlgorithmConfig.overrides(...)``
+    returns them; a further call adds to them."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class EvaluationSettings:
+    """How good it is."""
+
+    group: ClassVar[str] = "evaluation"
+    evaluation_interval: Count | None = None
+    """Calls of ``train()`` between two evaluations; ``None``: there are none."""
+    evaluation_duration: Count | Literal["auto"] = 10
+    """How long an evaluation is, in ``evaluation_duration_unit``; ``"auto"``: as long as training lasts meanwhile, of
+    which it begins no more than each evaluator's last round."""
+    evaluation_duration_unit: Literal["episodes", "timesteps"] = "episodes"
+    """Episodes; or environment steps, of which the last episode may bring more."""
+    evaluation_config: Any = None
+    """Settings that differ in evaluation: ``explore``, ``env``, ``env_config``, ``num_envs_per_env_runner``."""
+    evaluation_num_env_runners: Runners = 0
+    """Processes that evaluate; 0: this one."""
+    evaluation_parallel_to_training: bool = False
+    """Evaluate while training continues, which takes processes that evaluate."""
+    evaluation_force_reset_envs_before_iteration: Literal[True] = True
+    """Each evaluation begins new episodes."""
+    evaluation_sample_timeout_s: Positive = 120.0
+    """On Ray: seconds to wait for an evaluation."""
+    custom_evaluation_function: Function = None
+    """Called with the algorithm and its ``eval_env_runner_group``; returns (dict of results, environment steps, agent
+    steps), or the dict alone, which takes the place of the results."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class CallbackSettings:
+    """Code of one's own that runs meanwhile."""
+
+    group: ClassVar[str] = "callbacks"
+    callbacks_class: Any = None
+    """A subclass of :class:`~polyak.compat.rllib_face.RLlibCallback`, or a list of them."""
+    on_algorithm_init: Function = None
+    """``f(*, algorithm, metrics_logger, **kwargs)`` once it is built."""
+    on_train_result: Function = None
+    """``f(*, algorithm, metrics_logger, result, **kwargs)`` after each ``train()``; it may change the result."""
+    on_evaluate_start: Function = None
+    """``f(*, algorithm, metrics_logger, **kwargs)`` before each evaluation."""
+    on_evaluate_end: Function = None
+    """``f(*, algorithm, metrics_logger, evaluation_metrics, **kwargs)`` after it."""
+    on_checkpoint_loaded: Function = None
+    """``f(*, algorithm, metrics_logger, **kwargs)`` after ``restore_from_path()``."""
+    on_environment_created: Function = None
+    """``f(*, env, env_context, env_runner, metrics_logger, **kwargs)`` for each environment."""
+    on_episode_created: Function = None
+    """``f(*, episode, env_runner, metrics_logger, env, env_index, rl_module, **kwargs)`` for each episode, in training
+    and in evaluation, with its first step."""
+    on_episode_start: Function = None
+    """The same, after it."""
+    on_episode_step: Function = None
+    """The same, for each of its steps."""
+    on_episode_end: Function = None
+    """The same, for its end; of episodes in other processes those of training alone."""
+    on_sample_end: Function = None
+    """``f(*, env_runner, metrics_logger, samples, **kwargs)`` after each fragment, with its episodes."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ReportingSettings:
+    """What ``train()`` returns, and when."""
+
+    group: ClassVar[str] = "reporting"
+    metrics_num_episodes_for_smoothing: Count = 100
+    """Latest episodes that means, least and greatest values are taken of."""
+    min_time_s_per_iteration: NonNegative | None = None
+    """Least seconds of one ``train()``."""
+    min_sample_timesteps_per_iteration: Natural = 0
+    """Least environment steps of one ``train()``."""
+    min_train_timesteps_per_iteration: Natural = 0
+    """Least rows that one ``train()`` learns from, counted as often as they are."""
+    log_gradients: bool = False
+    """Norms of gradients are not reported; with ``True`` a warning says so."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class DebuggingSettings:
+    """Seeds and messages."""
+
+    group: ClassVar[str] = "debugging"
+    seed: Natural | None = None
+    """Of everything random; equal seeds give equal results."""
+    log_level: Literal["DEBUG", "INFO", "WARN", "ERROR"] = "WARN"
+    """``"INFO"`` says what is built and how, ``"DEBUG"`` more."""
+    logger_config: Annotated[dict[str, Any], Only(_LOGDIR, lambda given: list(given) == ["logdir"])] | None = None
+    """``{"logdir": folder}`` writes results there as files; ``None``: below ``~/ray_results``, under ``polyak run`` or
+    once ``algo.logdir`` was asked for."""
+    log_sys_usage: bool = True
+    """Report the use of processors and memory, if psutil is there."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class FaultSettings:
+    """What happens when something breaks, on Ray."""
+
+    group: ClassVar[str] = "fault_tolerance"
+    restart_failed_env_runners: bool = True
+    """On Ray: put a new runner in the place of one that died."""
+    ignore_env_runner_failures: bool = False
+    """On Ray: continue without it."""
+    max_num_env_runner_restarts: Natural = 1000
+    """On Ray: how often."""
+    delay_between_env_runner_restarts_s: NonNegative = 60.0
+    """On Ray: seconds before it."""
+    restart_failed_sub_environments: bool = False
+    """On Ray: make an environment again that raised."""
+    num_consecutive_env_runner_failures_tolerance: Natural = 100
+    """On Ray: failures in a row before training ends."""
+    env_runner_health_probe_timeout_s: NonNegative = 30.0
+    """On Ray: seconds within which a runner must answer."""
+    env_runner_restore_timeout_s: NonNegative = 1800.0
+    """On Ray: seconds within which a new one must be ready."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class FrameworkSettings:
+    """How gradient steps are computed."""
+
+    group: ClassVar[str] = "framework"
+    framework_str: Literal["torch"] = "torch"
+    """``framework("torch")``."""
+    torch_compile_learner: bool | Literal["auto"] = "auto"
+    """Run gradient steps as compiled programs: always, never, or ``"auto"``, once a run has become long."""
+    torch_ddp_kwargs: dict[str, Any] = field(default_factory=dict)
+    """On Ray: of ``DistributedDataParallel``."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class StackSettings:
+    """Which of RLlib's interfaces these names are of."""
+
+    group: ClassVar[str] = "api_stack"
+    enable_rl_module_and_learner: Literal[True] = True
+    """The present one."""
+    enable_env_runner_and_connector_v2: Literal[True] = True
+    """The present one."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class OfflineSettings:
+    """What was recorded before."""
+
+    group: ClassVar[str] = "offline_data"
+    input_: Annotated[Any, Only(_ACTS, lambda given: given == "sampler")] = "sampler"
+    """Experience comes from the environment."""
+    input_read_method: str = "read_parquet"
+    """Of recorded data, which are not read here."""
+    dataset_num_iters_per_learner: Count | None = None
+    """Of recorded data, which are not read here."""
+
+
+GROUPS: tuple[type, ...] = (
+    StackSettings,
+    EnvironmentSettings,
+    EnvRunnerSettings,
+    LearnerSettings,
+    TrainingSettings,
+    ModuleSettings,
+    EvaluationSettings,
+    CallbackSettings,
+    ReportingSettings,
+    DebuggingSettings,
+    FaultSettings,
+    FrameworkSettings,
+    OfflineSettings,
+)
+
+
+TAKES_TOO: Mapping[str, tuple[str, ...]] = {
+    "learners": ("learner_class", "learner_connector", "learner_config_dict"),
+}
+"""Method of the builder -> settings of another one that it takes, too."""
+
+
+def says_on_ray(sentence: str) -> bool:
+    """Whether a setting concerns other processes alone."""
+    return sentence.startswith("On Ray")
+
+
+Overrides = Mapping[str, Any]

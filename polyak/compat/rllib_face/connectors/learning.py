@@ -1,0 +1,104 @@
+"""What the pieces of a learner make of a rollout, before advantages are estimated, and of replayed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
+from polyak.compat.rllib_face.connectors.batches import LearnerConnectorPipeline
+from polyak.compat.rllib_face.connectors.environments import (
+    ConnectedEnv,
+    layers_of,
+    load_state_of_pieces,
+    state_of_pieces,
+)
+from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode
+from polyak.hyperparameters.declaration import require
+
+
+class ByPieces:
+    """Gives a rollout the rewards that pieces make of its episodes, and the learner the columns.
+
+    Args:
+        layer: which has kept the episodes.
+        learner: whose pieces.
+    """
+
+    def __init__(self, layer: ConnectedEnv, learner: Any) -> None:
+        self._layer, self._learner = layer, learner
+        layer.keeps = True
+
+    def __call__(self, rollout: Any) -> None:
+        """Rewrite ``rollout.rewards`` [T, N].
+
+        Raises:
+            NotImplementedError: a piece makes other columns, and the loss is polyak's own.
+        """
+        made = self._learner.passed([one for of_one in self._layer.taken() for one in of_one])
+        rewards = made.modules[DEFAULT_MODULE_ID][Columns.REWARDS].numpy(force=True)
+        fix = f"the rollout has {rollout.rewards.size} steps. Leave rewards as many."
+        require(rewards.size == rollout.rewards.size, "learner_connector", f"{rewards.size} rewards", fix)
+        rollout.rewards[:] = rewards.reshape(rollout.rewards.shape[::-1]).T  # of one environment after another
+        if self._learner.plainly:
+            self._learner.batched = made
+
+
+def episodes_of(columns: Mapping[str, Any]) -> list[SingleAgentEpisode]:
+    """Replayed rows [B] as episodes of one step each."""
+    arrays = {name: _arrays(column) for name, column in columns.items()}
+    return [
+        SingleAgentEpisode(
+            str(row),
+            observations=[_row(arrays[Columns.OBS], row), _row(arrays[Columns.NEXT_OBS], row)],
+            actions=[arrays[Columns.ACTIONS][row]],
+            rewards=[arrays[Columns.REWARDS][row]],
+            terminated=bool(arrays[Columns.TERMINATEDS][row]),
+        )
+        for row in range(len(arrays[Columns.REWARDS]))
+    ]
+
+
+def _arrays(column: Any) -> Any:
+    if isinstance(column, Mapping):
+        return {name: _arrays(part) for name, part in column.items()}
+    return column.numpy(force=True) if isinstance(column, Tensor) else np.asarray(column)
+
+
+def _row(column: Any, row: int) -> Any:
+    return {name: _row(part, row) for name, part in column.items()} if isinstance(column, Mapping) else column[row]
+
+
+def pieces_of_learner(model: Any) -> LearnerConnectorPipeline | None:
+    """The pieces of a model's learner; ``None``: a program has none there."""
+    pipeline = getattr(model.learner, "pipeline", None)
+    return pipeline if pipeline is not None and pipeline.own else None
+
+
+def state_of_all(model: Any) -> dict[str, Any]:
+    """What the pieces of a model have learned: ``env_to_module`` and ``learner``, those that there are."""
+    pipeline = pieces_of_learner(model)
+    return state_of_pieces(model.get_env()) | ({} if pipeline is None else {"learner": pipeline.get_state()})
+
+
+def load_state_of_all(model: Any, state: Mapping[str, Any]) -> None:
+    """Put back what :func:`state_of_all` returned, or some of it."""
+    load_state_of_pieces(model.get_env(), state)
+    if "learner" in state and (pipeline := pieces_of_learner(model)) is not None:
+        pipeline.set_state(state["learner"])
+
+
+def check_pieces(model: Any) -> None:
+    """Leave out pieces of a model's learner whose work is done before the module, and refuse those that would do
+    nothing.
+
+    Raises:
+        HyperparameterError: naming what was given.
+    """
+    layers = layers_of(model.get_env())
+    pipeline: LearnerConnectorPipeline = model.learner.pipeline
+    pipeline.leave_out_rewriting(layers[0].whole.connectors if layers else [])
+    pipeline.check(type(model.learner).__name__)

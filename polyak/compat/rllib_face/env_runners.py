@@ -1,0 +1,150 @@
+"""Runners of this process as programs are shown them, and the group of those that evaluate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from polyak.compat.rllib_face.connectors.base import EnvToModulePipeline, ModuleToEnvPipeline
+from polyak.compat.rllib_face.connectors.environments import BoundFilter, layers_of
+from polyak.compat.rllib_face.evaluation import LocalEvaluators, order_of
+from polyak.compat.rllib_face.filters import filter_around
+from polyak.compat.rllib_face.results import of_episodes
+from polyak.evaluation.undisturbed import undisturbed
+from polyak.hyperparameters.declaration import require
+
+if TYPE_CHECKING:
+    from polyak.compat.rllib_face.config.base import AlgorithmConfig
+    from polyak.compat.rllib_face.metrics import MetricsLogger
+
+
+class EnvRunner:
+    """What collects experience in this process, or evaluates.
+
+    Args:
+        hooks: whose metrics.
+        algorithm: what it belongs to.
+        evaluating: whether it evaluates.
+    """
+
+    worker_index = 0
+
+    def __init__(self, hooks: Any, algorithm: Any, evaluating: bool) -> None:
+        self._hooks, self._algorithm, self._evaluating = hooks, algorithm, evaluating
+
+    @property
+    def env(self) -> Any:
+        """The vector of environments."""
+        algorithm = self._algorithm
+        return algorithm._evaluators.env if self._evaluating else algorithm.model.get_env()
+
+    @property
+    def _env_to_module(self) -> EnvToModulePipeline:
+        """The pieces between the environments and the module, and the filter."""
+        if layers := layers_of(self.env):
+            return layers[0].whole
+        known = filter_around(self.env)
+        pieces = [] if known is None else [BoundFilter(known)]
+        return EnvToModulePipeline(self.env.observation_space, self.env.action_space, connectors=pieces)
+
+    @property
+    def _module_to_env(self) -> ModuleToEnvPipeline:
+        """The pieces between the module and the environments."""
+        layers = layers_of(self.env)
+        return layers[0].acting if layers else ModuleToEnvPipeline(self.env.observation_space, self.env.action_space)
+
+    @property
+    def num_envs(self) -> int:
+        """Environments in it."""
+        return int(self.env.num_envs)
+
+    @property
+    def module(self) -> Any:
+        """The networks, themselves and not a copy."""
+        return self._algorithm.get_module()
+
+    @property
+    def config(self) -> AlgorithmConfig:
+        """Of evaluation, where ``in_evaluation`` is set, or of training."""
+        config: AlgorithmConfig = self._algorithm.config
+        return config.evaluation_settings() if self._evaluating else config
+
+    @property
+    def metrics(self) -> MetricsLogger:
+        """Where callbacks log."""
+        return self._hooks.evaluation_logger if self._evaluating else self._hooks.metrics_logger
+
+    def sample(
+        self, *, num_timesteps: int | None = None, num_episodes: int | None = None, explore: bool | None = None
+    ) -> list[Any]:
+        """Play without learning.
+
+        Args:
+            num_timesteps: environment steps, of which the last episodes may bring more.
+            num_episodes: episodes, where no ``num_timesteps`` are given; ``None``: one.
+            explore: as while experience is collected; ``None``: as the config of evaluation says.
+
+        Returns:
+            the :class:`~polyak.compat.rllib_face.episodes.PlayedEpisode` objects that were played to their end.
+
+        Raises:
+            RuntimeError: it collects for training, which ``training_step()`` does.
+        """
+        if not self._evaluating:
+            raise RuntimeError(
+                "sample() plays in evaluation. Experience to learn from is collected by training_step()."
+            )
+        fix = "give num_timesteps or num_episodes, and not both."
+        require(num_timesteps is None or num_episodes is None, "num_timesteps", num_timesteps, fix)
+        algorithm = self._algorithm
+        counters = algorithm._counters
+        order = order_of(algorithm.config, int(counters["evaluations"]))
+        duration = num_timesteps or num_episodes or 1
+        asked = order._replace(duration=duration, in_steps=num_timesteps is not None)
+        if explore is not None:
+            asked = asked._replace(explores=explore)
+        with undisturbed(algorithm.model):
+            return list(algorithm._evaluators.sample(algorithm.model, asked))
+
+    def get_metrics(self) -> dict[str, Any]:
+        """Statistics of what :meth:`sample` has played since they were asked for last, and what callbacks logged."""
+        played = self._algorithm._evaluators.taken() if self._evaluating else []
+        lengths = [len(episode) for episode in played]
+        counts = {"num_episodes": len(played), "num_env_steps_sampled": sum(lengths)}
+        returns = [episode.get_return() for episode in played]
+        return {**of_episodes(returns, lengths), **counts, **self.metrics.reduced()}
+
+
+class EvaluationRunners:
+    """What evaluates: the runner of this process, or those of others.
+
+    Args:
+        hooks: whose metrics.
+        algorithm: what they belong to.
+    """
+
+    def __init__(self, hooks: Any, algorithm: Any) -> None:
+        self._hooks, self._algorithm = hooks, algorithm
+
+    @property
+    def local_env_runner(self) -> EnvRunner | None:
+        """The runner of this process; ``None``: others evaluate."""
+        if isinstance(self._algorithm._evaluators, LocalEvaluators):
+            return EnvRunner(self._hooks, self._algorithm, evaluating=True)
+        return None
+
+    def num_remote_env_runners(self) -> int:
+        """Processes that evaluate."""
+        return int(self._algorithm.config.evaluation_num_env_runners)
+
+    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True) -> list[Any]:
+        """What a function returns of each runner.
+
+        Args:
+            func: called with a runner, which has ``env``, ``config`` and ``worker_index``.
+            local_env_runner: also with that of this process, if it evaluates.
+        """
+        if (local := self.local_env_runner) is None:
+            found: list[Any] = self._algorithm._evaluators.foreach(func)
+            return found
+        return [func(local)] if local_env_runner else []

@@ -1,0 +1,147 @@
+"""Episodes played without learning: what an evaluation is, and how it is done in this process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+from polyak.compat.rllib_face.config.base import AlgorithmConfig
+from polyak.compat.rllib_face.connectors.actions import ActsByPieces
+from polyak.compat.rllib_face.connectors.environments import layers_of, load_state_of_pieces, state_of_pieces
+from polyak.compat.rllib_face.environments import make_environments
+from polyak.compat.rllib_face.episodes import EpisodesForHooks, PlayedEpisode, shown_by
+from polyak.compat.rllib_face.filters import filter_around
+from polyak.distributed.statistics import moments_in, take_moments
+from polyak.envs import as_vec_env
+from polyak.evaluation.in_environments import evaluate
+
+SEEDS_APART = 1_000_003
+"""Between the seed of training and that of the first evaluation, so that they play other episodes."""
+
+
+class Played(NamedTuple):
+    """Episodes."""
+
+    returns: list[float]
+    lengths: list[int]
+
+
+class EvaluationOrder(NamedTuple):
+    """What is to be played."""
+
+    duration: int
+    in_steps: bool
+    """Whether that counts steps, of which the last episodes may bring more, and not episodes."""
+    explores: bool
+    """Whether actions are sampled as in training."""
+    seed: int
+
+
+def play(model: Any, env: Any, order: EvaluationOrder, callback: Any = None) -> Played:
+    """Play what was ordered; ``callback``: see :func:`~polyak.evaluation.in_environments.evaluate`."""
+    seed = order.seed % (2**32 - env.num_envs)
+    returns: list[float] = []
+    lengths: list[int] = []
+    while not returns or (order.in_steps and sum(lengths) < order.duration):
+        number = env.num_envs if order.in_steps else order.duration
+        found = evaluate(model, as_vec_env(env), number, deterministic=not order.explores, seed=seed, callback=callback)
+        returns += found.returns.tolist()
+        lengths += found.lengths.tolist()
+        seed = (seed + number) % (2**32 - env.num_envs)
+    return Played(returns, lengths)
+
+
+def order_of(config: AlgorithmConfig, played: int) -> EvaluationOrder:
+    """The next evaluation, after so many others."""
+    own = config.evaluation_settings()
+    duration = 1 if config.evaluation_duration == "auto" else config.evaluation_duration
+    seed = (config.seed or 0) + SEEDS_APART * (played + 1)
+    return EvaluationOrder(duration, config.evaluation_duration_unit == "timesteps", own.explore, seed)
+
+
+class LocalEvaluators:
+    """Plays in this process, when it is asked for the result.
+
+    Args:
+        config: of the whole.
+        created: called with each environment and its context; ``None``: nothing is.
+
+    Attributes:
+        metrics: where pieces before the module log.
+        show: shows episodes step by step, see :class:`~polyak.compat.rllib_face.episodes.EpisodesForHooks`; ``None``:
+            nothing does.
+    """
+
+    show: Callable[..., None] | None = None
+    metrics: Any = None
+
+    def __init__(self, config: AlgorithmConfig, created: Callable[..., None] | None) -> None:
+        self._config, self._created = config.evaluation_settings(), created
+        self._env: Any = None
+        self._order: tuple[Any, EvaluationOrder] | None = None
+        self._sampled: list[PlayedEpisode] = []
+
+    @property
+    def env(self) -> Any:
+        """The environments, made when they are asked for first."""
+        if self._env is None:
+            self._env = make_environments(self._config, training=False, created=self._created)
+        return self._env
+
+    def begin(self, model: Any, order: EvaluationOrder) -> None:
+        """Take an order."""
+        self._order = model, order
+
+    def iterate(self) -> None:
+        """There are no games meanwhile."""
+
+    def result(self) -> Played:
+        """What was ordered."""
+        assert self._order is not None
+        return self._played(*self._order, self.show)
+
+    def _played(self, model: Any, order: EvaluationOrder, show: Callable[..., None] | None) -> Played:
+        own, its = filter_around(self.env), filter_around(model.get_env())
+        if own is not None and its is not None:
+            take_moments(own, moments_in(its))
+        self._follow(model, order)
+        episodes = None if show is None else EpisodesForHooks(show, self.env)
+        with model.evaluated_in(self.env, order.explores) if isinstance(model, ActsByPieces) else nullcontext():
+            played = play(model, self.env, order, None if episodes is None else shown_by(episodes))
+        if episodes is not None:
+            episodes.sampled()
+        return played
+
+    def _follow(self, model: Any, order: EvaluationOrder) -> None:
+        """Let the pieces here continue from what those of training have learned."""
+        theirs = layers_of(model.get_env())
+        for layer in layers_of(self.env):
+            layer.rl_module, layer.metrics, layer.explore = theirs[0].rl_module, self.metrics, order.explores
+        state = copy.deepcopy(state_of_pieces(model.get_env()))
+        load_state_of_pieces(self.env, state)
+
+    def sample(self, model: Any, order: EvaluationOrder) -> list[PlayedEpisode]:
+        """Episodes themselves, each time others."""
+        ended: list[PlayedEpisode] = []
+
+        def show(name: str, **known: Any) -> None:
+            if name == "on_episode_end":
+                ended.append(known["episode"])
+            if self.show is not None:
+                self.show(name, **known)
+
+        self._played(model, order._replace(seed=order.seed + len(self._sampled)), show)
+        self._sampled += ended
+        return ended
+
+    def taken(self) -> list[PlayedEpisode]:
+        """Those of :meth:`sample` since this was asked last."""
+        found, self._sampled = self._sampled, []
+        return found
+
+    def stop(self) -> None:
+        """Close the environments."""
+        if self._env is not None:
+            self._env.close()

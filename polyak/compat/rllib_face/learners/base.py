@@ -1,0 +1,422 @@
+"""A learner as RLlib lets programs subclass it: losses of modules, optimizers, gradients, and what happens around them.
+
+One that changes nothing but what happens around updates makes the gradient steps of polyak's own learner, as compiled
+programs too. One with losses, gradients or optimizers of its own makes each step as RLlib does, line by line: forward
+passes of the modules, :meth:`TorchLearner.compute_losses`, gradients, and a step of each optimizer.
+
+Shapes: B rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
+from polyak.compat.rllib_face.connectors.batches import Batched, LearnerConnectorPipeline
+from polyak.compat.rllib_face.metrics import MetricsLogger
+from polyak.compat.rllib_face.models.multi import MultiRLModule
+from polyak.compat.rllib_face.models.rl_module import SelfSupervisedLossAPI
+from polyak.compat.sb3_face.overrides import changed
+from polyak.experience.batch import RolloutRows
+from polyak.hyperparameters.declaration import require
+from polyak.learning.learner import Learner, LearnerRecipe, Update, set_rate
+from polyak.nn.errors import PolicyError
+from polyak.warning import advise
+
+Batch = dict[str, Any]
+Gradients = dict[nn.Parameter, Tensor | None]
+SAMPLED = "num_env_steps_sampled_lifetime"
+"""Name of the environment steps so far among ``timesteps``."""
+LOSSES = (
+    *("should_module_be_updated", "compute_losses", "compute_loss_for_module", "compute_gradients"),
+    *("postprocess_gradients", "postprocess_gradients_for_module", "apply_gradients"),
+)
+OPTIMIZERS = ("configure_optimizers", "configure_optimizers_for_module")
+
+
+class Registered(NamedTuple):
+    """An optimizer of a program's own."""
+
+    module_id: str
+    name: str
+    optimizer: Optimizer
+    parameters: list[nn.Parameter]
+    rate: Any
+    """Its learning rate: a number, or points [[environment step, value], ...]; ``None``: as it is."""
+
+
+class TorchLearner(Learner):
+    """What all learners of RLlib's have.
+
+    Args:
+        recipe: polyak's, of policy, optimizer and hyper-parameters.
+
+    Attributes:
+        metrics: where a subclass logs: ``self.metrics.log_value((module_id, name), value, window=1)`` is reported as
+            ``learners/module_id/name``.
+        beside: the modules that only the learner has, by name.
+        batched: what pieces have made of the latest rollout; ``None``: they have made nothing.
+        pipeline: the pieces; ``None``: it passes none.
+    """
+
+    config: ClassVar[Any] = None
+    """Of the algorithm, frozen."""
+    framework = "torch"
+    reasons: ClassVar[Mapping[str, str]] = {}
+    """Further methods that are not called, and why."""
+    replays: ClassVar[bool] = False
+    """Whether pieces are passed by each batch, which gradient steps then read line by line."""
+    batched: Batched | None = None
+    pipeline: LearnerConnectorPipeline | None = None
+
+    def __init__(self, recipe: LearnerRecipe) -> None:
+        super().__init__(recipe)
+        self.metrics = MetricsLogger()
+        self.counts: Callable[[], int] = lambda: 0
+        self._noted: dict[str, Tensor] = {}
+        self._registered: dict[str, Registered] = {}
+        self._sample: Any = None
+        self._row_numbers: Tensor | None = None
+        self.beside = nn.ModuleDict()
+        self._plain: str | None = None
+        self.build()
+        self._plain = self._why_plainly()
+        if self._plain is not None:
+            advise("own losses", f"{self._plain} runs as it is written, and not as a compiled program.")
+
+    @classmethod
+    def face(cls) -> type[TorchLearner]:
+        """The class of this package that a program's own derives from."""
+        return next(base for base in cls.__mro__ if base.__module__.startswith(__package__ or ""))
+
+    @classmethod
+    def own(cls) -> list[str]:
+        """The methods of losses, gradients and optimizers that a program has written."""
+        return changed(cls, cls.face(), [*LOSSES, *OPTIMIZERS])
+
+    def build(self) -> None:
+        """Set up what it needs; called once. A subclass calls ``super().build()``, too."""
+        if self.config.pieces_see is not None:
+            agents = self.module[DEFAULT_MODULE_ID]
+            spaces = agents.observation_space, agents.action_space
+            for name, spec in self.config.learner_only_specs().items():
+                self.beside[name] = spec.with_spaces(*spaces).build()
+            self.pipeline = self.config.build_learner_connector(*spaces, device=self.device)
+        if self.beside or changed(type(self), self.face(), OPTIMIZERS):
+            first = dict(self.optimizers)
+            self.optimizers.clear()
+            self._owners.clear()
+            self.configure_optimizers()
+            fix = "it registers no optimizer. Call register_optimizer(module_id=..., optimizer=..., params=...)."
+            require(bool(self.optimizers), "learner_class", type(self), fix)
+            for owner in (self.policy, *self.policy.modules()):
+                if getattr(owner, "optimizer", None) in first.values():
+                    object.__setattr__(owner, "optimizer", next(iter(self.optimizers.values())))
+
+    def shutdown(self) -> None:
+        """The algorithm is stopped. A subclass may end what it has begun."""
+
+    # -- modules -------------------------------------------------------------------------------------------------------
+
+    @property
+    def module(self) -> MultiRLModule:
+        """The modules that learn, by name, themselves and not copies.
+
+        Raises:
+            AttributeError: the networks are polyak's own.
+        """
+        module = getattr(self.policy, "rl_module", None)
+        if module is None:
+            raise AttributeError(f"{type(self).__name__} trains networks of polyak's: use algo.get_module().")
+        others: dict[str, Any] = dict(self.beside.items())
+        return MultiRLModule({DEFAULT_MODULE_ID: module, **others})
+
+    _module = module
+
+    @property
+    def _learner_connector(self) -> LearnerConnectorPipeline:
+        """The pieces before it, RLlib's default ones among them, which :meth:`build` may change.
+
+        Raises:
+            NotImplementedError: it passes none.
+        """
+        if self.pipeline is None:
+            raise NotImplementedError(f"{type(self).__name__} passes no pieces: those of PPO and DQN do.")
+        return self.pipeline
+
+    @property
+    def device(self) -> torch.device:
+        """Where it learns."""
+        return next(self.parameters()).device
+
+    _device = device
+
+    def get_parameters(self, module: nn.Module) -> list[nn.Parameter]:
+        """Those of a module or a part of one."""
+        return list(module.parameters())
+
+    def get_param_ref(self, param: nn.Parameter) -> nn.Parameter:
+        """What a parameter is called in a dict of gradients: itself."""
+        return param
+
+    # -- optimizers ----------------------------------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> None:
+        """Register optimizers, here :meth:`configure_optimizers_for_module` of each module."""
+        for name in self.module:
+            self.configure_optimizers_for_module(module_id=name, config=self.config.get_config_for_module(name))
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """Register the optimizers of a module: here Adam on all its parameters, with the config's ``lr``."""
+        params = self.get_parameters(self.module[module_id])
+        config = self.config if config is None else config
+        optimizer = torch.optim.Adam(params, eps=config.get("adam_epsilon", 1e-8))
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=config.lr)
+
+    def register_optimizer(
+        self,
+        *,
+        module_id: str = DEFAULT_MODULE_ID,
+        optimizer_name: str = "default_optimizer",
+        optimizer: Optimizer,
+        params: Sequence[nn.Parameter],
+        lr_or_lr_schedule: Any = None,
+    ) -> None:
+        """Let an optimizer make steps.
+
+        Args:
+            module_id: of which module.
+            optimizer_name: its name among those of the module.
+            optimizer: already made.
+            params: those that it moves.
+            lr_or_lr_schedule: its learning rate, a number or points [[environment step, value], ...], which it is given
+                after each update; ``None``: the optimizer's own.
+
+        Raises:
+            HyperparameterError: the name is taken, or ``params`` are not the optimizer's.
+        """
+        name = f"{module_id}_{optimizer_name}"
+        require(name not in self.optimizers, "optimizer_name", optimizer_name, "there is one of that name.")
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        fix = "give the optimizer the same parameters."
+        require(held == {id(p) for p in params}, "params", f"{len(params)} parameters", fix)
+        self.optimizers[name] = optimizer
+        self._registered[name] = Registered(module_id, optimizer_name, optimizer, list(params), lr_or_lr_schedule)
+        self._move_rates(0)
+
+    def _move_rates(self, steps: int) -> None:
+        for one in self._registered.values():
+            if one.rate is not None:
+                points = one.rate if isinstance(one.rate, list | tuple) else [[0, one.rate]]
+                at, values = zip(*points, strict=True)
+                set_rate(one.optimizer, float(np.interp(steps, at, values)))
+
+    def _set_learning_rate(self, value: float) -> None:
+        if not self._registered:
+            super()._set_learning_rate(value)
+
+    def get_optimizer(self, module_id: str = DEFAULT_MODULE_ID, optimizer_name: str = "default_optimizer") -> Optimizer:
+        """One of a module's.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return dict(self.get_optimizers_for_module(module_id))[optimizer_name]
+
+    def get_optimizers_for_module(self, module_id: str = DEFAULT_MODULE_ID) -> list[tuple[str, Optimizer]]:
+        """Those of a module, with their names."""
+        if not self._registered:
+            return [("default_optimizer", one) for one in self.optimizers.values()]
+        own = [one for one in self._registered.values() if one.module_id == module_id]
+        return [(one.name, one.optimizer) for one in own]
+
+    def filter_param_dict_for_optimizer(self, param_dict: Gradients, optimizer: Optimizer) -> Gradients:
+        """The entries of a dict that are of an optimizer's parameters."""
+        return {p: param_dict[p] for group in optimizer.param_groups for p in group["params"] if p in param_dict}
+
+    # -- what happens around updates -----------------------------------------------------------------------------------
+
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Before each update; ``timesteps`` has the environment steps so far as ``"num_env_steps_sampled_lifetime"``. A
+        subclass may do what it likes."""
+
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """After each update. A subclass calls ``super()``, which moves the learning rates of registered optimizers."""
+        self._move_rates(timesteps[SAMPLED])
+
+    @contextmanager
+    def _one_update(self) -> Iterator[None]:
+        """Around an update."""
+        timesteps = {SAMPLED: self.counts()}
+        self.before_gradient_based_update(timesteps=timesteps)
+        yield
+        self.after_gradient_based_update(timesteps=dict(timesteps))
+
+    # -- one gradient step ---------------------------------------------------------------------------------------------
+
+    def _why_plainly(self) -> str | None:
+        """What makes gradient steps run line by line; ``None``: they may be compiled programs."""
+        if own := self.own():
+            return f"{type(self).__name__}.{own[0]}() of learner_class"
+        if self.beside:
+            return f"a learner with the module {next(iter(self.beside))!r}"
+        if isinstance(getattr(self.policy, "rl_module", None), SelfSupervisedLossAPI):
+            return "compute_self_supervised_loss() of the module"
+        if self.replays and self.pipeline is not None and self.pipeline.own:
+            return f"a learner behind {type(self.pipeline.own[0]).__name__}"
+        return None
+
+    def run_by(self, run: Callable[..., Any] | None) -> None:
+        super().run_by(run)
+        self.run = partial(self._run_noting_rows, self.run)
+
+    def _run_noting_rows(self, run: Callable[..., Any], method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+        """Call a method by ``run``, or line by line where a program's parts ask for it."""
+        self._row_numbers = batch.rows if isinstance(batch, RolloutRows) else None
+        plainly = method.__name__ == "gradient_step" and self.plainly
+        return self.eagerly(method, batch, *static) if plainly else run(method, batch, *static)
+
+    @property
+    def plainly(self) -> bool:
+        """Whether gradient steps run line by line."""
+        return self._plain is not None
+
+    def passed(self, episodes: list[Any]) -> Batched:
+        """What the pieces make of episodes.
+
+        Raises:
+            NotImplementedError: columns that no loss reads.
+        """
+        made = self._learner_connector.batched(episodes, self.device, rl_module=self.module, metrics=self.metrics)
+        if made.others and not self.plainly:
+            raise NotImplementedError(
+                f"pieces of learner_connector make the columns {sorted(made.others)}, which no loss is given here. Let "
+                "them change rewards, or write compute_loss_for_module() of a learner_class."
+            )
+        return made
+
+    def own_step(self, batch: Any) -> Update:
+        """A gradient step by what a program has written."""
+        self._sample, self._noted = batch, {}
+        modules = self.module
+        batches = self.batches_of(batch)
+        for name in self.beside.keys() - batches.keys():
+            advise(name, f"no piece of the learner gives the module {name!r} a batch: it does not learn.")
+        batches = {name: columns for name, columns in batches.items() if self.should_module_be_updated(name, None)}
+        fwd_out = {name: modules[name].forward_train(columns) for name, columns in batches.items()}
+        losses = self.compute_losses(fwd_out=fwd_out, batch=batches)
+        for name, loss in losses.items():
+            if not isinstance(loss, Tensor) or loss.numel() != 1:
+                found = f"the shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+                raise PolicyError(f"{type(self).__name__}: the loss of {name!r} must be one number, got {found}.")
+        self.apply_gradients(self.postprocess_gradients(self.compute_gradients(losses)))
+        for name in self.beside.keys() & losses.keys():
+            self.metrics.log_value((name, "total_loss"), losses[name], window=1)
+        own = losses[DEFAULT_MODULE_ID].detach().reshape(()) if DEFAULT_MODULE_ID in losses else torch.zeros(())
+        noted, self._sample = self._noted, None
+        errors = noted.pop("td_error", None)
+        return Update({"loss": own, **noted}, errors)
+
+    def batches_of(self, batch: Any) -> dict[str, Batch]:
+        """Name of a module -> its columns of a minibatch."""
+        columns = self.batch_of(batch)
+        if self.batched is None or self._row_numbers is None:
+            return {DEFAULT_MODULE_ID: columns}
+        return self.batched.rows(columns, self._row_numbers)
+
+    def batch_of(self, batch: Any) -> Batch:
+        """The columns of a minibatch under RLlib's names."""
+        raise NotImplementedError
+
+    def should_module_be_updated(self, module_id: str, multi_agent_batch: Any = None) -> bool:
+        """Whether a module learns: here all do."""
+        return True
+
+    def compute_losses(self, *, fwd_out: dict[str, Any], batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Name of a module -> its loss []: that of :meth:`compute_loss_for_module`, or the module's own.
+
+        Args:
+            fwd_out: name -> what its ``forward_train`` returned.
+            batch: name -> its columns.
+        """
+        losses, modules = {}, self.module
+        for name, outputs in fwd_out.items():
+            config = self.config.get_config_for_module(name)
+            known = {"module_id": name, "config": config, "batch": batch[name], "fwd_out": outputs}
+            if isinstance(modules[name], SelfSupervisedLossAPI):
+                losses[name] = modules[name].compute_self_supervised_loss(learner=self, **known)
+            else:
+                losses[name] = self.compute_loss_for_module(**known)
+        return losses
+
+    def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
+        """The loss [] of a module: here the algorithm's own.
+
+        Args:
+            module_id: its name.
+            config: of the algorithm, as ``algorithm_config_overrides_per_module`` has it for this module.
+            batch: its columns.
+            fwd_out: what its ``forward_train`` returned of them.
+        """
+        raise NotImplementedError
+
+    def _check_agents(self, module_id: str) -> None:
+        """Refuse to take the algorithm's loss as that of a module that only the learner has.
+
+        Raises:
+            PolicyError: naming the module.
+        """
+        if module_id in self.beside:
+            raise PolicyError(
+                f"{type(self).__name__}: the algorithm's loss is that of {DEFAULT_MODULE_ID!r}. Write the loss of "
+                f"{module_id!r} in compute_loss_for_module(), or as compute_self_supervised_loss() of the module."
+            )
+
+    def compute_gradients(self, loss_per_module: Mapping[str, Tensor], **kwargs: Any) -> Gradients:
+        """Of the sum of losses, by parameter; of those that it does not depend on there are none."""
+        params = [p for one in self.optimizers.values() for group in one.param_groups for p in group["params"]]
+        for p in params:
+            p.grad = None
+        losses = [loss for loss in loss_per_module.values() if loss.requires_grad]
+        if losses:
+            torch.stack([loss.reshape(()) for loss in losses]).sum().backward()
+        return {p: p.grad for p in params if p.grad is not None}
+
+    def postprocess_gradients(self, gradients_dict: Gradients) -> Gradients:
+        """What optimizers are given: here :meth:`postprocess_gradients_for_module` of each module."""
+        found: Gradients = {}
+        for name in self.module:
+            own: Gradients = {}
+            for _, optimizer in self.get_optimizers_for_module(name):
+                own |= self.filter_param_dict_for_optimizer(gradients_dict, optimizer)
+            config = self.config.get_config_for_module(name)
+            found |= self.postprocess_gradients_for_module(module_id=name, config=config, module_gradients_dict=own)
+        return found
+
+    def postprocess_gradients_for_module(
+        self, *, module_id: str, config: Any = None, module_gradients_dict: Gradients
+    ) -> Gradients:
+        """Limit gradients as ``grad_clip`` and ``grad_clip_by`` say, those of each optimizer together."""
+        config = self.config if config is None else config
+        most = getattr(self, "max_grad_norm", None) if module_id == DEFAULT_MODULE_ID else config.grad_clip
+        if most is not None:
+            for _, optimizer in self.get_optimizers_for_module(module_id):
+                found = self.filter_param_dict_for_optimizer(module_gradients_dict, optimizer)
+                if grads := [grad for grad in found.values() if grad is not None]:
+                    self.limit(grads, most)
+        return module_gradients_dict
+
+    def apply_gradients(self, gradients_dict: Gradients) -> None:
+        """A step of each optimizer."""
+        for parameter, grad in gradients_dict.items():
+            parameter.grad = grad
+        for optimizer in self.optimizers.values():
+            optimizer.step()

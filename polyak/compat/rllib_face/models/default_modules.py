@@ -1,0 +1,252 @@
+"""The modules that PPO, DQN and SAC train unless they are given others.
+
+Shapes: B batch, A actions, K atoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.compat.rllib_face.columns import (
+    ACTOR,
+    ATOMS,
+    CRITIC,
+    ENCODER_OUT,
+    QF_LOGITS,
+    QF_NEXT_PREDS,
+    QF_PREDS,
+    QF_PROBS,
+    QF_TARGET_NEXT_PREDS,
+    QF_TARGET_NEXT_PROBS,
+    Columns,
+)
+from polyak.compat.rllib_face.models.catalog import DQNCatalog, PPOCatalog
+from polyak.compat.rllib_face.models.exploration import EpsilonSchedule
+from polyak.compat.rllib_face.models.rl_module import Batch, TorchRLModule, as_images
+
+_COPIED = ("encoder", "af", "vf")
+"""Networks of DQN that have lagging copies."""
+
+
+class DefaultPPOTorchRLModule(TorchRLModule):
+    """``encoder``, policy head ``pi``, value head ``vf``, from a
+    :class:`~polyak.compat.rllib_face.models.catalog.PPOCatalog`."""
+
+    default_catalog: ClassVar[Any] = PPOCatalog
+
+    def setup(self) -> None:
+        catalog: Any = self.catalog
+        self.encoder = catalog.build_actor_critic_encoder(framework="torch")
+        self.pi = catalog.build_pi_head(framework="torch")
+        self.vf = catalog.build_vf_head(framework="torch")
+
+    def get_non_inference_attributes(self) -> list[str]:
+        """The value head, and its encoder where that is its own."""
+        own = getattr(self.encoder, "critic_encoder", None) is not None
+        return ["vf", "encoder.critic_encoder"] if own else ["vf"]
+
+    def get_initial_state(self) -> dict[str, Any]:
+        find = getattr(self.encoder, "get_initial_state", None)
+        return {} if find is None else find()
+
+    def output_specs_train(self) -> list[str]:
+        return [Columns.ACTION_DIST_INPUTS, Columns.EMBEDDINGS]
+
+    def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
+        return self._outputs(batch, with_embeddings=False)
+
+    def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
+        return self._outputs(batch, with_embeddings=True)
+
+    def _outputs(self, batch: Batch, with_embeddings: bool) -> Batch:
+        encoded = self.encoder(as_images(batch))
+        outputs = {Columns.ACTION_DIST_INPUTS: self.pi(encoded[ENCODER_OUT][ACTOR])}
+        if with_embeddings:
+            outputs[Columns.EMBEDDINGS] = encoded[ENCODER_OUT][CRITIC]
+        if Columns.STATE_OUT in encoded:
+            outputs[Columns.STATE_OUT] = encoded[Columns.STATE_OUT]
+        return outputs
+
+    def compute_values(self, batch: Batch, embeddings: Any = None) -> Tensor:
+        """State values [B]."""
+        if embeddings is None:
+            embeddings = self.encoder(as_images(batch))[ENCODER_OUT][CRITIC]
+        values: Tensor = self.vf(embeddings)
+        return values.squeeze(-1)
+
+
+class DefaultDQNTorchRLModule(TorchRLModule):
+    """``encoder``, head ``af`` of advantages or action values, and ``vf`` of a dueling network, from a
+    :class:`~polyak.compat.rllib_face.models.catalog.DQNCatalog`.
+
+    ``model_config`` may also hold ``num_atoms``, ``v_min``, ``v_max``, ``dueling``, ``sigma0`` and
+    ``epsilon``.
+    """
+
+    default_catalog: ClassVar[Any] = DQNCatalog
+    action_space: spaces.Discrete
+
+    def setup(self) -> None:
+        catalog: Any = self.catalog
+        options = catalog._model_config_dict
+        self.num_atoms = int(options.get("num_atoms", 1))
+        self.encoder = catalog.build_encoder(framework="torch")
+        self.vf = catalog.build_vf_head(framework="torch") if options.get("dueling", False) else None
+        self.af = catalog.build_af_head(framework="torch")
+        support = torch.linspace(options.get("v_min", -10.0), options.get("v_max", 10.0), self.num_atoms)
+        self.register_buffer("support", support, persistent=False)
+        self.epsilon_schedule = EpsilonSchedule(options.get("epsilon", 0.0))
+        self._target: tuple[DefaultDQNTorchRLModule, ...] = ()  # in which torch looks for no parameters
+
+    def output_specs_inference(self) -> list[str]:
+        return [Columns.ACTIONS, Columns.ACTION_DIST_INPUTS]
+
+    def output_specs_train(self) -> list[str]:
+        then = [QF_TARGET_NEXT_PREDS, *([QF_NEXT_PREDS] if self.uses_double_q else [])]
+        atoms = [ATOMS, QF_LOGITS, QF_PROBS, QF_TARGET_NEXT_PROBS] if self.num_atoms > 1 else []
+        return [QF_PREDS, *then, *atoms]
+
+    def input_specs_train(self) -> list[str]:
+        return [*super().input_specs_train(), Columns.NEXT_OBS]
+
+    def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
+        values = self.compute_q_values(batch)[QF_PREDS]
+        return {Columns.ACTIONS: values.argmax(-1), Columns.ACTION_DIST_INPUTS: values}
+
+    @torch.no_grad()
+    def _forward_exploration(self, batch: Batch, t: int = 0, **kwargs: Any) -> Batch:
+        """Random actions with the probability that ``epsilon_schedule`` has after ``t`` environment steps, else
+        those of the largest values."""
+        values = self.compute_q_values(batch)[QF_PREDS]
+        drawn = torch.randint_like(values[..., 0], values.shape[-1], dtype=torch.int64)
+        rarely = torch.rand_like(values[..., 0]) < self.epsilon_schedule.update(t)
+        return {Columns.ACTIONS: torch.where(rarely, drawn, values.argmax(-1))}
+
+    def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
+        """Values of what was observed; where the batch has the next observations, too, theirs by the target networks,
+        and with :attr:`uses_double_q` by these."""
+        outputs = dict(self.compute_q_values(batch))
+        if Columns.NEXT_OBS not in batch:
+            return outputs
+        then = {Columns.OBS: batch[Columns.NEXT_OBS]}
+        if self.uses_double_q:
+            outputs[QF_NEXT_PREDS] = self.compute_q_values(then)[QF_PREDS]
+        lagging = self.forward_target(then)
+        outputs[QF_TARGET_NEXT_PREDS] = lagging[QF_PREDS]
+        if self.num_atoms > 1:
+            outputs[QF_TARGET_NEXT_PROBS] = lagging[QF_PROBS]
+        return outputs
+
+    @property
+    def uses_double_q(self) -> bool:
+        """Whether the next action is chosen by these networks and valued by the target networks."""
+        return bool(_option(self.model_config, "double_q", True))
+
+    @property
+    def uses_dueling(self) -> bool:
+        """Whether there is a head of state values."""
+        return self.vf is not None
+
+    def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
+        """Action values [B, A], and the distributions that they are the means of. Noisy layers draw no noise."""
+        features = self.encoder(as_images(batch))[ENCODER_OUT]
+        n_actions = int(self.action_space.n)
+        logits = self.af(features).unflatten(-1, (self.num_atoms, n_actions))
+        if self.vf is not None:
+            logits = self.vf(features)[..., None] + logits - logits.mean(-1, keepdim=True)
+        if self.num_atoms == 1:
+            return {QF_PREDS: logits.squeeze(-2)}
+        logits = logits.transpose(-1, -2)
+        probs = logits.softmax(-1)
+        preds = (probs * self.support).sum(-1)
+        return {QF_PREDS: preds, ATOMS: self.support, QF_LOGITS: logits, QF_PROBS: probs}
+
+    def compute_advantage_distribution(self, batch: Batch) -> dict[str, Tensor]:
+        """Of a dueling module with atoms: what its head of advantages says alone, [B, A, K]."""
+        n_actions = int(self.action_space.n)
+        features = self.encoder(as_images(batch))[ENCODER_OUT]
+        logits = self.af(features).unflatten(-1, (self.num_atoms, n_actions)).transpose(-1, -2)
+        return {ATOMS: self.support, QF_LOGITS: logits, QF_PROBS: logits.softmax(-1)}
+
+    # -- the lagging copy ----------------------------------------------------------------------------------------------
+
+    def adopt_target(self, target: DefaultDQNTorchRLModule) -> None:
+        """Take another module as the lagging copy of this one."""
+        self._target = (target,)
+
+    def make_target_networks(self) -> None:
+        """A copy with the same weights."""
+        options = {"observation_space": self.observation_space, "action_space": self.action_space}
+        target = type(self)(**options, model_config=self.model_config, catalog_class=type(self.catalog))
+        target.load_state_dict(self.state_dict())
+        self.adopt_target(target.requires_grad_(False))
+
+    def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
+        """Encoder and heads with their copies."""
+        return [(getattr(self, name), copy) for name, copy in self._copies().items()]
+
+    def _copies(self) -> dict[str, nn.Module]:
+        """The copies of encoder and heads, by their names."""
+        names = [name for name in _COPIED if getattr(self, name) is not None]
+        return {name: getattr(target, name) for target in self._target for name in names}
+
+    def get_non_inference_attributes(self) -> list[str]:
+        """The lagging copies."""
+        return [f"_target_{name}" for name in _COPIED]
+
+    def _tensors(self) -> dict[str, Tensor]:
+        copies = {f"_target_{name}.": part.state_dict() for name, part in self._copies().items()}
+        return super()._tensors() | {above + k: tensor for above, part in copies.items() for k, tensor in part.items()}
+
+    def forward_target(self, batch: Batch) -> dict[str, Any]:
+        """:meth:`compute_q_values` by the copy.
+
+        Raises:
+            RuntimeError: there is none.
+        """
+        if not self._target:
+            raise RuntimeError("there are no target networks: call make_target_networks() first.")
+        return self._target[0].compute_q_values(batch)
+
+
+def _option(options: Any, name: str, default: Any) -> Any:
+    """One of ``model_config``, which may be a dict or an object."""
+    return options.get(name, default) if isinstance(options, Mapping) else getattr(options, name, default)
+
+
+class DefaultSACTorchRLModule(TorchRLModule):
+    """A view of the networks of SAC: means and log standard deviations of actions before tanh, and action values.
+
+    Args:
+        policy: polyak's.
+    """
+
+    def __init__(self, policy: Any, observation_space: spaces.Space, turned: bool) -> None:
+        self._policy = (policy, turned)
+        super().__init__(observation_space=observation_space, action_space=policy.action_space)
+        self.actor, self.critic = policy.actor, policy.critic
+
+    def _read(self, batch: Batch) -> Tensor:
+        policy, turned = self._policy
+        observations = batch[Columns.OBS]
+        observations = observations.movedim(-1, 1) if turned else observations
+        return observations.to(policy.device)
+
+    def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
+        mean, log_std, _ = self.actor.get_action_dist_params(self._read(batch))
+        return {Columns.ACTION_DIST_INPUTS: torch.cat([mean, log_std], -1)}
+
+    def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
+        """Of the batch's actions, scaled to [-1, 1]: the least of the critics' [B]."""
+        values = self.critic.q_values(self._read(batch), batch[Columns.ACTIONS])
+        return {QF_PREDS: values.amin(0)}
+
+
+PPORLModule = PPOTorchRLModule = DefaultPPOTorchRLModule
+DQNRainbowTorchRLModule = DefaultDQNTorchRLModule
+"""Their names in earlier versions of RLlib."""

@@ -1,0 +1,47 @@
+"""The probability of a random action, as a module of DQN that explores by itself asks for it; and no exploration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyak.collecting.actor import Actor
+from polyak.compat.rllib_face.bases import BeforeAlgorithm
+
+
+class EpsilonSchedule:
+    """Straight lines between points, and the last value behind them.
+
+    Args:
+        epsilon: a number, or points [[environment step, value], ...].
+    """
+
+    def __init__(self, epsilon: Any) -> None:
+        points = epsilon if isinstance(epsilon, list | tuple) else [[0, epsilon]]
+        self._steps = [float(step) for step, _ in points]
+        self._values = [float(value) for _, value in points]
+        self._now = self._values[0]
+
+    def update(self, timestep: int) -> float:
+        """Its value at an environment step, which is the current one from then on."""
+        self._now = float(np.interp(timestep, self._steps, self._values))
+        return self._now
+
+    def get_current_value(self) -> float:
+        """As :meth:`update` said last; the first one before."""
+        return self._now
+
+
+class ActsGreedily(BeforeAlgorithm):
+    """Before an algorithm: experience is collected without exploration, as ``explore=False`` asks."""
+
+    def make_actor(self) -> Any:
+        """Takes the policy's likeliest actions."""
+        actor = super().make_actor()
+        assert isinstance(actor, Actor)
+        actor.deterministic = True
+        return actor
+
+    def _exploration(self) -> dict[str, Any]:
+        return {}

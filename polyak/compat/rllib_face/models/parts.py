@@ -1,0 +1,156 @@
+"""From modules to the parts of polyak's policies: encoders as features extractors, heads as layers.
+
+A default module is taken apart: its encoder becomes the policy's features extractor and its heads the policy's layers,
+so that acting, losses and compiled steps are those of any other policy. A module whose forward passes are its own is
+called whole.
+
+Shapes: B rows, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from polyak.compat.rllib_face.columns import ENCODER_OUT, Columns
+from polyak.compat.rllib_face.models.encoders import MLPEncoder
+from polyak.compat.rllib_face.models.heads import MLPHead
+from polyak.compat.rllib_face.models.rl_module import RLModule, RLModuleSpec
+from polyak.envs.spaces import get_flattened_obs_dim
+from polyak.nn.errors import PolicyError
+from polyak.nn.networks.encoders import CombinedExtractor, FlattenExtractor
+
+
+class Layers(nn.Sequential):
+    """An encoder that is nothing but layers, as a features extractor: [B, ...] -> [B, F]"""
+
+    features_dim: int
+
+
+class EncoderFeatures(nn.Module):
+    """Any other encoder as a features extractor: [B, ...] -> [B, F]
+
+    Args:
+        encoder: from ``{"obs": [B, ...]}`` to ``{"encoder_out": [B, F]}``.
+        features_dim: F.
+        turned: images come with the channels first, and the encoder reads them last.
+    """
+
+    def __init__(self, encoder: nn.Module, features_dim: int, turned: bool) -> None:
+        super().__init__()
+        self.encoder, self.features_dim, self.turned = encoder, features_dim, turned
+
+    def forward(self, observations: Tensor) -> Tensor:
+        if self.turned:
+            observations = observations.movedim(1, -1)
+        features: Tensor = self.encoder({Columns.OBS: observations})[ENCODER_OUT]
+        return features
+
+
+def features_of(encoder: Any, latent_dims: tuple[int, ...], turned: bool) -> Any:
+    """A features extractor that is this encoder."""
+    dim = int(np.prod(latent_dims))
+    if type(encoder) is not MLPEncoder or encoder.config.always_check_shapes:
+        return EncoderFeatures(encoder, dim, turned)
+    layers = Layers(*encoder.net)
+    layers.features_dim = dim
+    return layers
+
+
+def layers_of(head: Any) -> Any:
+    """The layers of a head; itself, if it is more than that."""
+    return head.net if type(head) is MLPHead and not head.config.clip_log_std else head
+
+
+def check_output(module: Any, what: str, values: Any, *shapes: tuple[int, ...]) -> None:
+    """Accept a tensor of one of these shapes, as a module of one's own must return it.
+
+    Raises:
+        PolicyError: it is none, or of another shape, which would be broadcast, or stand for other actions.
+    """
+    if isinstance(values, Tensor) and tuple(values.shape) in shapes:
+        return
+    found = f"the shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+    wanted = " or ".join(map(str, shapes))
+    raise PolicyError(f"{type(module).__name__}: {what} must have the shape {wanted}, got {found}.")
+
+
+def seen_by(space: spaces.Space, turned: bool) -> spaces.Space:
+    """The space that encoders read, by the policy's: images as the environment has them, choices one-hot, in parts of a
+    Dict as well."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict({name: seen_by(part, False) for name, part in space.spaces.items()})
+    if isinstance(space, spaces.Box):
+        if not space.shape:
+            return spaces.Box(space.low.reshape(1), space.high.reshape(1), dtype=space.low.dtype.type)
+        if not turned:
+            return space
+        low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
+        return spaces.Box(low, high, dtype=low.dtype.type)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        return spaces.Box(0.0, 1.0, (get_flattened_obs_dim(space),), np.float32)
+    return space
+
+
+class Built:
+    """How a policy builds its module.
+
+    Args:
+        module_class: of the module.
+        catalog_class: of what builds its default parts; ``None``: it needs none, or has one of its own.
+        model_config: its options.
+        turned: the policy sees images with the channels first where the environment has them last.
+    """
+
+    def __init__(self, module_class: Any, catalog_class: Any, model_config: Any, turned: bool) -> None:
+        self.module_class, self.catalog_class, self.turned = module_class, catalog_class, turned
+        self.model_config = model_config
+
+    def __call__(self, observation_space: spaces.Space, action_space: spaces.Space) -> Any:
+        """A new module."""
+        return RLModuleSpec(
+            self.module_class,
+            seen_by(observation_space, self.turned),
+            action_space,
+            model_config=self.model_config,
+            catalog_class=self.catalog_class,
+        ).build()
+
+
+def can_be_taken_apart(module: Any, default: type[RLModule], methods: tuple[str, ...]) -> bool:
+    """Whether a module computes what the default one does, of encoder and heads that may be others."""
+    return isinstance(module, default) and all(getattr(type(module), m) is getattr(default, m) for m in methods)
+
+
+class AsItStands(nn.Module):
+    """What is called for a features extractor without a catalog: of the parts of a Dict, or of one vector.
+
+    It is a class of modules, of which files can hold the name.
+    """
+
+    def __new__(cls, observation_space: spaces.Space) -> Any:
+        if isinstance(observation_space, spaces.Dict):
+            return CombinedExtractor(observation_space)
+        return FlattenExtractor(observation_space)
+
+
+class CatalogFeatures(EncoderFeatures):
+    """The encoder of a catalog as a features extractor, for networks whose other layers are polyak's.
+
+    Args:
+        observation_space: the policy's.
+        catalog_class: whose ``build_encoder`` makes it.
+        model_config: its options.
+        turned: see :class:`Built`.
+    """
+
+    def __init__(
+        self, observation_space: spaces.Space, catalog_class: Any, model_config: Mapping[str, Any], turned: bool
+    ) -> None:
+        options = {**model_config, "use_lstm": False}
+        catalog = catalog_class(seen_by(observation_space, turned), None, options)
+        super().__init__(catalog.build_encoder("torch"), int(np.prod(catalog.latent_dims)), turned)

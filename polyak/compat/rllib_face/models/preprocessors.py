@@ -1,0 +1,114 @@
+"""Observations of any space as one array, as ``Catalog.get_preprocessor`` offers it to programs.
+
+Modules here do not need it: polyak's policies make choices one-hot by themselves, and default encoders read the parts
+of a Dict or Tuple.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from polyak.envs.nested_spaces import is_composed
+
+
+class Preprocessor:
+    """From an observation to an array.
+
+    Args:
+        observation_space: of observations.
+        options: of RLlib's old stack, which nothing here reads.
+
+    Attributes:
+        shape: of the array.
+        observation_space: of arrays.
+    """
+
+    def __init__(self, observation_space: spaces.Space, options: Any = None) -> None:
+        self._obs_space = observation_space
+        self.shape: tuple[int, ...] = self._init_shape(observation_space, options or {})
+
+    def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
+        """The shape of the array."""
+        raise NotImplementedError(f"{type(self).__name__} must write _init_shape(obs_space, options).")
+
+    def transform(self, observation: Any) -> np.ndarray:
+        """The array."""
+        raise NotImplementedError(f"{type(self).__name__} must write transform(observation).")
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return int(np.prod(self.shape))
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        """That of arrays."""
+        return spaces.Box(-1.0, 1.0, self.shape, np.float32)
+
+
+class NoPreprocessor(Preprocessor):
+    """Of observations that are arrays."""
+
+    def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
+        return tuple(obs_space.shape)
+
+    def transform(self, observation: Any) -> np.ndarray:
+        return np.asarray(observation)
+
+    @property
+    def observation_space(self) -> spaces.Space:
+        return self._obs_space
+
+
+class OneHotPreprocessor(Preprocessor):
+    """Of choices: a 1 for each that was made."""
+
+    def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
+        return (int(spaces.flatdim(obs_space)),)
+
+    def transform(self, observation: Any) -> np.ndarray:
+        return np.asarray(spaces.flatten(self._obs_space, observation), np.float32)
+
+
+class _Flattening(Preprocessor):
+    """Of observations in parts: those of all, side by side."""
+
+    def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
+        self.preprocessors = [get_preprocessor(space)(space, options) for space in self._children(obs_space)]
+        return (sum(part.size for part in self.preprocessors),)
+
+    def _children(self, space: Any) -> list[Any]:
+        return [space[key] for key in self._keys(space)]
+
+    def _keys(self, space: Any) -> list[Any]:
+        raise NotImplementedError
+
+    def transform(self, observation: Any) -> np.ndarray:
+        pairs = zip(self.preprocessors, self._keys(self._obs_space), strict=True)
+        found = [part.transform(observation[key]).astype(np.float32).ravel() for part, key in pairs]
+        return np.concatenate(found)
+
+
+class TupleFlatteningPreprocessor(_Flattening):
+    """Of a Tuple: its entries in order."""
+
+    def _keys(self, space: Any) -> list[Any]:
+        return list(range(len(space.spaces)))
+
+
+class DictFlatteningPreprocessor(_Flattening):
+    """Of a Dict: its entries by key."""
+
+    def _keys(self, space: Any) -> list[Any]:
+        return sorted(space.spaces)
+
+
+def get_preprocessor(space: spaces.Space) -> type[Preprocessor]:
+    """The class that fits an observation space."""
+    if is_composed(space):
+        return DictFlatteningPreprocessor if isinstance(space, spaces.Dict) else TupleFlatteningPreprocessor
+    choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)
+    return OneHotPreprocessor if choices else NoPreprocessor

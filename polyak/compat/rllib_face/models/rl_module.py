@@ -1,0 +1,513 @@
+"""Modules: the networks of one agent under RLlib's contract, dict in and dict out.
+
+A subclass of :class:`TorchRLModule` makes its layers in ``setup()`` and writes ``_forward(batch)``, which returns
+``{"action_dist_inputs": [B, N]}``. To be trained by PPO it also writes ``compute_values(batch)`` [B], by DQN
+``compute_q_values(batch)``. What stands here knows no algorithm; :mod:`polyak.compat.rllib_face.models.parts` lets
+polyak's algorithms train it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import safetensors.torch
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from polyak.checkpoint.arrays import read_arrays, warn_not_finite
+from polyak.checkpoint.building import no_larger_than
+from polyak.checkpoint.damage import damage_named
+from polyak.checkpoint.serialise import decode, encode, find_class
+from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
+from polyak.compat.rllib_face.models.distributions import distribution_for
+from polyak.compat.rllib_face.models.torch_distributions import Distribution
+from polyak.envs.reading import plain_json
+from polyak.hyperparameters.declaration import require
+from polyak.nn.compiled import keep_plain_names, plain_name
+from polyak.writing import replacing
+
+Batch = dict[str, Any]
+"""Tensors by column."""
+STATE_FILE, DESCRIPTION = "module_state.safetensors", "module.json"
+
+
+@runtime_checkable
+class ValueFunctionAPI(Protocol):
+    """A module that says what states are worth."""
+
+    def compute_values(self, batch: Batch, embeddings: Any = None) -> Tensor:
+        """State values [B]; ``embeddings``: as ``forward_train`` returned them, to spare the encoder."""
+        ...
+
+
+@runtime_checkable
+class QNetAPI(Protocol):
+    """A module that says what actions are worth."""
+
+    def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
+        """``qf_preds`` [B, A]; of distributions also ``atoms`` [K], ``qf_logits`` and ``qf_probs`` [B, A, K]."""
+        ...
+
+
+@runtime_checkable
+class TargetNetworkAPI(Protocol):
+    """A module with lagging copies of some of its networks."""
+
+    def make_target_networks(self) -> None:
+        """Make them."""
+        ...
+
+    def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
+        """Networks and their copies."""
+        ...
+
+    def forward_target(self, batch: Batch) -> dict[str, Any]:
+        """What the copies say."""
+        ...
+
+
+@runtime_checkable
+class InferenceOnlyAPI(Protocol):
+    """A module of which acting needs only a part."""
+
+    def get_non_inference_attributes(self) -> list[str]:
+        """Names of the attributes that only learning needs."""
+        ...
+
+
+@runtime_checkable
+class SelfSupervisedLossAPI(Protocol):
+    """A module with a loss of its own, in place of the learner's."""
+
+    def compute_self_supervised_loss(
+        self, *, learner: Any, module_id: str, config: Any, batch: Batch, fwd_out: Batch, **kwargs: Any
+    ) -> Tensor:
+        """The loss [], of what :meth:`TorchLearner.compute_loss_for_module` gets, and of the learner."""
+        ...
+
+
+class RLModule:
+    """The networks of an agent.
+
+    Args:
+        observation_space: as the environment has it.
+        action_space: as the environment has it.
+        inference_only: build what acting needs, and nothing else.
+        learner_only: for a module that never acts.
+        model_config: options for :meth:`setup`, under ``self.model_config``.
+        catalog_class: builds default parts from spaces and options, under ``self.catalog``.
+    """
+
+    framework: ClassVar[str | None] = None
+    default_catalog: ClassVar[Any] = None
+    """What builds parts where no ``catalog_class`` is given."""
+    STATE_FILE_NAME: ClassVar[str] = STATE_FILE
+    """The file in a folder of :meth:`TorchRLModule.save_to_path` that has the weights."""
+
+    def __init__(
+        self,
+        *,
+        observation_space: spaces.Space | None = None,
+        action_space: spaces.Space | None = None,
+        inference_only: bool = False,
+        learner_only: bool = False,
+        model_config: Any = None,
+        catalog_class: Any = None,
+    ) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+        self.inference_only, self.learner_only = bool(inference_only), learner_only
+        self.model_config = {} if model_config is None else model_config
+        self.catalog = None
+        catalog_class = catalog_class or self.default_catalog
+        if catalog_class is not None:
+            self.catalog = catalog_class(
+                observation_space=observation_space, action_space=action_space, model_config_dict=self.model_config
+            )
+        self.action_dist_cls: type[Distribution] | None = None
+        self.setup()
+
+    def setup(self) -> None:
+        """Make networks; called once, at the end of the constructor."""
+
+    def get_initial_state(self) -> dict[str, Any]:
+        """Its recurrent state when an episode begins; nothing, unless a subclass says otherwise."""
+        return {}
+
+    def is_stateful(self) -> bool:
+        """Whether it is recurrent."""
+        return bool(self.get_initial_state())
+
+    # -- forward passes ------------------------------------------------------------------------------------------------
+
+    def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
+        """The forward pass, where a subclass does not distinguish them."""
+        raise NotImplementedError(f"{type(self).__name__} must write _forward(batch).")
+
+    def _forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:
+        """To act without exploration."""
+        return self._forward(batch, **kwargs)
+
+    def _forward_exploration(self, batch: Batch, **kwargs: Any) -> Batch:
+        """To act while experience is collected."""
+        return self._forward(batch, **kwargs)
+
+    def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
+        """Before losses."""
+        return self._forward(batch, **kwargs)
+
+    def forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:
+        """Call :meth:`_forward_inference`."""
+        return self._forward_inference(batch, **kwargs)
+
+    def forward_exploration(self, batch: Batch, **kwargs: Any) -> Batch:
+        """Call :meth:`_forward_exploration`."""
+        return self._forward_exploration(batch, **kwargs)
+
+    def forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
+        """Call :meth:`_forward_train`.
+
+        Raises:
+            RuntimeError: the module was built for acting alone.
+        """
+        if self.inference_only:
+            raise RuntimeError("forward_train() needs a module built with inference_only=False.")
+        return self._forward_train(batch, **kwargs)
+
+    # -- distributions -------------------------------------------------------------------------------------------------
+
+    def get_inference_action_dist_cls(self) -> type[Distribution]:
+        """Of actions without exploration: ``self.action_dist_cls`` where :meth:`setup` has set one, else the catalog's,
+        else that of the space."""
+        if self.action_dist_cls is not None:
+            return self.action_dist_cls
+        if self.catalog is not None:
+            found: type[Distribution] = self.catalog.get_action_dist_cls(framework="torch")
+            return found
+        require(self.action_space is not None, "action_space", None, "give the module an action space.")
+        return distribution_for(self.action_space)  # type: ignore[arg-type]
+
+    def get_exploration_action_dist_cls(self) -> type[Distribution]:
+        """Of actions while experience is collected."""
+        return self.get_inference_action_dist_cls()
+
+    def get_train_action_dist_cls(self) -> type[Distribution]:
+        """Of actions in losses."""
+        return self.get_inference_action_dist_cls()
+
+    # -- what goes in and out ------------------------------------------------------------------------------------------
+
+    def input_specs_inference(self) -> list[str]:
+        """Columns of a batch that it needs to act without exploration."""
+        return [Columns.OBS, *([Columns.STATE_IN] if self.is_stateful() else [])]
+
+    def input_specs_exploration(self) -> list[str]:
+        """Columns that it needs to act while experience is collected."""
+        return self.input_specs_inference()
+
+    def input_specs_train(self) -> list[str]:
+        """Columns that it needs before losses."""
+        return self.input_specs_inference()
+
+    def output_specs_inference(self) -> list[str]:
+        """Columns that it returns to act without exploration."""
+        return [Columns.ACTION_DIST_INPUTS]
+
+    def output_specs_exploration(self) -> list[str]:
+        """Columns that it returns to act while experience is collected."""
+        return self.output_specs_inference()
+
+    def output_specs_train(self) -> list[str]:
+        """Columns that it returns before losses."""
+        return self.output_specs_inference()
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the constructor that make another one like it."""
+        named = ("observation_space", "action_space", "inference_only", "learner_only", "model_config")
+        catalog_class = None if self.catalog is None else type(self.catalog)
+        return (), {name: getattr(self, name) for name in named} | {"catalog_class": catalog_class}
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, inference_only: bool = False
+    ) -> dict[str, np.ndarray]:
+        """What it learned, by name."""
+        raise NotImplementedError
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Put back what :meth:`get_state` returned."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_checkpoint(cls, path: Any) -> Any:
+        """The module in a folder, or the modules of several: see :meth:`TorchRLModule.from_checkpoint`."""
+        if (Path(path) / DESCRIPTION).is_file():
+            return TorchRLModule.from_checkpoint(path)
+        return resolve_name("polyak.compat.rllib_face.models.multi:MultiRLModule").from_checkpoint(path)
+
+    def as_multi_rl_module(self) -> Any:
+        """A :class:`~polyak.compat.rllib_face.MultiRLModule` with this one alone, as that of the only agent."""
+        return resolve_name("polyak.compat.rllib_face.models.multi:MultiRLModule")({DEFAULT_MODULE_ID: self})
+
+    def unwrapped(self) -> RLModule:
+        """The module itself."""
+        return self
+
+
+class TorchRLModule(nn.Module, RLModule):
+    """A module of torch. Its arguments are those of :class:`RLModule`."""
+
+    framework: ClassVar[str | None] = "torch"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        nn.Module.__init__(self)
+        keep_plain_names(self)
+        RLModule.__init__(self, *args, **kwargs)
+        names = self._only_learned()
+        named = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+        require(named, "get_non_inference_attributes()", names, "let it return a list of names of attributes.")
+        if self.inference_only:
+            for name in names:
+                owner, _, last = name.rpartition(".")
+                part = self.get_submodule(owner)
+                if getattr(part, last, None) is not None:
+                    setattr(part, last, None)
+
+    def _only_learned(self) -> list[str]:
+        """Names of what acting does not need."""
+        return self.get_non_inference_attributes() if isinstance(self, InferenceOnlyAPI) else []
+
+    @torch.no_grad()
+    def _forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:
+        return self._forward(batch, **kwargs)
+
+    @torch.no_grad()
+    def _forward_exploration(self, batch: Batch, **kwargs: Any) -> Batch:
+        return self._forward(batch, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in REPLACED:
+            raise AttributeError(f"{type(self).__name__} has no {name}. Use {REPLACED[name]}.")
+        return super().__getattr__(name)
+
+    def forward(self, batch: Batch, **kwargs: Any) -> Batch:
+        """As :meth:`forward_train`."""
+        return self.forward_train(batch, **kwargs)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Its parameters and buffers, themselves and not copies."""
+        found: dict[str, Tensor] = self.state_dict()
+        return found
+
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, inference_only: bool = False
+    ) -> dict[str, np.ndarray]:
+        """Arrays of parameters and buffers, by name.
+
+        Args:
+            components: names of parts, such as ``"encoder"``, or one of them; ``None``: all.
+            not_components: names of parts that are left out.
+            inference_only: leave out what acting does not need.
+        """
+        left_out = [*_names(not_components), *(self._only_learned() if inference_only else [])]
+        return {
+            name: tensor.numpy(force=True).copy()
+            for name, tensor in self._tensors().items()
+            if (components is None or _within(name, _names(components))) and not _within(name, left_out)
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Put back what :meth:`get_state` returned; names that it does not hold keep their values.
+
+        Raises:
+            ValueError: a name that the module does not have, or another shape. Nothing has changed then.
+        """
+        own = self._tensors()
+        left_out = self._only_learned() if self.inference_only else []
+        state = {plain_name(name): value for name, value in state.items()}
+        state = {name: value for name, value in state.items() if not _within(name, left_out)}
+        wrong = [name for name, value in state.items() if name not in own or own[name].shape != np.shape(value)]
+        if wrong:
+            raise ValueError(f"state does not fit {type(self).__name__}: it has no such tensors as {sorted(wrong)}.")
+        with torch.no_grad():
+            for name, value in state.items():
+                own[name].copy_(torch.as_tensor(np.array(value) if isinstance(value, np.ndarray) else value))
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def save_to_path(self, path: Any) -> str:
+        """Write the module into a folder: how to build it as JSON, what it learned as safetensors.
+
+        Returns:
+            the folder.
+
+        Raises:
+            ValueError: its class or one of its options is none that a file can name.
+        """
+        folder = Path(path)
+        description = {"format": "polyak-rl-module", "format_version": 1, **self._described()}
+        with replacing(folder / DESCRIPTION) as file:
+            file.write(json.dumps(description, indent=1, allow_nan=False).encode())
+        with replacing(folder / STATE_FILE) as file:
+            file.write(safetensors.torch.save({k: v.contiguous().clone() for k, v in self.state_dict().items()}))
+        return str(folder)
+
+    def restore_from_path(self, path: Any) -> None:
+        """Take the weights that :meth:`save_to_path` wrote of a module like this one.
+
+        Raises:
+            ValueError: they are damaged, or do not fit. Nothing has changed then.
+        """
+        self.set_state(read_state(path))
+
+    def _described(self) -> dict[str, Any]:
+        values = {
+            "module_class": type(self),
+            "catalog_class": None if self.catalog is None else type(self.catalog),
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "inference_only": self.inference_only,
+            "model_config": self.model_config,
+        }
+        encoded = {name: encode(value) for name, value in values.items()}
+        for name, value in encoded.items():
+            named = "$pickle" not in json.dumps(value)
+            fix = "a file can only name classes of modules that can be imported. Move it out of the function it is in."
+            require(named, name, values[name], fix)
+        return encoded
+
+    @classmethod
+    def from_checkpoint(cls, path: Any) -> TorchRLModule:
+        """Build a module from what :meth:`save_to_path` wrote. Nothing in it runs; its class must be imported already.
+
+        Raises:
+            FileNotFoundError: there is no such folder.
+            ValueError: it is damaged, or names a class that is not there.
+        """
+        folder = Path(path)
+        if not (folder / DESCRIPTION).is_file():
+            raise FileNotFoundError(
+                f"path={str(path)!r}: there is no {DESCRIPTION} in it, which save_to_path() writes."
+            )
+        with damage_named(path):
+            described = plain_json.parse_object((folder / DESCRIPTION).read_bytes(), DESCRIPTION)
+            named = {k: v["$class"] for k, v in described.items() if isinstance(v, dict) and "$class" in v}
+            values = {k: find_class(named[k]) if k in named else decode(v) for k, v in described.items()}
+            module_class = values.pop("module_class")
+            if not issubclass(module_class, TorchRLModule):
+                raise ValueError(f"its module_class is {module_class.__name__}, which is no RLModule.")
+            options = {k: v for k, v in values.items() if k not in ("format", "format_version")}
+            state = read_state(folder)
+            with no_larger_than(state.values(), options):
+                module = module_class(**options)
+            module.set_state(state)
+        return module
+
+
+REPLACED = {
+    "config": "its attributes observation_space, action_space, inference_only, learner_only, model_config and catalog",
+    "as_multi_agent": "as_multi_rl_module()",
+    "save_state": "save_to_path(path)",
+    "load_state": "restore_from_path(path)",
+    "save_to_checkpoint": "save_to_path(path)",
+}
+"""What RLlib had in earlier versions."""
+
+
+def _names(given: Any) -> list[str]:
+    """Names of parts, of which one may be given by itself."""
+    return [] if given is None else [given] if isinstance(given, str) else list(given)
+
+
+def _within(name: str, parts: list[str]) -> bool:
+    """Whether a tensor of that name belongs to one of some parts."""
+    return any(name == part or name.startswith(part + ".") for part in parts)
+
+
+def read_state(path: Any) -> dict[str, Tensor]:
+    """The weights that :meth:`TorchRLModule.save_to_path` wrote into a folder.
+
+    Raises:
+        HyperparameterError: there are none.
+        ValueError: they are damaged.
+    """
+    file = Path(path) / STATE_FILE
+    require(file.is_file(), "load_state_path", str(path), f"there is no {STATE_FILE} in it.")
+    arrays = read_arrays(file.read_bytes(), str(file))
+    warn_not_finite(arrays, str(file))
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+@dataclass
+class RLModuleSpec:
+    """How to build a module: what is not given here, the algorithm fills in."""
+
+    module_class: type[RLModule] | None = None
+    observation_space: spaces.Space | None = None
+    action_space: spaces.Space | None = None
+    inference_only: bool = False
+    learner_only: bool = False
+    model_config: Any = None
+    catalog_class: Any = None
+    load_state_path: Any = None
+    """A folder of :meth:`TorchRLModule.save_to_path`, whose weights the new module gets."""
+
+    def build(self) -> Any:
+        """A new module.
+
+        Raises:
+            HyperparameterError: no class.
+        """
+        is_class = isinstance(self.module_class, type) and issubclass(self.module_class, RLModule)
+        require(is_class, "module_class", self.module_class, "give a subclass of TorchRLModule.")
+        assert self.module_class is not None
+        module = self.module_class(
+            observation_space=self.observation_space,
+            action_space=self.action_space,
+            inference_only=self.inference_only,
+            learner_only=self.learner_only,
+            model_config=self.model_config,
+            catalog_class=self.catalog_class,
+        )
+        if self.load_state_path is not None:
+            module.set_state(read_state(self.load_state_path))
+        return module
+
+    def with_spaces(self, observation_space: spaces.Space, action_space: spaces.Space) -> Self:
+        """The same with these spaces where it has none."""
+        own = self.observation_space, self.action_space
+        seen, chosen = (
+            given if one is None else one for one, given in zip(own, (observation_space, action_space), strict=True)
+        )
+        return replace(self, observation_space=seen, action_space=chosen)
+
+    @classmethod
+    def from_module(cls, module: Any) -> Self:
+        """The spec of a module."""
+        catalog = None if module.catalog is None else type(module.catalog)
+        return cls(
+            type(module),
+            module.observation_space,
+            module.action_space,
+            module.inference_only,
+            module.learner_only,
+            module.model_config,
+            catalog,
+        )
+
+
+def as_images(batch: Batch) -> Batch:
+    """``batch`` with observations as networks read them: bytes of images as fractions of 255, others as float32."""
+    observations = batch[Columns.OBS]
+    if not isinstance(observations, Tensor) or observations.dtype == torch.float32:
+        return batch
+    scale = 255.0 if observations.dtype == torch.uint8 and observations.ndim >= 4 else 1.0
+    return {**batch, Columns.OBS: observations.float() / scale}

@@ -1,0 +1,81 @@
+"""Evaluation in another process. It does not know how it is reached."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from polyak.collecting.exploration import RandomActions
+from polyak.compat.rllib_face.config.base import AlgorithmConfig
+from polyak.compat.rllib_face.environments import make_environments
+from polyak.compat.rllib_face.evaluation import EvaluationOrder, Played, play
+from polyak.compat.rllib_face.filters import filter_around
+from polyak.compat.rllib_face.processes.acting import begin_process, creation_hook
+from polyak.distributed.statistics import Moments, take_moments
+from polyak.nn.policies.base import Policy, n_rows
+
+
+class EvaluatorWorker:
+    """Plays episodes with the policy that it is given.
+
+    Args:
+        config: of evaluation.
+        index: which of the evaluators, from 1.
+    """
+
+    def __init__(self, config: AlgorithmConfig, index: int) -> None:
+        begin_process(config)
+        self.config, self.worker_index = config, index
+        self.env = make_environments(config, False, creation_hook(config, self), index)
+
+    def describe(self) -> int:
+        """Its process."""
+        return os.getpid()
+
+    def apply(self, function: Callable[[Any], Any]) -> Any:
+        """What a function returns of this worker, which has ``env``, ``config`` and ``worker_index``."""
+        return function(self)
+
+    def play(self, policy: bytes, rate: float | None, statistics: Moments | None, order: EvaluationOrder) -> Played:
+        """Episodes of a policy.
+
+        Args:
+            policy: pickled.
+            rate: probability of a random action where it explores so; ``None``: it does not.
+            statistics: of the filter, if there is one.
+            order: what to play.
+        """
+        own = filter_around(self.env)
+        if own is not None and statistics is not None:
+            take_moments(own, statistics)
+        acting: Policy = pickle.loads(policy)
+        return play(acting if rate is None else ExploringPolicy(acting, rate), self.env, order)
+
+
+class ExploringPolicy:
+    """A policy that takes random actions now and then, unless it is to be deterministic: in all environments or in
+    none, as models that explore by epsilon-greedy predict.
+
+    Args:
+        policy: takes the others.
+        rate: probability of random actions.
+    """
+
+    def __init__(self, policy: Policy, rate: float) -> None:
+        self.policy, self.rate, self.supports_masks = policy, rate, policy.supports_masks
+        self.action_space = policy.action_space
+        self._random = RandomActions(policy.action_space, policy.codec)
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False, **more: Any
+    ) -> tuple[Any, Any]:
+        """Actions for a batch of observations, and the next recurrent state."""
+        explores = not deterministic and np.random.rand() < self.rate
+        actions, then = self.policy.predict(observation, state, episode_start, deterministic, **more)
+        if explores:
+            actions = self.policy.to_env(self._random(n_rows(observation), more.get("action_masks")))
+        return actions, then

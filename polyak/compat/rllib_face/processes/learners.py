@@ -1,0 +1,94 @@
+"""Learners in processes of their own, by the settings of a config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from polyak.compat.rllib_face.config.base import AlgorithmConfig
+from polyak.compat.rllib_face.groups import LocalLearner
+from polyak.distributed.learners import LearnersElsewhere
+from polyak.fields.off_policy import OffPolicyAlgorithm
+
+
+class RemoteLearners(LocalLearner):
+    """Processes that learn for a model here: see :class:`~polyak.distributed.learners.LearnersElsewhere`.
+
+    The model is brought up to date after each ``train()``; one that replays without a seed need not be until the end of
+    an iteration.
+
+    Args:
+        config: what to make.
+        model: which they learn for.
+        module: its networks, under RLlib's contract.
+    """
+
+    is_local, is_remote = False, True
+
+    def __init__(self, config: AlgorithmConfig, model: Any, module: Any) -> None:
+        super().__init__(model, module)
+        replays = isinstance(model, OffPolicyAlgorithm)
+        self._settles = config.seed is not None or not replays
+        processors = 1 if config.num_cpus_per_learner == "auto" else config.num_cpus_per_learner
+        self._group = LearnersElsewhere(
+            config.num_learners,
+            config.seed,
+            replays and config.seed is not None,
+            "cuda:0" if config.num_gpus_per_learner > 0 else "cpu",
+            max(int(processors), 1),
+            num_cpus=processors,
+            num_gpus=config.num_gpus_per_learner,
+        )
+        self._compiled = False
+        """Whether their gradient steps are programs."""
+        self._train, model.train = model.train, self.train
+
+    @property
+    def processes(self) -> list[int]:
+        """Of the learners."""
+        return self._group.processes
+
+    @property
+    def restarts(self) -> int:
+        """How often all had to be made again."""
+        return self._group.restarts
+
+    def train(self, *how: Any, **named: Any) -> None:
+        """The model's own ``train()``, whose gradient steps they make."""
+        self._begin()
+        try:
+            self._train(*how, **named)
+        except BaseException:
+            self.follow()
+            raise
+        if self._settles:
+            self.settle()
+
+    def _begin(self) -> None:
+        """Let them learn from where the model here is, unless they do, and compile as soon as it would."""
+        learner = self.model.learner
+        compiles = learner.engine is not None and learner.engine.compiles
+        if learner.fellows is None or compiles != self._compiled:
+            self.settle()
+            self._group.begin(learner)
+            self._compiled = compiles
+
+    def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
+        self.settle()
+        super().set_weights(weights)
+        self.follow()
+
+    def follow(self) -> None:
+        self.model.learner.lead(None)
+        self._group.forget()
+
+    def settle(self) -> None:
+        self._group.settle()
+
+    def foreach_learner(self, func: Callable[[Any], Any]) -> list[Any]:
+        self._begin()
+        return self._group.apply(func)
+
+    def stop(self) -> None:
+        """End all of them."""
+        self._group.close()

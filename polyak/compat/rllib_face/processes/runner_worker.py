@@ -1,0 +1,57 @@
+"""A runner whose environments a config says. It does not know how it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from polyak.collecting.runner import Runner
+from polyak.compat.rllib_face.config.base import AlgorithmConfig
+from polyak.compat.rllib_face.environments import Spaces, make_environments
+from polyak.compat.rllib_face.processes.acting import begin_process, creation_hook
+from polyak.compat.rllib_face.rollouts import Rounds
+from polyak.distributed.runner_process import Chunk, ChunkOfSteps, Order, RunnerProcess
+from polyak.envs.nested_spaces import is_composed
+from polyak.experience.step import Step
+
+
+class RunnerOfConfig(RunnerProcess):
+    """Collects with the weights that it is given.
+
+    Args:
+        config: what environments to make.
+        index: which of the runners, from 1.
+    """
+
+    def __init__(self, config: AlgorithmConfig, index: int) -> None:
+        begin_process(config)
+        self.config, self.worker_index = config, index
+        env = make_environments(config, True, creation_hook(config, self), index)
+        self._spaces = Spaces.of(env)
+        super().__init__(lambda: env, index - 1, config.seed, alone=False)
+        self._rounds = Rounds(env.num_envs) if config.batch_mode == "complete_episodes" else None
+
+    def spaces(self) -> Spaces:
+        """Of its environments."""
+        return self._spaces
+
+    def _collected(self, order: Order) -> Chunk:
+        if self._rounds is None:
+            return super()._collected(order)
+        rounds, runner, rows = self._rounds, cast(Runner, self.runner), list[Step]()
+        dropped = steps = 0
+        for _ in range(order.steps):
+            while not rounds.is_over:
+                self._follow(order, steps)
+                steps += 1
+                rows += rounds.add(runner.step())
+            dropped += rounds.next(runner)
+        chunk = ChunkOfSteps(len(rows), is_composed(self.rows.action_space))
+        for row in rows:
+            chunk.add(row, None)
+        allowed = None if runner.allowed is None else runner.allowed[:1]
+        return chunk.done(rows[-1].next_observations, allowed)._replace(dropped=dropped)
+
+    def apply(self, function: Callable[[Any], Any]) -> Any:
+        """What a function returns of this runner, which has ``env``, ``config`` and ``worker_index``."""
+        return function(self)

@@ -1,0 +1,85 @@
+"""Experience collected in processes of their own, by the settings of a config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from polyak.compat.rllib_face.config.base import AlgorithmConfig
+from polyak.compat.rllib_face.groups import LocalRunner
+from polyak.compat.rllib_face.processes.acting import processes_of, tolerance_of
+from polyak.compat.rllib_face.processes.runner_worker import RunnerOfConfig
+from polyak.distributed.runners import RemoteEnvs
+from polyak.fields.asynchronous import AsynchronousAlgorithm
+from polyak.learning.vtrace_learner import VTraceLearner
+
+
+def environments_elsewhere(config: AlgorithmConfig) -> RemoteEnvs:
+    """The environments of ``num_env_runners`` processes.
+
+    Raises:
+        Exception: whatever an environment raises, with its traceback.
+    """
+    tolerance = tolerance_of(
+        config,
+        delay=config.delay_between_env_runner_restarts_s,
+        shrinks=config.ignore_env_runner_failures and not config.restart_failed_env_runners,
+        errors=config.restart_failed_sub_environments,
+    )
+    workers = processes_of(RunnerOfConfig, config, config.num_env_runners, config.sample_timeout_s, tolerance)
+    patience, as_one = config.env_runner_restore_timeout_s, config.batch_mode == "complete_episodes"
+    return RemoteEnvs(config.env, config.num_env_runners, workers=workers, patience=patience, as_one=as_one)
+
+
+class RemoteRunners(LocalRunner):
+    """Processes that collect experience for a model here: see :class:`~polyak.distributed.runners.RunnerGroup`.
+
+    Args:
+        config: of the whole.
+        remote: their environments.
+        model: what learns.
+        callback: called at each step; ``None``: nothing is.
+        restart: begin to count at zero.
+    """
+
+    def __init__(self, config: AlgorithmConfig, remote: RemoteEnvs, model: Any, callback: Any, restart: bool) -> None:
+        super().__init__(model, callback, restart, None)
+        self._remote = remote
+        alone = config.num_env_runners == 1 and config.seed is not None
+        model.runner.shares_streams = alone and not isinstance(model, AsynchronousAlgorithm)
+        merges = config.merge_env_runner_states is not False
+        model.runner.share_statistics(merges, merges and config.broadcast_env_runner_states)
+
+    @property
+    def processes(self) -> dict[int, int]:
+        """Which runner -> its process."""
+        return dict(enumerate(self._remote.processes))
+
+    @property
+    def num_healthy_env_runners(self) -> int:  # type: ignore[override]
+        """Those that answer."""
+        return self._remote.n_runners - len(self._remote.absent)
+
+    @property
+    def num_restarts(self) -> int:  # type: ignore[override]
+        """How many had to be replaced so far."""
+        return self._remote.workers.restarts
+
+    def num_remote_env_runners(self) -> int:
+        """Runners in other processes."""
+        return self._remote.n_runners
+
+    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True) -> list[Any]:
+        """What a function returns of each runner that answers; this process has none.
+
+        Args:
+            func: called with a runner, which has ``env``, ``config`` and ``worker_index``.
+            local_env_runner: without effect, since there is none here.
+        """
+        return self._remote.ask_present("apply", func)
+
+    def follow(self) -> None:
+        """Act by the weights that the model has been brought to."""
+        super().follow()
+        if isinstance(self.model, AsynchronousAlgorithm):
+            cast(VTraceLearner, self.model.learner).publish(self.model.policy)

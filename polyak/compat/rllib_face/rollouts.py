@@ -1,0 +1,336 @@
+"""Rollouts as RLlib orders and cuts them.
+
+Shapes: T steps of N environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyak.arrays import mapped
+from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.collection import Collection
+from polyak.collecting.rollout import RolloutWriter
+from polyak.distributed.runner_process import Chunk
+from polyak.distributed.runners import RunnerGroup, in_succession
+from polyak.experience import Experience, RolloutBuffer
+from polyak.experience.step import Step
+from polyak.hyperparameters.changing import inherited
+from polyak.loops.off_policy import OffPolicyLoop, storage_of
+from polyak.nn.policies.base import State
+from polyak.parts.part import Through
+
+
+class RowsInOrder(RolloutBuffer):
+    """Hands out neighbouring rows, as ``shuffle_batch_per_epoch=False`` asks.
+
+    Rows come runner by runner: of each first the episodes that ended, in the order in which they did, then those that
+    continue, environment by environment. Minibatches are all of the same size: where a pass ends, the next begins in
+    the same minibatch.
+
+    Args:
+        args, kwargs: of :class:`~polyak.experience.RolloutBuffer`.
+        envs_per_runner: environments of each runner.
+
+    Attributes:
+        ends: [T, N] bool: whether an episode ended with the step.
+    """
+
+    warns_of_rest = False
+
+    def __init__(self, *args: Any, envs_per_runner: int, **kwargs: Any) -> None:
+        self.envs_per_runner = envs_per_runner
+        super().__init__(*args, **kwargs)
+
+    def reset(self) -> None:
+        super().reset()
+        self.ends, self._passes = self._zeros(bool), 0
+
+    @property
+    def collected(self) -> Experience:
+        return super().collected.plus(ends=self.ends)
+
+    def _cuts(self, dones: np.ndarray) -> np.ndarray:
+        cuts = super()._cuts(dones)
+        self.ends = cuts > 0
+        return cuts
+
+    def _order(self, batch_size: int | None) -> tuple[np.ndarray, int]:
+        shuffled, size = super()._order(batch_size)
+        rows, steps = len(shuffled), self.sequence_length
+        first, past = (-(-number * rows // size) for number in (self._passes, self._passes + 1))
+        self._passes += 1
+        places = np.arange(first * size, past * size, steps) % rows // steps
+        return (self._in_order()[places, None] + np.arange(steps)).reshape(-1), size
+
+    def _in_order(self) -> np.ndarray:
+        """The first rows of all sequences, which are those of ``sequence_length`` steps."""
+        length = self.buffer_size
+        step, env = np.tile(np.arange(length), self.n_envs), np.repeat(np.arange(self.n_envs), length)
+        last = np.where(self.ends, np.arange(length)[:, None], length)  # of the episode, or past the rollout
+        last = np.minimum.accumulate(last[::-1])[::-1].T.reshape(-1)
+        order = np.lexsort((step, env, last, env // self.envs_per_runner))
+        return order[order % length % self.sequence_length == 0]
+
+
+class Rounds:
+    """Whole episodes out of steps of N environments.
+
+    A round lasts until N episodes have ended, in whatever environments; where there are several, those that are under
+    way then are dropped, and all begin a new one.
+
+    Args:
+        n_envs: N
+    """
+
+    def __init__(self, n_envs: int) -> None:
+        self.n_envs, self._ended = n_envs, 0
+        self._waiting: list[list[Step]] = [[] for _ in range(n_envs)]
+
+    def add(self, step: Step) -> list[Step]:
+        """The steps of the episodes that end with this one, each of one environment."""
+        found: list[Step] = []
+        for env, waiting in enumerate(self._waiting):
+            waiting.append(_of_one(step, env))
+            if step.dones[env] and self._ended < self.n_envs:
+                self._ended += 1
+                found += waiting
+                waiting.clear()
+        return found
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the round is."""
+        return self._ended >= self.n_envs
+
+    def next(self, runner: Any) -> int:
+        """Begin another one. -> environment steps that are dropped"""
+        dropped, self._ended = sum(map(len, self._waiting)), 0
+        if self.n_envs > 1:
+            runner.reset()
+            self._waiting = [[] for _ in range(self.n_envs)]
+        return dropped
+
+
+class RoundsOfRunners(RunnerGroup):
+    """Rounds that each runner plays by itself, as steps of one environment, those of one runner after another's.
+
+    Attributes:
+        rounds: how many each plays when it is asked.
+        dropped: environment steps of episodes that were dropped, of what was made last.
+    """
+
+    rounds = 1
+    dropped = 0
+
+    def plan(self, steps: int) -> None:
+        self._planned = self.rounds
+
+    def _together(self, chunks: Sequence[Chunk]) -> Chunk:
+        self.dropped = sum(chunk.dropped for chunk in chunks)
+        return in_succession(chunks)
+
+
+def with_part(algorithm: type[Any], name: str, *mixins: type[Any], **members: Any) -> type[Any]:
+    """An algorithm one of whose parts does some things otherwise.
+
+    Args:
+        algorithm: a class.
+        name: of the part.
+        mixins: come before the class of the part.
+        members: of that class.
+    """
+    made: Any = inherited(algorithm, "made_of")[name]
+    part = type(made.__name__, (*mixins, made), {**members, "__module__": __name__})
+    own = {"_make_group": Through(name, WholeEpisodes.make_group)} if issubclass(part, WholeEpisodes) else {}
+    return type(algorithm.__name__, (algorithm,), {"made_of": {name: part}, "__module__": __name__, **own})
+
+
+class WholeEpisodes:
+    """Before a part: it takes episodes that have ended, as ``batch_mode="complete_episodes"`` asks.
+
+    Experience is collected in :class:`Rounds`. Buffers hold one episode after another, as if there were one
+    environment.
+
+    Attributes:
+        least: environment steps, those that are dropped counted, that must have been made before rounds end.
+        least_rounds: how many there must have been.
+        rounds: made so far.
+        dropped: environment steps of the latest collection that were.
+    """
+
+    least: ClassVar[int] = 1
+    least_rounds: ClassVar[int] = 1
+    model: Any
+    rounds = dropped = 0
+
+    def make_group(self, actor: Any) -> RunnerGroup:
+        """Runners that play rounds."""
+        model = self.model
+        known = model._progress, model._split, model._uses_masks, model.raw_experience
+        made = RoundsOfRunners(model.env, actor, *known)
+        made.rounds = self.least_rounds
+        return made
+
+    def begin_rounds(self) -> None:
+        """Another collection begins."""
+        self.model._collection = None  # no file holds the steps of episodes that are under way
+        self._round = Rounds(self.model.n_envs)
+        self._until, self.dropped = self.rounds + self.least_rounds, 0
+
+    def finished(self, step: Step) -> list[Step]:
+        """The steps that a step completes, each of one environment."""
+        return [step] if isinstance(self.model.runner, RoundsOfRunners) else self._round.add(step)
+
+    def is_complete(self, collection: Collection) -> bool:
+        """Whether there is experience enough; ends a round."""
+        model = self.model
+        if isinstance(runner := model.runner, RoundsOfRunners):
+            if collection.steps == 0 or not runner.is_used_up:
+                return False
+            dropped, runner.dropped = runner.dropped, 0
+            model.num_timesteps += dropped
+            self.dropped += dropped
+            return collection.steps + self.dropped >= self.least
+        if not self._round.is_over:
+            return False
+        self.rounds += 1
+        self.dropped += self._round.next(runner)
+        return collection.steps * model.n_envs >= self.least and self.rounds >= self._until
+
+
+class WholeRollouts(WholeEpisodes):
+    """Before rollouts. ``undivided``: a gradient step is made of all rows."""
+
+    undivided: ClassVar[bool] = False
+    n_envs = 1
+
+    def make_buffer(self) -> RolloutBuffer:
+        made: RolloutBuffer = super().make_buffer()  # type: ignore[misc]
+        made.warns_of_rest = False  # its number of rows is not known yet
+        return made
+
+    def writer(self, *args: Any) -> Any:
+        self.begin_rounds()
+        return EpisodeWriter(super().writer(*args), self.finished, self.is_complete)  # type: ignore[misc]
+
+    def fresh_writer(self) -> Any:
+        self.begin_rounds()
+        return EpisodeWriter(super().fresh_writer(), self.finished, self.is_complete)  # type: ignore[misc]
+
+    def minibatches(self) -> Callable[[int | None], Any]:
+        found: Callable[[int | None], Any] = super().minibatches()  # type: ignore[misc]
+        return (lambda size: found(None)) if self.undivided else found
+
+
+def rounds_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:
+    """The loop of a model that replays whole episodes."""
+    loop = OffPolicyLoop.acting(model, callback, log_interval)
+    loop.wanted, loop.store = model.replay.next_rounds, Finished(model)
+    return loop
+
+
+class Finished:
+    """Stores the steps of the episodes that have ended.
+
+    Args:
+        model: its replay puts them together.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.plain = model, storage_of(model)
+
+    def record(self, step: Step) -> None:
+        """Take a step of the environments."""
+        for row in self.model.replay.finished(step):
+            self.plain.record(row)
+
+
+class WholeReplay(WholeEpisodes):
+    """Before replay, with the loop :func:`rounds_loop`."""
+
+    numpy_alone: ClassVar[str] = "whole episodes are put together in numpy"
+
+    def make(self, size: int, n_envs: int, **options: Any) -> Any:
+        return super().make(size, 1, **options)  # type: ignore[misc]
+
+    def next_rounds(self) -> WholeReplay:
+        """Begin to collect; it says itself when that is enough."""
+        self.begin_rounds()
+        return self
+
+    def missing(self, collection: Collection) -> int:
+        """Steps that are sure to follow."""
+        return 1
+
+
+class EpisodeWriter:
+    """Writes the episodes that have ended into a buffer, which takes as many rows as they have.
+
+    Args:
+        writer: by which rows enter it.
+        finished: the rows that a step completes.
+        is_complete: whether a collection has enough.
+    """
+
+    adopts = False
+
+    def __init__(
+        self, writer: RolloutWriter, finished: Callable[[Step], list[Step]], is_complete: Callable[[Collection], bool]
+    ) -> None:
+        self._inner, self._finished, self.is_complete, self.buffer = writer, finished, is_complete, writer.buffer
+        self.steps, self.missing = writer.steps, writer.missing
+        self._rows: list[Step] = []
+        self._last: Step
+
+    def ready(self, step: Step) -> Step:
+        return self._inner.ready(step)
+
+    def record(self, step: Step) -> None:
+        self._last = step
+        self._rows += self._finished(step)
+
+    def ends(self, runner: Any, device: torch.device) -> Any:
+        self.buffer.buffer_size = len(self._rows)
+        self.buffer.reset()
+        for row in self._rows:
+            self._inner.record(row)
+        return self._inner.ends(runner, device)
+
+    def following(self, runner: Any) -> tuple[Any, np.ndarray, State]:
+        return mapped(lambda part: part[:1], runner.obs), np.ones(1, bool), {}
+
+    def rows(self) -> tuple[Any, ...]:
+        return self._inner.rows()
+
+    def fill(self, evaluation: Any) -> Tensor:
+        return self._inner.fill(evaluation)[:1]  # which is not read: the last row ends an episode
+
+    def estimate(self, last_values: Tensor, dones: np.ndarray) -> None:
+        self._inner.estimate(last_values, np.ones(1))
+
+    def last(self) -> Step:
+        return self._last
+
+
+def _of_one(step: Step, env: int) -> Step:
+    """One environment's part of a step, which its next step cannot change."""
+    here = slice(env, env + 1)
+    columns = {
+        name: mapped(lambda part: part[here].copy(), getattr(step, name))
+        for name in ("observations", "next_observations", "actions", "rewards", "terminated", "truncated", "dones")
+    }
+    return Step(
+        **columns,
+        env_actions=step.env_actions[here],
+        infos=[step.infos[env]],
+        new_obs=None,
+        episode_starts=step.episode_starts[here].copy(),
+        ended=bool(step.dones[env]),
+        extras={name: column[here].copy() for name, column in step.extras.items()},
+    )

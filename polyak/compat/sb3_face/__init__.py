@@ -1,0 +1,1 @@
+"""Names, files and ways to subclass of Stable-Baselines3 and sb3-contrib."""

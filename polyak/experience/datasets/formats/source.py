@@ -1,0 +1,150 @@
+"""A file or folder that a dataset is to be read from."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gymnasium import spaces
+
+from polyak.envs.space_json import decode_space
+from polyak.experience.datasets.episodes import DatasetError
+from polyak.experience.datasets.formats import hdf5
+from polyak.experience.datasets.formats.own_names import Columns
+from polyak.warning import printable
+
+HDF5 = b"\x89HDF\r\n\x1a\n"
+ZIP = b"PK\x03\x04"
+HEAD = 4096
+MISUNDERSTOOD = (KeyError, TypeError, AttributeError, IndexError, AssertionError, OverflowError, RecursionError)
+"""What comes of parts that are missing, or of another type than they should be."""
+
+
+@dataclass
+class Source:
+    """Where a dataset is, and how to read it."""
+
+    given: Any
+    """A path, a Minari dataset's id, or a pandas.DataFrame."""
+    in_memory: bool | None = None
+    """Read arrays into memory, or leave them in the file; None: as they fit."""
+    trust: bool = False
+    """Also read pickles that hold other things than replay buffers do, which can run any code."""
+    observation_space: spaces.Space | None = None
+    """For files that need it to be understood; so with the actions'."""
+    action_space: spaces.Space | None = None
+    columns: Mapping[str, Columns] = field(default_factory=dict)
+    """Of tables: what columns are whose names do not say so."""
+
+    @property
+    def path(self) -> Path:
+        return Path(self.given).expanduser()
+
+    @property
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    @cached_property
+    def start(self) -> bytes:
+        """Its first bytes; none of a folder."""
+        if not self.path.is_file():
+            return b""
+        with self.path.open("rb") as file:
+            return file.read(HEAD)
+
+    @cached_property
+    def members(self) -> frozenset[str]:
+        """The names in a zip; none of other files."""
+        if not self.start.startswith(ZIP):
+            return frozenset()
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return frozenset(archive.namelist())
+        except (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, ValueError, OSError, NotImplementedError):
+            return frozenset()
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The names at the top of an HDF5 file; none of other files."""
+        if not self.start.startswith(HDF5):
+            return frozenset()
+        return hdf5.names(self.path, str(self))
+
+    @property
+    def hint(self) -> str:
+        """What it is instead, where that is known."""
+        if self.members:
+            return f" It is a zip of {sorted(self.members)[:5]}."
+        if self.keys:
+            return f" It is an HDF5 file with the keys {sorted(self.keys)[:10]}."
+        return " It is an empty file." if self.path.is_file() and not self.start else ""
+
+    def __str__(self) -> str:
+        return called(self.given)
+
+
+def is_frame(given: Any) -> bool:
+    """Whether it is a pandas.DataFrame."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(given, pandas.DataFrame)
+
+
+def called(given: Any) -> str:
+    """What to call a path or a table in messages."""
+    return f"path=<DataFrame of {len(given):,} rows>" if is_frame(given) else f"path={str(given)!r}"
+
+
+@contextmanager
+def damage_named(what: str) -> Iterator[None]:
+    """What goes wrong within because of the data, as one kind of error that names their source.
+
+    Raises:
+        DatasetError: in place of whatever else Python or numpy says of data that they cannot use.
+    """
+    try:
+        yield
+    except DatasetError as error:
+        text = str(error)
+        error.args = (printable(text if what in text else f"{what}: {text}"),)
+        raise
+    except MISUNDERSTOOD as error:
+        reason = printable(f"{type(error).__name__}: {error}", most=200)
+        raise DatasetError(f"{what} is damaged: it cannot be understood ({reason}).") from error
+    except ValueError as error:
+        if what in str(error) or type(error).__module__.partition(".")[0] == "polyak":  # which say enough
+            raise
+        raise DatasetError(printable(f"{what} cannot be read: {error}")) from error
+
+
+def decoded_space(about: dict[str, Any], name: str, what: str) -> spaces.Space:
+    """The space that a file's description has under ``name``.
+
+    Raises:
+        DatasetError: there is none that can be understood.
+    """
+    try:
+        return decode_space(about[name])
+    except (ValueError, *MISUNDERSTOOD) as error:
+        raise DatasetError(
+            f"{what} is damaged: its {name} cannot be understood ({type(error).__name__}: {error!s:.200})."
+        ) from error
+
+
+def pandas() -> Any:
+    """The library for tables.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("Tables need pandas: pip install 'polyak[offline]'.") from error
+    return pandas

@@ -1,0 +1,271 @@
+"""Rows seen as if another goal had been desired."""
+
+from __future__ import annotations
+
+import copy
+import json
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+from typing_extensions import Self
+
+from polyak.envs.vec.env_slot import add_note
+from polyak.envs.vec.vec_env import VecEnv
+from polyak.experience.episodes import Episodes
+from polyak.experience.hindsight.goals import goal_cells
+from polyak.experience.randomness import Randomness
+from polyak.experience.ring import Ring
+from polyak.experience.sampling.window import Window
+
+GOAL_KEYS = ("observation", "achieved_goal", "desired_goal")
+
+
+class Relabel(Protocol):
+    """Rewrites windows; also says which rows may be drawn for it."""
+
+    def prepare(self, steps: int, envs: int, observation_space: spaces.Space) -> Self:
+        """Size for an empty ring [steps, envs]; also called to forget everything."""
+        ...
+
+    def seed(self, seed: int | None) -> None:
+        """Restart the random numbers."""
+        ...
+
+    def added(self, slot: int, dones: np.ndarray, infos: list[dict[str, Any]]) -> np.ndarray:
+        """A vectorised step was written to ``slot``; returns the cells that may be drawn from now on."""
+        ...
+
+    def cut(self, envs: np.ndarray) -> np.ndarray:
+        """The running episodes of these envs end at the newest row; returns the cells that may be drawn from now on."""
+        ...
+
+    def sync(self, dones: np.ndarray, pos: int, full: bool) -> None:
+        """Catch up if the ring, with these done flags [steps, envs], was written from elsewhere."""
+        ...
+
+    def eligible(self, cells: np.ndarray) -> np.ndarray:
+        """[B] cells -> [B] whether they may be drawn."""
+        ...
+
+    def pool(self) -> np.ndarray:
+        """Cells, in order, that may be drawn, and up to half as many that were overwritten since."""
+        ...
+
+    def can_sample(self) -> bool:
+        """Whether any row may be drawn."""
+        ...
+
+    def __call__(self, ring: Ring, window: Window) -> None:
+        """Relabel some rows of the window, in place."""
+        ...
+
+    def state_dict(self, slots: np.ndarray) -> dict[str, Any]:
+        """Random state and what was noted about these slots."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
+        """Put saved ``rows`` into ``slots``."""
+        ...
+
+
+class GoalSelectionStrategy(Enum):
+    """Which achieved goal replaces the desired one (section 4.5 of the HER paper)."""
+
+    FUTURE = 0
+    """One reached at or after the row itself, in the same episode."""
+    FINAL = 1
+    """The one reached at the end of the episode."""
+    EPISODE = 2
+    """One reached anywhere in the episode."""
+
+    @classmethod
+    def parse(cls, strategy: GoalSelectionStrategy | str) -> GoalSelectionStrategy:
+        """An enum member from itself or from its name in any case."""
+        if isinstance(strategy, cls):
+            return strategy
+        names = [member.name.lower() for member in cls]
+        if not isinstance(strategy, str) or strategy.lower() not in names:
+            raise ValueError(f"goal_selection_strategy must be one of {names}, got {strategy!r}.")
+        return cls[strategy.upper()]
+
+
+class Hindsight(Randomness):
+    """Hindsight experience replay, Andrychowicz et al. 2017 (arXiv:1707.01495) algorithm 1.
+
+    A share ``1 / (n_sampled_goal + 1)`` of each batch, rounded up, keeps its real goals; elsewhere a goal that was
+    achieved later takes its place, for which the environment's ``compute_reward`` rewards each step of the window. The
+    strategies include the row itself: its own successor may become its goal. Only rows of finished episodes are drawn.
+    ``dones`` stay as they were recorded, for a real termination is a fact whatever the goal.
+
+    Args:
+        env: a vectorised environment whose first member has ``compute_reward(achieved_goal, desired_goal, infos)``.
+        n_sampled_goal: relabelled rows for each real one, at least 0.
+        goal_selection_strategy: a :class:`GoalSelectionStrategy` or its name.
+        copy_info_dict: keep the info of each row and give it to ``compute_reward`` (slower; else it gets empty dicts).
+    """
+
+    def __init__(
+        self,
+        env: Any | None = None,
+        n_sampled_goal: int = 4,
+        goal_selection_strategy: GoalSelectionStrategy | str = "future",
+        copy_info_dict: bool = False,
+    ):
+        if n_sampled_goal < 0:
+            raise ValueError(f"n_sampled_goal must be at least 0, got {n_sampled_goal}. 0 replays real goals only.")
+        self.set_env(env)
+        self.n_sampled_goal, self.copy_info_dict = n_sampled_goal, copy_info_dict
+        self.goal_selection_strategy = GoalSelectionStrategy.parse(goal_selection_strategy)
+        self.her_ratio = 1 - 1 / (n_sampled_goal + 1)
+
+    def set_env(self, env: Any | None) -> None:
+        """Compute rewards with this VecEnv from now on.
+
+        Raises:
+            ValueError: its environments have no ``compute_reward``.
+        """
+        if isinstance(env, VecEnv) and not _has_compute_reward(env):
+            raise ValueError(
+                f"Hindsight replay recomputes rewards, and {env.env_method('__str__', indices=[0])[0]} has no "
+                "compute_reward. Give its class a method compute_reward(achieved_goal, desired_goal, info), with "
+                "arrays of goals [B, ...] in and rewards [B] out, or train without HerReplayBuffer."
+            )
+        self.env = env
+
+    def prepare(self, steps: int, envs: int, observation_space: spaces.Space) -> Self:
+        if not isinstance(observation_space, spaces.Dict) or not set(GOAL_KEYS) <= set(observation_space.spaces):
+            raise ValueError(
+                f"Hindsight replay needs a Dict observation space with the keys {GOAL_KEYS}, got {observation_space}."
+            )
+        self.episodes = Episodes(steps, envs)
+        self.infos = np.full((steps, envs), None, object) if self.copy_info_dict else None
+        return self
+
+    def added(self, slot: int, dones: np.ndarray, infos: list[dict[str, Any]]) -> np.ndarray:
+        if self.infos is not None:
+            for env, info in enumerate(infos):  # the final observation is the VecEnv's addition, not the env's info
+                self.infos[slot, env] = {key: value for key, value in info.items() if key != "terminal_observation"}
+        return self.episodes.add(dones)
+
+    def cut(self, envs: np.ndarray) -> np.ndarray:
+        return self.episodes.close(envs)
+
+    def sync(self, dones: np.ndarray, pos: int, full: bool) -> None:
+        if not self.episodes.matches(pos, full):
+            self.episodes.rebuild(dones, pos, full)
+
+    def eligible(self, cells: np.ndarray) -> np.ndarray:
+        return self.episodes.finished(cells)
+
+    def pool(self) -> np.ndarray:
+        return self.episodes.finished_cells()
+
+    def can_sample(self) -> bool:
+        return self.pool().size > 0
+
+    def __call__(self, ring: Ring, window: Window) -> None:
+        chosen = np.arange(int(self.her_ratio * len(window.cells)))
+        if not chosen.size:
+            return
+        goals = ring.successors(self.goal_cells(window.cells[chosen, 0]), "achieved_goal")
+        for observations in (window.observations, window.next_observations):
+            desired = observations["desired_goal"]  # [B, ...], or [B, L, ...] of sequences
+            desired[chosen] = goals.reshape(len(goals), *(1,) * (desired.ndim - goals.ndim), *goals.shape[1:])
+        row, step = np.nonzero(window.valid[chosen])
+        cells = window.cells[chosen[row], step]
+        achieved = ring.successors(cells, "achieved_goal")
+        window.rewards[chosen[row], step] = self.compute_rewards(achieved, goals[row], cells)
+
+    def goal_cells(self, cells: np.ndarray) -> np.ndarray:
+        """Draw the rows [B] whose achieved goals become the goals of the rows in ``cells`` [B]."""
+        strategy: Any = self.goal_selection_strategy.name.lower()
+        return goal_cells(self.episodes, cells, strategy, self.rng)
+
+    def compute_rewards(self, achieved: np.ndarray, desired: np.ndarray, cells: np.ndarray) -> np.ndarray:
+        """Rewards [B] float32 of reaching ``achieved`` [B, ...] when ``desired`` [B, ...] was wanted."""
+        if self.env is None:
+            raise ValueError("Hindsight replay recomputes rewards with the environment: call set_env(env) first.")
+        if self.infos is None:
+            infos: list[Any] = [{}] * len(cells)
+        else:
+            infos = copy.deepcopy(self.infos.reshape(-1)[cells].tolist())
+        rewards = self._asked(achieved, desired, infos)
+        rewards = np.asarray(rewards, np.float32)
+        if rewards.shape != (len(cells),):
+            raise ValueError(
+                f"compute_reward must return one reward per row: expected shape ({len(cells)},), got {rewards.shape}. "
+                "It is called with arrays of goals [B, ...], so write it without assuming a single goal."
+            )
+        return rewards
+
+    def _asked(self, achieved: np.ndarray, desired: np.ndarray, infos: list[dict[str, Any]]) -> Any:
+        """What the environment says."""
+        assert self.env is not None
+        try:
+            return self.env.env_method("compute_reward", achieved, desired, infos, indices=[0])[0]
+        except Exception as error:
+            if self.infos is None:
+                add_note(
+                    error,
+                    "raised by compute_reward(), which hindsight replay calls with empty infos. If it reads them, keep "
+                    "them: replay_buffer_kwargs={'copy_info_dict': True}.",
+                )
+            raise
+
+    def state_dict(self, slots: np.ndarray) -> dict[str, Any]:
+        state: dict[str, Any] = {"rng": self.rng_state()}
+        if self.infos is not None:
+            state["infos"] = [[_to_json(info) for info in row] for row in self.infos[slots]]
+        return state
+
+    def load_state_dict(self, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
+        self.load_rng_state(state["rng"])
+        if self.infos is None:
+            return
+        if "infos" not in state:
+            raise ValueError("The saved buffer holds no infos: it was filled with copy_info_dict=False.")
+        for row, slot in zip(rows, slots, strict=True):
+            for env, info in enumerate(state["infos"][row]):
+                self.infos[slot, env] = _from_json(info)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "env": None}  # environments are not data
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
+
+def _has_compute_reward(env: VecEnv) -> bool:
+    """Whether its environments have a ``compute_reward``; true where a VecEnv of another make cannot say."""
+    try:
+        return bool(env.env_method("has_wrapper_attr", "compute_reward", indices=[0])[0])
+    except (AttributeError, NotImplementedError):
+        return True
+
+
+def _to_json(info: Any) -> Any:
+    """An info as plain JSON values; arrays become {"__array__": values, "dtype": name}."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            return {"__array__": value.tolist(), "dtype": str(value.dtype)}
+        if isinstance(value, np.generic):
+            return value.item()
+        raise TypeError(
+            f"an info holds {value!r} of type {type(value).__name__}, which can not be saved as JSON. "
+            "Keep numbers, strings, lists, dicts and arrays in infos, or use copy_info_dict=False."
+        )
+
+    return json.loads(json.dumps(info, default=convert))
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        if "__array__" in value:
+            return np.array(value["__array__"], value["dtype"])
+        return {key: _from_json(entry) for key, entry in value.items()}
+    return [_from_json(entry) for entry in value] if isinstance(value, list) else value

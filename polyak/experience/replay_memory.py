@@ -1,0 +1,130 @@
+"""What minibatches are drawn from: own experience, a dataset, or both."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyak.experience.base_buffer import Normalizer
+from polyak.experience.batch import Transition, TransitionRows
+from polyak.experience.datasets.dataset import Dataset
+from polyak.experience.replay_buffer import ReplayBuffer
+from polyak.experience.step import Step
+
+Batches = Iterator[tuple[Transition | TransitionRows, Tensor | None]]
+"""Minibatches, with the indices of their rows where these have priorities."""
+
+
+@dataclass
+class ReplayMemory:
+    """Replays what an algorithm has collected, what it was given, or a mixture."""
+
+    own: ReplayBuffer | None = field(default_factory=lambda: None)  # no attribute of the class: it may be deleted
+    """Experience that it has collected."""
+    dataset: Dataset | None = None
+    """Experience that it was given."""
+    recorded: ReplayBuffer | None = None
+    """The dataset as it is replayed."""
+    empty_at: int = 0
+    """Environment steps at which the own experience that is being collected was empty."""
+    torn: bool = False
+    """Whether a step may be missing between the newest row and the next: a callback or an exception came between."""
+
+    def record(self, step: Step) -> None:
+        """Take a step of the environments."""
+        assert self.own is not None
+        self.own.record(step)
+
+    def mend(self) -> None:
+        """Let no return of several steps and no hindsight goal reach across a step that was not stored."""
+        if self.torn and self.own is not None:
+            self.own.cut_episodes()
+        self.torn = False
+
+    def begun(self, steps: int, learning_starts: int) -> bool:
+        """Whether there is enough to learn from after so many environment steps."""
+        assert self.own is not None
+        return (self.recorded is not None or steps - self.empty_at > learning_starts) and self.own.can_sample()
+
+    @property
+    def prioritized(self) -> ReplayBuffer:
+        """The buffer whose rows may have priorities, which a mixture does not have."""
+        buffer = self.recorded if self.own is None else self.own
+        assert buffer is not None
+        return buffer
+
+    def discount_by(self, gamma: float) -> None:
+        """Sum the rewards of several steps by another discount from now on."""
+        for buffer in (self.own, self.recorded):
+            if buffer is not None:
+                buffer.discount_by(gamma)
+
+    def batches(
+        self,
+        batch_size: int,
+        gamma: float,
+        steps: int = 1,
+        share: float | None = None,
+        normalizer: Normalizer | None = None,
+        late: bool = False,
+    ) -> Batches:
+        """Draw minibatches.
+
+        Args:
+            batch_size: rows of each.
+            gamma: discount of one step.
+            steps: how many minibatches.
+            share: of rows that come from the dataset, where there is both; ``None``: as if all were in one buffer.
+            normalizer: of observations and rewards.
+            late: let the reader gather the rows of a minibatch, where they do not come from both.
+        """
+        own, recorded = self.own, self.recorded
+        if own is None or recorded is None:
+            return self.prioritized.transitions(batch_size, gamma, normalizer, steps, late=late)
+        share = _share_of_recorded(own, recorded, share)
+        if share in (0, 1):
+            return (recorded if share else own).transitions(batch_size, gamma, normalizer, steps, late=late)
+        return mixed(own, recorded, share, batch_size, gamma, normalizer, steps)
+
+
+def _share_of_recorded(own: ReplayBuffer, recorded: ReplayBuffer, share: float | None) -> float:
+    """Of rows, where there is both; all, as long as there is nothing of one's own."""
+    if not (own.can_sample() and own.size()):
+        return 1
+    return recorded.size() / (recorded.size() + own.size() * own.n_envs) if share is None else share
+
+
+def mixed(
+    own: ReplayBuffer,
+    recorded: ReplayBuffer,
+    share: float,
+    batch_size: int,
+    gamma: float,
+    normalizer: Normalizer | None,
+    steps: int,
+) -> Batches:
+    """Minibatches whose rows come from ``recorded`` with probability ``share`` each, else from ``own``; a share of
+    which a minibatch has whole rows is kept exactly (RLPD, arXiv:2302.02948, has a half)."""
+    for _ in range(steps):
+        rows = share * batch_size
+        drawn = int(rows) if rows == int(rows) else int(recorded.rng.binomial(batch_size, share))
+        parts = [
+            next(iter(buffer.transitions(count, gamma, normalizer)))[0]
+            for buffer, count in ((own, batch_size - drawn), (recorded, drawn))
+            if count
+        ]
+        yield joined(parts), None
+
+
+def joined(parts: list[Any]) -> Transition:
+    """One minibatch of several."""
+    return parts[0] if len(parts) == 1 else Transition(*(_cat(columns) for columns in zip(*parts, strict=True)))
+
+
+def _cat(columns: tuple[Any, ...]) -> Any:
+    first = columns[0]
+    if isinstance(first, dict):
+        return {key: _cat(tuple(column[key] for column in columns)) for key in first}
+    return None if first is None else torch.cat(columns)

@@ -1,0 +1,489 @@
+"""Experience of the current policy, used for one update and thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from polyak.arrays import assign, leaves, mapped, to_device
+from polyak.envs.spaces import get_action_dtype
+from polyak.experience.base_buffer import BaseBuffer, Normalizer, tensor_of
+from polyak.experience.batch import (
+    DictRolloutBufferSamples,
+    ExtendedRolloutSamples,
+    RolloutBufferSamples,
+    RolloutRows,
+    RolloutSamples,
+)
+from polyak.experience.memory import check_memory
+from polyak.experience.record import Experience
+from polyak.experience.schema import Column, Schema
+from polyak.experience.step import Step
+from polyak.experience.trajectory import Trajectory
+from polyak.ops.returns import gae
+
+FLATTENED = (
+    "observations", "actions", "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "extras"
+)  # fmt: skip
+COLLECTED = (
+    "observations", "actions", "rewards", "episode_starts", "values", "log_probs", "truncated", "final_values", "extras"
+)  # fmt: skip
+"""What is written step by step."""
+_STEP = "obs", "action", "reward", "episode_start"
+LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats torch's logarithmic scan (measured)
+
+
+class RolloutBuffer(BaseBuffer):
+    """``buffer_size`` steps of ``n_envs`` environments, with advantages and value targets.
+
+    ``values``, ``log_probs`` and ``final_values`` may be filled step by step or assigned as whole arrays afterwards.
+
+    Attributes:
+        observations: [buffer_size, n_envs, ...], or a dict of these.
+        actions: [buffer_size, n_envs, action_dim].
+        rewards, values, log_probs, advantages, returns, episode_starts: [buffer_size, n_envs] float32.
+        extras: name -> [buffer_size, n_envs, ...]
+        truncated: [buffer_size, n_envs] bool: the row ended an episode that was cut short; only :meth:`record` knows.
+        final_values: [buffer_size, n_envs] float32 values of the observations that such episodes ended with.
+        generator_ready: whether :meth:`get` has begun; from then on all arrays but the last two are
+            [n_envs * buffer_size, ...].
+
+    Args:
+        buffer_size: steps of each environment.
+        gae_lambda: trace decay of the advantages; 1 gives Monte Carlo returns.
+        gamma: discount.
+        columns: what else each row holds: a :class:`~polyak.experience.schema.Schema`, or columns. Every step must
+            bring them as ``extras``, and every minibatch has them.
+        sequence_length: more than 1: a divisor of ``buffer_size``, such that minibatches are made of sequences of so
+            many steps, one after another, and say in ``extras`` as ``starts`` where episodes begin.
+    """
+
+    observations: Any
+    actions: np.ndarray
+    rewards: np.ndarray
+    episode_starts: np.ndarray
+    values: np.ndarray
+    log_probs: np.ndarray
+    advantages: np.ndarray
+    returns: np.ndarray
+    truncated: np.ndarray
+    final_values: np.ndarray
+    extras: dict[str, np.ndarray]
+    _seen: Any
+    """[buffer_size + 1, n_envs, ...] of a rollout that came with what was observed after its last step; else None."""
+    warns_of_rest = True
+    """Whether it is worth a warning that ``batch_size`` leaves a smaller minibatch at the end of each pass."""
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        device: torch.device | str = "auto",
+        gae_lambda: float = 1,
+        gamma: float = 0.99,
+        n_envs: int = 1,
+        *,
+        columns: Schema | Iterable[Column] | None = None,
+        sequence_length: int = 1,
+    ):
+        super().__init__(buffer_size, observation_space, action_space, device, n_envs)
+        self.schema, self.sequence_length = Schema.of(columns), sequence_length
+        if sequence_length < 1 or buffer_size % sequence_length:
+            raise ValueError(
+                f"sequence_length must be a divisor of buffer_size={buffer_size}, so that the rollout is cut into "
+                f"equal sequences, got {sequence_length}."
+            )
+        for name, value in (("gae_lambda", gae_lambda), ("gamma", gamma)):
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, got {value}.")
+        self.gae_lambda, self.gamma = gae_lambda, gamma
+        scalars = "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "final_values"
+        self._layouts: dict[str, Any] = {
+            "observations": _layouts(observation_space, self.obs_shape),
+            "actions": np.dtype((get_action_dtype(action_space), (self.action_dim,))),
+            **dict.fromkeys(scalars, np.dtype(np.float32)),
+            "truncated": np.dtype(bool),
+            "extras": self.schema.layouts(),
+        }
+        """Of each column, the numpy type of a row."""
+        self._check_memory()
+        self.reset()
+
+    def _check_memory(self) -> None:
+        row = sum(layout.itemsize for layout in leaves(self._layouts))
+        check_memory(
+            row * self.buffer_size * self.n_envs,
+            f"The rollout buffer ({self.buffer_size:,} steps of n_envs={self.n_envs}, {self.observation_space})",
+            "Use fewer steps (n_steps), fewer environments or smaller observations.",
+        )
+
+    def reset(self) -> None:
+        """Start a new rollout, in new arrays: references to the old ones keep their contents."""
+        self.pos, self.full, self.generator_ready, self._seen = 0, False, False, None
+        vars(self).update(mapped(self._zeros, self._layouts))
+
+    def adopt(self, rows: Mapping[str, Any], seen: Any) -> None:
+        """Take a whole rollout without values, uncopied where it has the types of the buffer.
+
+        Args:
+            rows: ``actions``, ``rewards``, ``episode_starts``, ``truncated`` and the further columns by their names,
+                [buffer_size, n_envs, ...] each; others are not read.
+            seen: [buffer_size + 1, n_envs, ...] the observations, with those after the last step.
+        """
+        self.reset()
+        self._seen = mapped(lambda own, part: _like(own, part, len(part)), self.observations, seen)
+        self.observations = mapped(lambda part: part[:-1], self._seen)
+        for name in ("actions", "rewards", "episode_starts", "truncated"):
+            setattr(self, name, _like(getattr(self, name), rows[name]))
+        self.extras = {name: _like(own, rows[name]) for name, own in self.extras.items()}
+        self.pos, self.full = self.buffer_size, True
+
+    def _zeros(self, layout: Any) -> np.ndarray:
+        """[buffer_size, n_envs, ...] of a type that may have a shape."""
+        return np.zeros((self.buffer_size, self.n_envs), layout)
+
+    def add(
+        self,
+        obs: Any,
+        action: np.ndarray,
+        reward: np.ndarray,
+        episode_start: np.ndarray,
+        value: Tensor | np.ndarray | None,
+        log_prob: Tensor | np.ndarray | None,
+        *,
+        extras: dict[str, Any] | None = None,
+    ) -> None:
+        """Store one vectorised step.
+
+        Args:
+            obs: [n_envs, ...] or a dict of these.
+            action: [n_envs, action_dim].
+            reward: [n_envs]; at a time limit with the discounted value of the final observation added, unless
+                ``truncated`` and ``final_values`` are assigned, or :meth:`record` does so.
+            episode_start: [n_envs] whether ``obs`` is the first of an episode.
+            value, log_prob: [n_envs] of the policy that acted; None leaves them to be assigned after the rollout.
+            extras: name -> [n_envs, ...], of all ``columns``.
+
+        Raises:
+            ValueError: the buffer is full, something has another shape than it must have, or a column is missing or
+                unknown.
+        """
+        if self.full:
+            raise ValueError(
+                f"The rollout buffer is full after buffer_size={self.buffer_size} steps: call reset() first."
+            )
+        try:
+            fits = (obs.shape, action.shape, reward.shape, episode_start.shape) == self._shapes
+        except AttributeError:  # a dict, or a list
+            fits = False
+        if not fits:
+            obs, action, reward, episode_start = map(
+                self._batched, _STEP, (obs, action, reward, episode_start), self._shapes
+            )
+        pos = self.pos
+        assign(self.observations, pos, obs)
+        self.actions[pos], self.rewards[pos], self.episode_starts[pos] = action, reward, episode_start
+        if value is not None:
+            self.values[pos] = _flat(value)
+        if log_prob is not None:
+            self.log_probs[pos] = _flat(log_prob)
+        if extras or self.schema.columns:
+            assign(self.extras, pos, self.schema.checked(extras, self.n_envs))
+        self.pos = pos + 1
+        self.full = self.pos == self.buffer_size
+
+    @cached_property
+    def _shapes(self) -> tuple[Any, ...]:
+        """Of what :meth:`add` takes first."""
+        return self._obs_batch, self._action_batch, self._scalar_batch, self._scalar_batch
+
+    @property
+    def values_may_follow(self) -> bool:
+        """Whether :meth:`record` needs no values, which may be assigned after the rollout.
+
+        Not if a subclass has an ``add`` or ``compute_returns_and_advantage`` of its own: these see each step as SB3 has
+        it, with its values, and rewards that hold those of final observations.
+        """
+        cls, ours = type(self), RolloutBuffer
+        return cls.add is ours.add and cls.compute_returns_and_advantage is ours.compute_returns_and_advantage
+
+    def record(
+        self,
+        step: Step,
+        value: Tensor | np.ndarray | None = None,
+        log_prob: Tensor | np.ndarray | None = None,
+        final_values: Tensor | np.ndarray | None = None,
+    ) -> None:
+        """Store one step of the environments, with what was truncated; :meth:`add` takes rewards that count for that.
+
+        Args:
+            step: rewards as the environments gave them.
+            value, log_prob: as in :meth:`add`.
+            final_values: [n_envs] values of ``step.next_observations``, read where an episode was truncated. None, if
+                :attr:`values_may_follow`: they are assigned to the attribute of that name after the rollout.
+
+        Raises:
+            ValueError: as :meth:`add`; or an episode was truncated and the ``final_values`` may not follow.
+        """
+        # unpacked at once, which costs a fraction of reading the fields one by one
+        obs, actions, _, rewards, _, _, truncated, _, _, _, starts, ended, extras, _ = step
+        pos, cut = self.pos, ended and bool(truncated.any())
+        if cut and not self.values_may_follow:
+            rewards = self._bootstrapped(rewards, truncated, final_values)
+        if actions.ndim == 1:  # numbers of choices
+            actions = actions[:, None]
+        further = self._arguments(extras) if extras else {}  # SB3 knows of none
+        self.add(obs, actions, rewards, starts, value, log_prob, **further)
+        if cut and self.values_may_follow:
+            self.truncated[pos] = truncated
+            if final_values is not None:
+                self.final_values[pos] = np.where(truncated, _flat(final_values), 0)
+
+    def _bootstrapped(
+        self, rewards: np.ndarray, truncated: np.ndarray, final_values: Tensor | np.ndarray | None
+    ) -> np.ndarray:
+        """Rewards [n_envs] to which final values are added where an episode was truncated."""
+        if final_values is None:
+            raise ValueError(
+                f"An episode was truncated: pass record() the final_values. They cannot follow, for "
+                f"{type(self).__name__} has an add() or compute_returns_and_advantage() of its own."
+            )
+        bootstrap = np.where(truncated, self.gamma * _flat(final_values).astype(np.float64), 0)
+        return rewards + bootstrap.astype(rewards.dtype)
+
+    def _arguments(self, extras: dict[str, Any]) -> dict[str, Any]:
+        """Further columns as arguments of :meth:`add`."""
+        return {"extras": extras}
+
+    @property
+    def resumable(self) -> bool:
+        """Whether :meth:`state_dict` says all about a rollout that is being collected: no subclass stores otherwise."""
+        return type(self).add is RolloutBuffer.add
+
+    @property
+    def collected(self) -> Experience:
+        """What is written step by step, [buffer_size, n_envs, ...]: the arrays themselves; before :meth:`get`."""
+        return Experience({name: getattr(self, name) for name in COLLECTED})
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps of a rollout that is being collected, as arrays [steps, n_envs, ...], and the random state."""
+        return {"rng": self.rng_state(), **self.collected[: self.pos].columns}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume the rollout that :meth:`state_dict` described."""
+        self.reset()
+        self.load_rng_state(state["rng"])
+        self.pos = len(state["rewards"])
+        self.full = self.pos == self.buffer_size
+        assign(self.collected.columns, slice(self.pos), state)
+
+    def flat_inputs(self) -> tuple[Any, ...]:
+        """All observations and actions, step by step, as tensors [buffer_size * n_envs, ...], and a dict of further
+        columns if there are some; before :meth:`get`."""
+        columns = (self.observations, self.actions, *([self.extras] if self.extras else []))
+        return tuple(
+            mapped(lambda column: tensor_of(self, column.reshape(-1, *column.shape[2:])), part) for part in columns
+        )
+
+    def compute_returns_and_advantage(
+        self, last_values: Tensor | np.ndarray, dones: np.ndarray, *, next_values: np.ndarray | None = None
+    ) -> None:
+        """Fill ``advantages`` (GAE, Schulman et al. 2016 eq. 16) and ``returns = advantages + values``.
+
+        Where :attr:`truncated` is True the value of the final observation is taken from :attr:`final_values`. No other
+        end of an episode is bootstrapped: what came by :meth:`add` has that value in ``rewards`` already.
+
+        Args:
+            last_values: [n_envs] (or [n_envs, 1]) values of the observations after the last step.
+            dones: [n_envs] whether the last step ended an episode.
+            next_values: [buffer_size, n_envs] values of the states after all steps, where they are others than the
+                ``values`` of the steps that follow; ``last_values`` are not read then.
+        """
+        if next_values is None:
+            next_values = np.concatenate([self.values[1:], _flat(last_values)[None]])
+        cuts = self._cuts(dones)
+        discounts = self.gamma * (1 - cuts)
+        if self.truncated.any():
+            next_values = np.where(self.truncated, self.final_values, next_values)
+            discounts[self.truncated] = self.gamma
+        self.advantages, self.returns = gae_of_arrays(
+            self.rewards, self.values, next_values, discounts, self.gae_lambda, cuts
+        )
+
+    def _cuts(self, dones: np.ndarray) -> np.ndarray:
+        """[buffer_size, n_envs] float32: 1 where an episode ended, with the last row if ``dones`` says so."""
+        return np.concatenate([self.episode_starts[1:], np.asarray(dones, np.float32).reshape(1, self.n_envs)])
+
+    def trajectory(self, last_observations: Any, dones: np.ndarray) -> Trajectory:
+        """The whole rollout in order, as tensors on the buffer's device; before :meth:`get`.
+
+        Args:
+            last_observations: [n_envs, ...] after the last step, or a dict of these.
+            dones: [n_envs] whether the last step ended an episode.
+
+        Raises:
+            ValueError: the buffer is not full.
+        """
+        if not self.full or self.generator_ready:
+            raise ValueError(
+                f"A trajectory needs a full rollout that get() has not flattened yet; this one holds {self.pos} of "
+                f"{self.buffer_size} steps, and generator_ready={self.generator_ready}."
+            )
+        last = self._batched("last_observations", last_observations, self._obs_batch)
+        cuts = self._cuts(dones) > 0
+        alive = ~cuts | self.truncated
+        seen = self._seen
+        if seen is None:
+            seen = mapped(lambda rows, end: np.concatenate([rows, end[None]]), self.observations, last)
+        return Trajectory(
+            mapped(partial(tensor_of, self), seen),
+            tensor_of(self, self.actions),
+            tensor_of(self, self.rewards),
+            tensor_of(self, (self.gamma * alive).astype(np.float32)),
+            tensor_of(self, cuts),
+            tensor_of(self, self.log_probs),
+            tensor_of(self, self.final_values),
+            {name: tensor_of(self, column) for name, column in self.extras.items()},
+        )
+
+    def get(self, batch_size: int | None = None) -> Generator[RolloutSamples, None, None]:
+        """All rows once, in a new random order at each call.
+
+        Args:
+            batch_size: rows of a minibatch (the last one may be smaller); None gives all rows at once.
+        """
+        if type(self)._get_samples is not RolloutBuffer._get_samples:
+            order, size = self._order(batch_size)
+            for start in range(0, len(order), size):
+                yield self._get_samples(order[start : start + size])
+            return
+        for minibatch in self.minibatches(batch_size):
+            yield minibatch.gathered()
+
+    def minibatches(
+        self, batch_size: int | None = None, rollout: RolloutSamples | None = None
+    ) -> Generator[RolloutRows, None, None]:
+        """As :meth:`get`, but nothing is gathered yet; ``rollout``: the whole one, if it is converted already."""
+        order, size = self._order(batch_size)
+        rollout = self._rollout() if rollout is None else rollout
+        for rows in to_device(torch.from_numpy(order), self.device).split(size):
+            yield RolloutRows(rollout, rows)
+
+    def passes(self) -> Callable[[int | None], Generator[RolloutRows, None, None]]:
+        """:meth:`minibatches` of the rollout as it is now, which is converted once for all passes over it."""
+        self._read()
+        return partial(self.minibatches, rollout=self._rollout())
+
+    @property
+    def plain(self) -> bool:
+        """Whether minibatches are just rows of the rollout: no subclass makes them otherwise."""
+        cls = type(self)
+        return cls.get is RolloutBuffer.get and cls._get_samples is RolloutBuffer._get_samples
+
+    @property
+    def _rows(self) -> int:
+        """How many are handed out."""
+        return self.buffer_size * self.n_envs
+
+    def _order(self, batch_size: int | None) -> tuple[np.ndarray, int]:
+        """All rows in a new random order, and how many make a minibatch; flattens the arrays."""
+        self._read()
+        rows = self._rows
+        batch_size = rows if batch_size is None else batch_size
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+        steps = self.sequence_length
+        order = self.rng.permutation(rows // steps)
+        if steps > 1:
+            order = (order[:, None] * steps + np.arange(steps)).reshape(-1)
+            batch_size = max(1, batch_size // steps) * steps
+        return order, batch_size
+
+    def _read(self) -> None:
+        """Flatten the arrays of a rollout that is full, unless they are flat."""
+        if not self.full:
+            raise AssertionError(
+                f"The rollout buffer holds {self.pos} of {self.buffer_size} steps: fill it before reading it."
+            )
+        if not self.generator_ready:
+            self._flatten()
+
+    def _flatten(self) -> None:
+        """Join the steps of all environments into one axis, environment by environment."""
+        for name in FLATTENED:
+            setattr(self, name, mapped(self.swap_and_flatten, getattr(self, name)))
+        for column in self.schema.columns:  # [rows], not [rows, 1], of single numbers
+            self.extras[column.name] = self.extras[column.name].reshape(-1, *column.shape)
+        self.generator_ready = True
+
+    def _rollout(self) -> RolloutSamples:
+        """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
+        scalars = (self.values, self.log_probs, self.advantages, self.returns)
+        values, log_probs, advantages, returns = (tensor_of(self, column.reshape(-1)) for column in scalars)
+        actions = tensor_of(self, self.actions.astype(np.float32, copy=False))  # for all spaces, as in SB3
+        columns = mapped(partial(tensor_of, self), self.observations), actions, values, log_probs, advantages, returns
+        if self.extras or self.sequence_length > 1:
+            return ExtendedRolloutSamples(*columns, self._further_columns())
+        return (DictRolloutBufferSamples if isinstance(columns[0], dict) else RolloutBufferSamples)(*columns)
+
+    def _further_columns(self) -> dict[str, Tensor]:
+        extras = {name: tensor_of(self, column) for name, column in self.extras.items()}
+        if self.sequence_length > 1:
+            extras["starts"] = tensor_of(self, self.episode_starts.reshape(-1))
+        return extras
+
+    def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutSamples:
+        """Some rows [B] of the flattened rollout; :meth:`get` calls it where a subclass overrides it."""
+        rows = to_device(torch.from_numpy(np.asarray(batch_inds, np.int64)), self.device)
+        return RolloutRows(self._rollout(), rows).gathered()
+
+
+def gae_of_arrays(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    next_values: np.ndarray,
+    discounts: np.ndarray,
+    lam: float,
+    cuts: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`~polyak.ops.returns.gae` of arrays in main memory: numpy's operations cost a fraction of torch's there."""
+    if len(rewards) > LOOP_UP_TO:
+        r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
+        advantages, targets = gae(r, v, then, gammas, lam, ends)
+        return advantages.numpy(), targets.numpy()
+    y = rewards + discounts * next_values - values
+    traces = discounts * lam * (cuts == 0)
+    for t in range(len(y) - 2, -1, -1):
+        y[t] += traces[t] * y[t + 1]
+    return y, y + values
+
+
+class DictRolloutBuffer(RolloutBuffer):
+    """:class:`RolloutBuffer` under SB3's name for Dict observations, which that class takes too."""
+
+    def __init__(self, buffer_size: int, observation_space: spaces.Space, *args: Any, **kwargs: Any):
+        assert isinstance(observation_space, spaces.Dict), "DictRolloutBuffer must be used with Dict obs space only"
+        super().__init__(buffer_size, observation_space, *args, **kwargs)
+
+
+def _layouts(space: spaces.Space, shape: Any) -> Any:
+    """The numpy type of an observation; of a Dict space a dict of them."""
+    if isinstance(space, spaces.Dict):
+        return {key: _layouts(sub, shape[key]) for key, sub in space.spaces.items()}
+    return np.dtype((space.dtype, shape))
+
+
+def _like(own: np.ndarray, part: np.ndarray, steps: int | None = None) -> np.ndarray:
+    """An array in the type and the shape of another, but for the number of ``steps``; itself where it has them."""
+    return part.reshape(len(own) if steps is None else steps, *own.shape[1:]).astype(own.dtype, copy=False)
+
+
+def _flat(values: Tensor | np.ndarray) -> np.ndarray:
+    return (values.numpy(force=True) if isinstance(values, Tensor) else np.asarray(values)).reshape(-1)

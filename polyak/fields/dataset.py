@@ -1,0 +1,45 @@
+"""Learning from a dataset: instead of an environment, beside it, and before it.
+
+A model that is given a :class:`~polyak.experience.Dataset` as its ``env`` learns from that alone, and its time is
+counted in gradient steps. What is here suffices for that. An off-policy algorithm adds acting: given an environment
+later (``set_env``), the same model continues there. From then on minibatches come from both, and time is counted in
+environment steps.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+from polyak.experience import Dataset, ReplayBuffer
+from polyak.experience.replay_memory import ReplayMemory
+from polyak.hyperparameters.held import Held
+from polyak.loops.offline import OfflineLoop
+from polyak.loops.training import Loop
+from polyak.network_algorithm import NetworkAlgorithm
+from polyak.parts.part import MadeOf, Through
+from polyak.parts.replay import DatasetReplay
+
+
+class LearnsFromData(NetworkAlgorithm):
+    """Algorithms that replay a dataset, and what they have experienced themselves if they act."""
+
+    made_of: ClassVar[MadeOf] = {"replay": DatasetReplay}
+    loop: ClassVar[Callable[..., Loop]] = OfflineLoop.of
+    log_every = 4
+    replay = cast(DatasetReplay, None)  # a part, no hyper-parameter
+    # Not annotated, since they are hyper-parameters only where a subclass declares them.
+    batch_size, gamma, optimize_memory_usage = 256, 1.0, False
+    n_steps = cast("int | tuple[int, int]", 1)
+    prioritized = cast("bool | dict[str, Any]", False)
+    replay_buffer_kwargs = cast("dict[str, Any] | None", None)
+    dataset_share = cast("float | None", None)
+    memory = Held[ReplayMemory]("replay.memory")
+    """What minibatches are drawn from."""
+    replay_buffer = Held[ReplayBuffer | None]("memory.own")
+    """Its own experience."""
+    dataset = Held[Dataset | None]("memory.dataset")
+    """What it learns from besides its own experience."""
+    data_buffer = Held[ReplayBuffer | None]("memory.recorded")
+    """The dataset as it is replayed."""
+    learns_offline = Held[bool]("replay.offline")
+    set_dataset = Through("replay", DatasetReplay.use)
+    train = Through("replay", DatasetReplay.train)

@@ -1,0 +1,101 @@
+"""Off-policy learning: step, store, replay."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from polyak.algorithm import GymEnv, Recipe
+from polyak.collecting.train_freq import TrainFreq
+from polyak.distributed.runners import Transport
+from polyak.envs import VecEnv
+from polyak.experience import Dataset, ReplayBuffer
+from polyak.fields.dataset import LearnsFromData
+from polyak.hyperparameters.changing import Reload
+from polyak.hyperparameters.declaration import (
+    Becomes,
+    Count,
+    Fraction,
+    Learners,
+    Natural,
+    Only,
+    Positive,
+    Runners,
+    later,
+)
+from polyak.loops.off_policy import OffPolicyLoop
+from polyak.loops.training import Loop
+from polyak.noise import ActionNoise
+from polyak.parts.part import MadeOf, Through
+from polyak.parts.replay import ExperienceReplay
+
+GradientSteps = Annotated[int, Only("an integer of at least -1", lambda n: n >= -1)]
+
+
+@dataclass(eq=False, repr=False)
+class OffPolicyAlgorithm(LearnsFromData):
+    """Algorithms that learn from a replay buffer, a dataset, or both."""
+
+    env: Becomes[GymEnv | Dataset | Recipe | None, VecEnv | None] = later()
+    """An environment, a vector of them, a registered name, or a :class:`~polyak.experience.Dataset` to learn from
+    without any; ``None`` for a model that only predicts. Afterwards the vectorised environment with every wrapper."""
+    _: KW_ONLY
+    n_runners: Reload[Runners] = 0
+    """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
+    registered name, or a function that makes an environment or a vector of them (it is given the number of the process
+    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
+    make the same number of steps with the newest weights."""
+    n_learners: Reload[Learners] = 1
+    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
+    gradients are averaged. ``compile="auto"`` does not compile these steps."""
+    transport: Reload[Transport] = "ray"
+    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
+    this process, with the same results."""
+    runner_timeout: Reload[Positive | None] = 60.0
+    """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
+    environments take longer is replaced, with a warning. ``None`` waits for ever."""
+    buffer_size: Reload[Count] = 1_000_000
+    """Transitions that the replay buffer holds."""
+    learning_starts: Natural = 100
+    """Environment steps of random actions before the first update."""
+    random_warm_up: bool = True
+    """Take uniform random actions before ``learning_starts``; ``False``: those of the policy, explored as later."""
+    batch_size: Count = 256
+    """Transitions per gradient step."""
+    gamma: Fraction = 0.99
+    """Discount factor, in [0, 1]."""
+    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
+    """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
+    gradient_steps: GradientSteps = 1
+    """Gradient steps per update; -1 makes as many as transitions were collected."""
+    replay_buffer_class: Reload[type[ReplayBuffer] | None] = None
+    """Such as :class:`~polyak.experience.HerReplayBuffer`; ``None`` takes :class:`~polyak.experience.ReplayBuffer`."""
+    replay_buffer_kwargs: Reload[dict[str, Any] | None] = None
+    """Further arguments of the replay buffer."""
+    optimize_memory_usage: Reload[bool] = False
+    """Store each observation once instead of twice; the samples are the same."""
+    n_steps: Reload[Count | tuple[int, int]] = 1
+    """Rewards summed before bootstrapping (n-step returns); ``(least, most)`` draws a number for each transition."""
+    prioritized: Reload[bool | dict[str, Any]] = False
+    """Replay transitions of large temporal-difference error more often, and weigh their losses less (arXiv:1511.05952).
+    A dict sets ``kind`` (``"proportional"`` or ``"rank"``), ``alpha`` (how much errors decide), ``beta`` and
+    ``final_beta`` (how much of the bias is undone, at the start and at the end of training), and for
+    ``"proportional"`` also ``eps`` (added to errors)."""
+    dataset_share: Fraction | None = None
+    """Of each minibatch, the share that comes from the dataset where the model has one and learns by acting, too: 0.5
+    is RLPD's (arXiv:2302.02948); ``None`` draws from both as if they were one buffer."""
+    n_replay_shards: Reload[Runners] = 0
+    """Processes that hold the replay buffer, each the steps of some of the environments; 0 keeps it in this one.
+    Batches come from all of them, in proportion to their priorities."""
+    overlap: bool = False
+    """Let the environments step during gradient steps: the first step of each collection is made while the update
+    before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
+    the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
+
+    # Not annotated, since they are hyper-parameters only where a subclass declares them.
+    action_noise = cast("ActionNoise | None", None)
+    use_sde, use_sde_at_warmup = False, False
+    sde_sample_freq = cast("int | Literal['episode']", -1)
+    loop: ClassVar[Callable[..., Loop]] = OffPolicyLoop.of
+    made_of: ClassVar[MadeOf] = {"replay": ExperienceReplay}
+    save_replay_buffer = Through("replay", ExperienceReplay.write)
+    load_replay_buffer = Through("replay", ExperienceReplay.read)

@@ -1,0 +1,71 @@
+"""What algorithms share that are made to learn from a dataset: the units in which they see it."""
+
+from dataclasses import KW_ONLY, dataclass, fields
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar
+
+from polyak.algorithm import GymEnv
+from polyak.distributed.runners import Transport
+from polyak.envs import VecEnv
+from polyak.experience import Dataset, collect
+from polyak.fields.dataset import LearnsFromData
+from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.hyperparameters.changing import Fixed, Reload, WithNetworks
+from polyak.hyperparameters.declaration import Becomes, Count, Learners, later
+from polyak.hyperparameters.held import Held
+from polyak.parts.part import MadeOf
+from polyak.parts.replay import ExperienceReplay
+from polyak.parts.units import RewardScaling, Units
+
+
+@dataclass(eq=False, repr=False)
+class OfflineAlgorithm(LearnsFromData):
+    """Algorithms that are made to learn from a :class:`~polyak.experience.Dataset`, given as ``env``.
+
+    Time is counted in gradient steps. One that is an :class:`~polyak.fields.off_policy.OffPolicyAlgorithm`, too,
+    continues by acting once it is given an environment (``set_env``). Others act in none, and have no arguments for
+    that.
+    """
+
+    env: Becomes[Dataset | GymEnv | str | None, VecEnv | None] = later()
+    """The :class:`~polyak.experience.Dataset` to learn from; ``None`` for a model that only predicts. An algorithm
+    that can act takes an environment, too. Afterwards the vectorised environment with every wrapper, or ``None`` while
+    there is none."""
+    _: KW_ONLY
+    n_learners: Reload[Learners] = 1
+    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
+    gradients are averaged. ``compile="auto"`` does not compile these steps."""
+    transport: Reload[Transport] = "ray"
+    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
+    this process, with the same results."""
+    batch_size: Count = 256
+    """Transitions per gradient step."""
+    optimize_memory_usage: Reload[bool] = False
+    """Store each observation once instead of twice; the samples are the same."""
+    replay_buffer_kwargs: Reload[dict[str, Any] | None] = None
+    """Further arguments of the :class:`~polyak.experience.ReplayBuffer` that transitions are drawn from, such as
+    ``storage_device``."""
+    normalize_observations: WithNetworks[bool] = True
+    """Standardise what the networks read by the mean and standard deviation of the dataset's observations, which are
+    kept in the model. Images are left as they are."""
+    reward_scaling: Annotated[
+        RewardScaling | tuple[float, float], Fixed("the networks have learned in units of it. Make a new model.")
+    ] = "none"
+    """What is learned from instead of rewards: ``"standard"`` subtracts their mean and divides by their standard
+    deviation; ``"range"`` brings them to [0, 1]; ``"returns"`` multiplies by 1000 and divides by the range of the
+    episodes' returns (IQL's); ``(scale, shift)`` multiplies and adds. All are taken from the dataset, kept in the
+    model, and used for what it experiences afterwards, too."""
+
+    goes_without: ClassVar[tuple[str, ...]] = (
+        *(field.name for field in fields(OffPolicyAlgorithm)),
+        *ExperienceReplay.explores_by,
+    )
+    made_of: ClassVar[MadeOf] = {"units": Units}
+    reward_affine = Held[tuple[float, float]]("units.affine")
+    """Scale and shift that ``reward_scaling`` stands for, given the dataset."""
+
+
+@lru_cache(maxsize=4)
+def _sample(env: str) -> Dataset:
+    """A few hundred random steps."""
+    return collect(env, None, 300, seed=0)

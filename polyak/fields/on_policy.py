@@ -1,0 +1,74 @@
+"""On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal, cast
+
+from polyak.distributed.runners import Transport
+from polyak.experience import RolloutBuffer
+from polyak.hyperparameters.changing import Reload, WithNetworks
+from polyak.hyperparameters.declaration import Count, Fraction, Learners, NonNegative, Positive, Runners
+from polyak.hyperparameters.held import Held
+from polyak.loops.on_policy import OnPolicyLoop
+from polyak.loops.training import Loop
+from polyak.network_algorithm import NetworkAlgorithm
+from polyak.parts.part import MadeOf, Through
+from polyak.parts.rollouts import Rollouts
+from polyak.schedules import Schedule
+
+
+@dataclass(eq=False, repr=False)
+class OnPolicyAlgorithm(NetworkAlgorithm):
+    """Algorithms that learn from fresh rollouts of their own policy."""
+
+    _: KW_ONLY
+    n_runners: Reload[Runners] = 0
+    """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
+    registered name, or a function that makes an environment or a vector of them (it is given the number of the process
+    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
+    make the same number of steps with the newest weights."""
+    n_learners: Reload[Learners] = 1
+    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
+    gradients are averaged. ``compile="auto"`` does not compile these steps."""
+    transport: Reload[Transport] = "ray"
+    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
+    this process, with the same results."""
+    runner_timeout: Reload[Positive | None] = 60.0
+    """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
+    environments take longer is replaced, with a warning. ``None`` waits for ever."""
+    n_steps: Count = 2048
+    """Steps per environment in one rollout."""
+    gamma: Fraction = 0.99
+    """Discount factor, in [0, 1]."""
+    gae_lambda: Fraction = 0.95
+    """Trace decay of generalised advantage estimation, in [0, 1]: 0 is one-step TD, 1 Monte Carlo."""
+    rollout_buffer_class: type[RolloutBuffer] | None = None
+    """A class to use instead of :class:`~polyak.experience.RolloutBuffer`."""
+    rollout_buffer_kwargs: dict[str, Any] | None = None
+    """Further arguments of the rollout buffer."""
+    use_sde: WithNetworks[bool] = False
+    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
+    sde_sample_freq: int | Literal["episode"] = -1
+    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``
+    draws one for each episode, where it begins."""
+    ent_coef: NonNegative | Schedule = 0.0
+    """Weight of the entropy bonus: a number, or a function of the remaining progress."""
+    entropy_index: Positive = 1.0
+    """Index q of the Tsallis entropy that the bonus measures (arXiv:1902.00137): 1 is Shannon's; 2 asks for sparse
+    policies, exactly so with ``policy_kwargs={"sparse": True}``."""
+    max_grad_norm: NonNegative | None = 0.5
+    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
+    vf_coef: NonNegative = 0.5
+    """Weight of the value loss."""
+    normalize_advantage: bool = True
+    """Scale advantages to mean 0 and standard deviation 1 within each minibatch."""
+
+    supports_masks: ClassVar[bool] = True
+    made_of: ClassVar[MadeOf] = {"rollouts": Rollouts}
+    loop: ClassVar[Callable[..., Loop]] = OnPolicyLoop.of
+    rollouts = cast(Rollouts, None)  # a part, no hyper-parameter
+    batch_size = cast(int, None)
+    """Rows of a minibatch, where a subclass has them as a hyper-parameter; else all of a rollout."""
+    rollout_buffer = Held[RolloutBuffer]("rollouts.buffer")
+    rewards_follow = Held[Any]("rollouts.rewards_follow")
+    train = Through("rollouts", Rollouts.train)

@@ -1,0 +1,162 @@
+"""Runners and learners in other processes, on Ray: the same numbers, and what happens when one of them breaks."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from polyak.compat.rllib_face import APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
+from polyak.distributed.statistics import moments_in
+from tests.compat.rllib_face.faulty_envs import Faulty
+from tests.compat.rllib_face.on_ray import config, session_of, trained, weights
+from tests.processes import assert_gone
+
+pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
+session = session_of(8)
+
+
+# -- the same numbers --------------------------------------------------------------------------------------------------
+
+
+def test_one_runner_and_one_learner_make_the_numbers_of_this_process() -> None:
+    expected = trained(config())
+    for runners, learners in ((1, 0), (1, 1)):
+        for ours, theirs in zip(expected, trained(config(runners=runners, learners=learners)), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_filters_of_runners_are_brought_together() -> None:
+    """One runner's to the bit; of two, every observation counts once."""
+    expected = trained(config().env_runners(env_to_module_connector=MeanStdFilter(rewards=True)))
+    found = trained(config(runners=1).env_runners(env_to_module_connector=MeanStdFilter(rewards=True)))
+    for ours, theirs in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with config(runners=2).env_runners(env_to_module_connector=MeanStdFilter()).build() as algo:
+        algo.train()
+        algo.train()
+        own = moments_in(algo.model.get_env())
+        assert own["obs_rms"]["count"] == pytest.approx(2 * 256 + 4, abs=1e-3), "and those of the first reset"
+        assert own["ret_rms"]["count"] == pytest.approx(2 * 256, abs=1e-3)
+
+
+@pytest.mark.parametrize("cls", [PPOConfig, IMPALAConfig])
+def test_two_learners_of_a_half_each_learn_what_one_does_of_the_whole(cls: Any) -> None:
+    def whole(learners: int) -> Any:
+        made = config(cls, learners=learners, grad_clip=0.5)
+        if cls is PPOConfig:
+            made.training(minibatch_size=256 // max(1, learners), use_kl_loss=False)
+        return made
+
+    one, two = (trained(whole(learners)) for learners in (0, 2))
+    for ours, theirs in zip(one, two, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
+
+
+def test_learners_that_cannot_share_evenly_do_not_wait_for_ever() -> None:
+    made = config(learners=2).env_runners(num_envs_per_env_runner=3)
+    with made.training(minibatch_size=32).build() as algo:
+        before = weights(algo)
+        result = algo.train()
+        assert result["learners"]["__all_modules__"]["num_env_steps_trained"] > 0
+        states = algo.learner_group.foreach_learner(_parameters)
+        assert all(np.array_equal(a, b) for a, b in zip(*states, strict=True))
+        assert not all(np.array_equal(a, b) for a, b in zip(before, weights(algo), strict=True))
+
+
+def test_gradient_steps_of_learners_elsewhere_are_compiled_where_that_is_asked_for() -> None:
+    with config(learners=1).framework(torch_compile_learner=True).build() as algo:
+        algo.train()
+        assert algo.learner_group.foreach_learner(lambda learner: learner.engine.status) == ["compiled"]
+
+
+def _parameters(learner: Any) -> list[np.ndarray]:
+    return [p.detach().numpy() for p in learner.policy.parameters()]
+
+
+@pytest.mark.parametrize("cls", [IMPALAConfig, APPOConfig])
+def test_asynchronous_runners_go_on_while_the_learner_learns(cls: Any, tmp_path: Path) -> None:
+    with config(cls, runners=2, broadcast_interval=2).build() as algo:
+        before = weights(algo)
+        for _ in range(10):
+            result = algo.train()
+        assert result["num_env_steps_sampled_lifetime"] == 10 * 64
+        assert result["env_runners"]["num_episodes_lifetime"] > 5
+        assert result["learners"]["default_policy"]["policy_lag"] >= 0
+        assert result["fault_tolerance"] == {"num_healthy_workers": 2, "num_remote_worker_restarts": 0}
+        assert not all(np.array_equal(a, b) for a, b in zip(before, weights(algo), strict=True))
+        algo.save_to_path(tmp_path)
+        ours = weights(algo)
+        algo.restore_from_path(tmp_path)
+        assert all(np.array_equal(a, b) for a, b in zip(ours, weights(algo), strict=True))
+        assert algo.train()["num_env_steps_sampled_lifetime"] == 11 * 64
+        processes = algo.env_runner_group.processes
+    assert_gone(processes.values())
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_learner_is_restored_and_nothing_is_lost() -> None:
+    """All are made anew, take the state that the last batch left, and learn from this one again."""
+    made = config(learners=2)
+    expected = trained(made, 4)
+    with made.build() as algo:
+        algo.train()
+        algo.train()
+        os.kill(algo.learner_group.processes[1], signal.SIGKILL)
+        with pytest.warns(RuntimeWarning, match="a learner is gone"):
+            algo.train()
+        result = algo.train()
+        assert algo.learner_group.restarts == 1
+        assert result["num_env_steps_sampled_lifetime"] == 4 * 256
+        processes = list(algo.learner_group.processes)
+        found = weights(algo)
+    assert [array.shape for array in found] == [array.shape for array in expected]
+    assert_gone(processes)
+
+
+def faulty(how: str, folder: Path, **faults: Any) -> Any:
+    context = {"how": how, "after": 70, "once": str(folder / "once")}
+    made = config(runners=2).environment(Faulty, env_config=context, disable_env_checking=True)
+    return made.fault_tolerance(**faults)
+
+
+def test_what_an_environment_raises_is_raised_here_with_the_users_lines(tmp_path: Path) -> None:
+    with faulty("raises", tmp_path).build() as algo:
+        with pytest.raises(RuntimeError, match="the simulator has crashed") as caught:
+            algo.train()
+            algo.train()
+        assert "faulty_envs.py" in str(caught.value)
+        assert "break_in" in str(caught.value)
+
+
+def test_it_is_replaced_where_that_is_asked_for(tmp_path: Path) -> None:
+    with faulty("raises", tmp_path, restart_failed_sub_environments=True).build() as algo:
+        with pytest.warns(RuntimeWarning, match="the simulator has crashed"):
+            steps = [algo.train()["num_env_steps_sampled_lifetime"] for _ in range(3)]
+        assert steps == [256, 512, 768]
+
+
+def test_an_environment_that_hangs_is_given_up(tmp_path: Path) -> None:
+    made = faulty("hangs", tmp_path).env_runners(sample_timeout_s=15)
+    with made.build() as algo, pytest.warns(RuntimeWarning, match="has not answered for 15 seconds"):
+        assert [algo.train()["num_env_steps_sampled_lifetime"] for _ in range(2)] == [256, 512]
+    strict = faulty("dies", tmp_path, restart_failed_env_runners=False)
+    (tmp_path / "once").unlink()
+    with strict.build() as algo, pytest.raises(RuntimeError, match="is gone.*not replaced"):
+        algo.train()
+        algo.train()
+
+
+def test_without_some_of_them_the_others_go_on_where_that_is_asked_for(tmp_path: Path) -> None:
+    made = faulty("dies", tmp_path, restart_failed_env_runners=False, ignore_env_runner_failures=True)
+    with made.build() as algo:
+        with pytest.warns(RuntimeWarning, match="The others continue"):
+            steps = [algo.train()["num_env_steps_sampled_lifetime"] for _ in range(3)]
+        assert steps == [256, 512, 768]
+        assert algo.env_runner_group.num_healthy_env_runners == 1

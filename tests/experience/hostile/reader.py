@@ -1,0 +1,96 @@
+"""``python -m tests.experience.hostile.reader FOLDER MATCH``: reads every input of the table, a line of JSON for each.
+
+Each has so many seconds, and the process so much memory beyond what it has when everything is imported; what is run is
+watched. The most memory that is in use at once is measured, where the system tells it.
+"""
+
+import json
+import re
+import signal
+import sys
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.experience.hostile import buffers, datasets, doors, good, runs  # noqa: F401  # which fill the table
+from tests.experience.hostile.table import CASES
+
+SECONDS = 300
+ADDRESSES = 3 * 2**30
+"""Of address space, beyond what is taken before: far above what may be used, lest a failure here fill the machine."""
+_RUNS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen", "socket.connect", "webbrowser.open")
+_ran: list[str] = []
+
+
+class Late(BaseException):
+    """Time is up."""
+
+
+def _late(*_: Any) -> None:
+    raise Late
+
+
+def _status(name: str) -> int:
+    """Bytes, from Linux's table of this process; 0 elsewhere."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _forget_peak() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _limit_memory() -> None:
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize:") + ADDRESSES,) * 2)
+
+
+def read(name: str, folder: Path) -> dict[str, Any]:
+    """What came of one input."""
+    case = CASES[name]
+    folder.mkdir()
+    path = case.make(folder)
+    _ran.clear()
+    _forget_peak()
+    before, begun = _status("VmRSS:"), time.process_time()
+    found: dict[str, Any] = {"name": name}
+    signal.alarm(SECONDS)
+    try:
+        found |= {"kind": "accepted", "said": doors.read(case.door, path)}
+        if found["said"].startswith("left out: ") and found["said"] != "left out: []":
+            found["kind"] = "ZooError"
+    except Late:
+        found |= {"kind": "late", "said": ""}
+    except Exception as error:
+        found |= {"kind": type(error).__name__, "said": str(error), "trace": traceback.format_exc(limit=-6)}
+    finally:
+        signal.alarm(0)
+    return found | {
+        "seconds": time.process_time() - begun,
+        "bytes": _status("VmHWM:") - before,
+        "ran": [*_ran, *(["MARK"] if list(folder.rglob("MARK")) else [])],
+    }
+
+
+def main(folder: Path, match: str = "") -> None:
+    """Read good files of every kind, so that all is imported, and then the hostile ones."""
+    good.read_all(folder / "good")
+    sys.addaudithook(lambda event, arguments: _ran.append(f"{event}{arguments!r:.100}") if event in _RUNS else None)
+    signal.signal(signal.SIGALRM, _late)
+    _limit_memory()
+    for number, name in enumerate(CASES):
+        if re.search(match, name):
+            print(json.dumps({"begun": name}), flush=True)
+            print(json.dumps(read(name, folder / str(number))), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])
