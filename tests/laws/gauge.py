@@ -208,8 +208,9 @@ def rooms() -> dict[str, int]:
 
 
 def face() -> Figures:
-    """Of the face and the kinds, which an author of algorithms has to know."""
-    faces = [path for path in modules().values() if path.parent.name == "kinds" or path == PACKAGE / "algorithm.py"]
+    """Of the face and the groups of fields, which an author of algorithms has to know."""
+    alone = PACKAGE / "algorithm.py", PACKAGE / "network_algorithm.py"
+    faces = [path for path in modules().values() if path.parent.name == "fields" or path in alone]
     marked = {
         node.target.id
         for path in faces
