@@ -76,11 +76,12 @@ def plot_eval(logs: Path) -> str:
 
 
 def all_plots(logs: Path) -> str:
-    from polyak.zoo.plots.all_plots import AllPlotsOptions, all_plots
+    from polyak.zoo.plots.plot import PlotOptions, plot
 
+    options = PlotOptions("table", envs=["X-v0"], folders=[str(logs)], output=str(logs.parent / "all"))
     with contextlib.redirect_stderr(io.StringIO()) as said:
         try:
-            all_plots(AllPlotsOptions(envs=["X-v0"], folders=[str(logs)], output=str(logs.parent / "all")))
+            plot(options)
         except Exception as error:
             if type(error).__name__ != "ZooError":
                 raise
@@ -89,9 +90,9 @@ def all_plots(logs: Path) -> str:
 
 
 def from_file(path: Path) -> str:
-    from polyak.zoo.plots.plot_from_file import PlotFromFileOptions, plot_from_file
+    from polyak.zoo.plots.plot import PlotOptions, plot
 
-    return repr(plot_from_file(PlotFromFileOptions(input=str(path), output=str(path.parent / "drawn"))))
+    return repr(plot(PlotOptions("file", input=str(path), output=str(path.parent / "drawn"))))
 
 
 def journal(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""``polyak all-plots``: which runs it takes, what its table says, and the file that the Zoo reads as well."""
+"""``polyak plot --kind table``: which runs it takes, what its table says, and the file that the Zoo reads as well."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,9 @@ import yaml
 
 from polyak.zoo.cli import main
 from polyak.zoo.errors import ZooError
-from polyak.zoo.plots.all_plots import AllPlotsOptions, all_plots
-from polyak.zoo.plots.results import read_results
+from polyak.zoo.plots.plot import PlotOptions, plot
+from polyak.zoo.plots.results import Results, read_results
+from polyak.zoo.plots.tables import read_selected
 from tests.zoo.written_runs import write_run
 
 
@@ -31,8 +32,15 @@ def write_runs(logs: Path, algo: str, env: str, count: int, level: float, **opti
     return values
 
 
-def options(*envs: str, algos: list[str], **others: Any) -> AllPlotsOptions:
-    return AllPlotsOptions(algos=algos, envs=list(envs), **({"folders": ["logs"], "no_display": True} | others))
+def options(*envs: str, algos: list[str], **others: Any) -> PlotOptions:
+    how: dict[str, Any] = {"folders": ["logs"], "no_display": True, **others}
+    return PlotOptions("table", algos=algos, envs=list(envs), **how)
+
+
+def plotted(options: PlotOptions) -> Results:
+    """Run the command, and return what it drew."""
+    plot(options)
+    return read_selected(options)
 
 
 def test_the_table_is_that_of_brute_force(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +53,7 @@ def test_the_table_is_that_of_brute_force(here: Path, capsys: pytest.CaptureFixt
             ("sac", "B-v0", 2, 50),
         )
     }
-    found = all_plots(options("A-v0", "B-v0", algos=["ppo", "sac"]))
+    found = plotted(options("A-v0", "B-v0", algos=["ppo", "sac"]))
     cells = {}
     for (algo, env), runs in values.items():
         last = [float(np.mean(run[-1])) for run in runs]
@@ -53,8 +61,8 @@ def test_the_table_is_that_of_brute_force(here: Path, capsys: pytest.CaptureFixt
         error = (sum((value - mean) ** 2 for value in last) / len(last)) ** 0.5 / len(last) ** 0.5
         cells[algo, env] = f"{mean:.0f} +/- {error:.0f}"
         here_found = found[env][f"{algo.upper()}-logs"]
-        np.testing.assert_allclose(here_found.mean_per_eval, np.stack([run.mean(axis=1) for run in runs], axis=1))
-        np.testing.assert_allclose(here_found.last_evals, last)
+        np.testing.assert_allclose(here_found.values, np.stack([run.mean(axis=1) for run in runs], axis=1))
+        np.testing.assert_allclose(here_found.last, last)
     lines = capsys.readouterr().out.splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     assert lines[0] == "# results_table"
@@ -70,26 +78,26 @@ def test_the_table_is_that_of_brute_force(here: Path, capsys: pytest.CaptureFixt
 def test_the_median_and_the_numbers_of_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number, level in enumerate((1.0, 2.0, 90.0), start=1):
         write_run(here / "logs/ppo" / f"A-v0_{number}", [1.0], [[level, level]] * 2)
-    all_plots(options("A-v0", algos=["ppo"], median=True, print_n_trials=True))
+    plot(options("A-v0", algos=["ppo"], median=True, print_n_trials=True))
     printed = capsys.readouterr().out
     assert "|A-v0        |2   |" in printed
     assert "A-v0-PPO-logs: 3" in printed
     for number, share in enumerate((0.5, 0.84), start=1):
         write_run(here / "logs/sac" / f"A-v0_{number}", [1.0], [[share, share]] * 2)
-    all_plots(options("A-v0", algos=["sac"]))
+    plot(options("A-v0", algos=["sac"]))
     assert "|A-v0        |0.67 +/- 0.12|" in capsys.readouterr().out, "shares keep two digits"
 
 
 def test_with_a_name_it_writes_a_file_and_a_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_runs(here / "logs", "ppo", "A-v0", 2, 100)
-    results = all_plots(options("A-v0", algos=["ppo"], output="out/mine", image_format="svg"))
+    results = plotted(options("A-v0", algos=["ppo"], output="out/mine", image_format="svg"))
     printed = capsys.readouterr().out
     assert "Wrote out/mine.pkl" in printed
     assert "Wrote out/mine.svg" in printed
     assert "<svg" in Path("out/mine.svg").read_text()[:1000]
     (read,) = read_results("--input", Path("out/mine.pkl"))["A-v0"].values()
-    np.testing.assert_array_equal(read.mean_per_eval, results["A-v0"]["PPO-logs"].mean_per_eval)
-    np.testing.assert_array_equal(read.timesteps, [100, 200, 300, 400, 500, 600])
+    np.testing.assert_array_equal(read.values, results["A-v0"]["PPO-logs"].values)
+    np.testing.assert_array_equal(read.x, [100, 200, 300, 400, 500, 600])
     assert sorted(path.name for path in Path("out").iterdir()) == ["mine.pkl", "mine.svg"], "no partial file is left"
 
 
@@ -97,7 +105,7 @@ def test_without_a_name_and_a_screen_it_says_where_the_images_is(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_runs(here / "logs", "ppo", "A-v0", 2, 100)
-    all_plots(options("A-v0", algos=["ppo"], no_display=False))
+    plot(options("A-v0", algos=["ppo"], no_display=False))
     assert "Wrote all_plots.png" in capsys.readouterr().out
     assert Path("all_plots.png").stat().st_size > 1000
     assert not list(here.glob("*.pkl"))
@@ -108,14 +116,14 @@ def test_a_window_opens_where_there_is_a_screen(here: Path, monkeypatch: pytest.
 
     plt.close("all")  # figures that tests before this one left open
     shown = []
-    monkeypatch.setattr("polyak.zoo.plots.all_plots.can_show", lambda: True)
+    monkeypatch.setattr("polyak.zoo.plots.plot.can_show", lambda: True)
     monkeypatch.setattr(plt, "show", lambda: shown.append(plt.get_fignums()))
     write_runs(here / "logs", "ppo", "A-v0", 2, 100)
-    all_plots(options("A-v0", algos=["ppo"], no_display=False))
+    plot(options("A-v0", algos=["ppo"], no_display=False))
     assert len(shown) == 1
     assert len(shown[0]) == 1
     assert not list(here.glob("*.png"))
-    all_plots(options("A-v0", algos=["ppo"], no_display=False, output="x"))
+    plot(options("A-v0", algos=["ppo"], no_display=False, output="x"))
     assert len(shown) == 2
     assert Path("x.png").is_file()
     assert not plt.get_fignums(), "windows are closed afterwards"
@@ -124,9 +132,9 @@ def test_a_window_opens_where_there_is_a_screen(here: Path, monkeypatch: pytest.
 def test_folders_have_labels(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_runs(here / "one", "ppo", "A-v0", 2, 100)
     write_runs(here / "two", "ppo", "A-v0", 2, 500)
-    found = all_plots(options("A-v0", algos=["ppo"], folders=["one", "two"], labels=["old", "new"]))
+    found = plotted(options("A-v0", algos=["ppo"], folders=["one", "two"], labels=["old", "new"]))
     assert list(found["A-v0"]) == ["PPO-old", "PPO-new"]
-    assert found["A-v0"]["PPO-old"].mean[-1] < 200 < found["A-v0"]["PPO-new"].mean[-1]
+    assert found["A-v0"]["PPO-old"].y[-1] < 200 < found["A-v0"]["PPO-new"].y[-1]
     assert "|old" in capsys.readouterr().out
 
 
@@ -141,9 +149,9 @@ def test_an_algorithm_called_her_is_every_run_with_its_buffer(here: Path, capsys
         (run / "parking-v0").mkdir()
         content = {"policy": "MultiInputPolicy"} | ({"replay_buffer_class": buffer} if buffer else {})
         (run / "parking-v0" / "config.yml").write_text(yaml.safe_dump(content))
-    found = all_plots(options("parking-v0", algos=["her"]))
+    found = plotted(options("parking-v0", algos=["her"]))
     assert found["parking-v0"]["HER-logs"].n_runs == 2
-    assert found["parking-v0"]["HER-logs"].last_evals.tolist() == [10.0, 10.0], "run 2 of TQC has another buffer"
+    assert found["parking-v0"]["HER-logs"].last.tolist() == [10.0, 10.0], "run 2 of TQC has another buffer"
     capsys.readouterr()
     with pytest.raises(SystemExit) as stopped:
         main(["all_plots", "-a", "her", "-e", "parking-v0", "-f", "logs/", "--no-display"])
@@ -162,7 +170,7 @@ def test_missing_runs_are_named_and_left_out(here: Path, capsys: pytest.CaptureF
     write_runs(here / "logs", "sac", "B-v0", 1, 100)
     (here / "logs/ppo/A-v0_3").mkdir()
     (here / "logs/ppo/A-v0_3/evaluations.npz").write_bytes(b"PK\x03\x04 half of a file")
-    all_plots(options("A-v0", "Z-v0", algos=["ppo", "sca"]))
+    plot(options("A-v0", "Z-v0", algos=["ppo", "sca"]))
     captured = capsys.readouterr()
     assert "no evaluations (results) of sca on A-v0 under logs. Did you mean 'sac'?" in captured.err
     assert "A-v0_3/evaluations.npz cannot be read" in captured.err
@@ -175,24 +183,24 @@ def test_short_runs_are_left_out_and_unequal_steps_joined(here: Path, capsys: py
     write_run(ppo / "A-v0_2", [1.0], [[1.0], [2.0], [3.0], [4.0]])
     write_run(ppo / "A-v0_3", [1.0], [[50.0], [50.0]])  # killed half-way
     write_run(ppo / "A-v0_4", [1.0], [[2.0], [4.0]], every=200)  # evaluated half as often
-    found = all_plots(options("A-v0", algos=["ppo"]))["A-v0"]["PPO-logs"]
+    found = plotted(options("A-v0", algos=["ppo"]))["A-v0"]["PPO-logs"]
     said = capsys.readouterr().err
     assert "left out run 3 (ended before the others)." in said
     assert "interpolated" in said
     assert found.n_runs == 3
-    np.testing.assert_allclose(found.mean, found.timesteps / 100)
-    assert found.timesteps.tolist() == [200, 300, 400]
+    np.testing.assert_allclose(found.y, found.x / 100)
+    assert found.x.tolist() == [200, 300, 400]
 
 
 def test_limits_on_steps(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ppo = here / "logs/ppo"
     write_run(ppo / "A-v0_1", [1.0], [[1.0], [2.0], [3.0], [4.0]])
     write_run(ppo / "A-v0_2", [1.0], [[7.0], [7.0]])
-    found = all_plots(options("A-v0", algos=["ppo"], max_timesteps=200))["A-v0"]["PPO-logs"]
+    found = plotted(options("A-v0", algos=["ppo"], max_timesteps=200))["A-v0"]["PPO-logs"]
     assert found.n_runs == 2, "both reach step 200"
-    assert found.timesteps.tolist() == [100, 200]
+    assert found.x.tolist() == [100, 200]
     assert "evaluations after 200 steps are left out" in capsys.readouterr().err
-    found = all_plots(options("A-v0", algos=["ppo"], max_timesteps=200, min_timesteps=300))["A-v0"]["PPO-logs"]
+    found = plotted(options("A-v0", algos=["ppo"], max_timesteps=200, min_timesteps=300))["A-v0"]["PPO-logs"]
     assert found.n_runs == 1
 
 
@@ -200,21 +208,21 @@ def test_limits_on_steps(here: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_one_run_and_one_evaluation_are_enough(here: Path, count: int, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(count):
         write_run(here / f"logs/ppo/A-v0_{number + 1}", [1.0], [[4.0, 6.0]])
-    all_plots(options("A-v0", algos=["ppo"], output="x"))
+    plot(options("A-v0", algos=["ppo"], output="x"))
     assert f"|A-v0        |{'5 (1 run)' if count == 1 else '5 +/- 0'}|" in capsys.readouterr().out
     (read,) = read_results("--input", Path("x.pkl"))["A-v0"].values()
-    assert read.last_evals.tolist() == [5.0] * count
+    assert read.last.tolist() == [5.0] * count
 
 
 def test_a_name_in_part_stands_for_the_only_environment(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for env in ("Hopper-v5", "HopperBullet-v0", "Ant-v4", "Ant-v5"):
         write_runs(here / "logs", "ppo", env, 1, 100)
-    assert list(all_plots(options("Hopper", algos=["ppo"]))) == ["Hopper"]
+    assert list(plotted(options("Hopper", algos=["ppo"]))) == ["Hopper"]
     assert "'Hopper' stands for Hopper-v5" in capsys.readouterr().err
-    all_plots(options("Bullet", algos=["ppo"]))
+    plot(options("Bullet", algos=["ppo"]))
     assert "'Bullet' stands for HopperBullet-v0" in capsys.readouterr().err
     with pytest.raises(ZooError, match="--env 'Ant' could be any of Ant-v4, Ant-v5"):
-        all_plots(options("Ant", algos=["ppo"]))
+        plot(options("Ant", algos=["ppo"]))
 
 
 def test_other_keys_of_the_evaluations(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,18 +231,18 @@ def test_other_keys_of_the_evaluations(here: Path, monkeypatch: pytest.MonkeyPat
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda self, *args, **kwargs: drawn.append(self))
     write_runs(here / "logs", "ppo", "A-v0", 2, 100)
-    found = all_plots(options("A-v0", algos=["ppo"], key="ep_lengths", no_million=True))
-    assert found["A-v0"]["PPO-logs"].mean.tolist() == [10.0] * 6
+    found = plotted(options("A-v0", algos=["ppo"], key="ep_lengths", no_million=True))
+    assert found["A-v0"]["PPO-logs"].y.tolist() == [10.0] * 6
     (axes,) = drawn[0].axes
     assert axes.get_xlabel() == "Environment steps"
     assert axes.get_ylabel() == "Episode length (steps)"
-    all_plots(options("A-v0", algos=["ppo"]))
+    plot(options("A-v0", algos=["ppo"]))
     (axes,) = drawn[1].axes
     assert axes.get_xlabel() == "Environment steps", "so few are not counted in millions"
     assert axes.lines[0].get_xdata() == pytest.approx(np.arange(1, 7) * 100)
     assert axes.get_legend().get_texts()[0].get_text() == "PPO (2 runs)"
     with pytest.raises(ZooError, match="'ep_length' is not .* Did you mean 'ep_lengths'.* have ep_lengths, results"):
-        all_plots(options("A-v0", algos=["ppo"], key="ep_length"))
+        plot(options("A-v0", algos=["ppo"], key="ep_length"))
 
 
 @pytest.mark.parametrize(
@@ -246,14 +254,14 @@ def test_other_keys_of_the_evaluations(here: Path, monkeypatch: pytest.MonkeyPat
         ({"folders": ["logs", "logs"]}, "--exp-folders: 'logs' is given twice"),
         ({"output": "x.pdf", "image_format": "png"}, "contradict each other"),
         ({"image_format": "pgn"}, "--format must be one of png, svg, pdf, got 'pgn'. Did you mean 'png'"),
-        ({"output": "/proc/x"}, "--output '/proc/x.pkl' cannot be written"),
+        ({"output": "/proc/x"}, "--output '/proc/x.png' cannot be written"),
     ],
 )
 def test_mistakes_are_named_before_anything_is_written(here: Path, wrong: dict[str, Any], message: str) -> None:
     write_runs(here / "logs", "ppo", "A-v0", 1, 100)
     before = set(here.rglob("*"))
     with pytest.raises(ZooError, match=message):
-        all_plots(AllPlotsOptions(**({"envs": ["A-v0"], "algos": ["ppo"], "no_display": True} | wrong)))
+        plot(PlotOptions(**({"kind": "table", "envs": ["A-v0"], "algos": ["ppo"], "no_display": True} | wrong)))
     assert set(here.rglob("*")) == before
 
 

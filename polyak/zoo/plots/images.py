@@ -1,7 +1,8 @@
-"""Output of figures: files or windows."""
+"""Output of figures: files, windows, or both."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ FORMATS = ("png", "svg", "pdf")
 def name_and_format(output: str, image_format: str, default: str) -> tuple[str, str]:
     """Return the name that images begin with and their format: that of ``--format``, of the suffix, or `default`.
 
-    Raises ZooError if the two contradict each other, or the format is none that is written.
+    Raises ZooError if the two contradict each other, the format is none that is written, or no file can be there.
     """
     wanted = image_format.lower().removeprefix(".")
     if wanted and wanted not in FORMATS:
@@ -29,18 +30,13 @@ def name_and_format(output: str, image_format: str, default: str) -> tuple[str, 
         raise ZooError(f"--format must be one of {', '.join(FORMATS)}, got {image_format!r}.{close}")
     suffix = Path(output).suffix.lower().removeprefix(".")
     if suffix not in FORMATS:
-        return output, wanted or default
-    if wanted and wanted != suffix:
+        suffix, name = wanted or default, output
+    elif wanted and wanted != suffix:
         raise ZooError(f"--output {output!r} and --format {image_format} contradict each other. Give one of them.")
-    return output[: -len(suffix) - 1], suffix
-
-
-def image_file(flag: str, path: str) -> Path:
-    """Return where an image can be written; ZooError if its suffix names no format, or no file can be there."""
-    target = writable_file(flag, path)
-    if target.suffix.lower().removeprefix(".") not in FORMATS:
-        raise ZooError(f"{flag} {path!r}: images end in {', '.join('.' + name for name in FORMATS)}.")
-    return target
+    else:
+        name = output[: -len(suffix) - 1]
+    writable_file("--output", f"{name}.{suffix}")
+    return name, suffix
 
 
 def can_show() -> bool:
@@ -64,9 +60,23 @@ def write_image(figure: Figure, path: Path) -> Path:
     return path
 
 
-def show_windows() -> None:
-    """Show the figures that were made for a window, until the user has closed them."""
-    import matplotlib.pyplot as plt
+def put_out(figures: Mapping[str, Figure], files: tuple[str, str] | None, window: bool) -> list[Path]:
+    """Write figures, and show those that were made for a window until the user has closed them; return the files.
 
-    plt.show()
-    plt.close("all")
+    Args:
+        figures: by what distinguishes their files.
+        files: how the names of files begin, and their format; None writes none.
+        window: whether they were made to be shown.
+    """
+    written = []
+    if files is not None:
+        name, image_format = files
+        paths = {part: Path(f"{name}{part and '_' + part}.{image_format}") for part in figures}
+        written = [write_image(figure, paths[part]) for part, figure in figures.items()]
+        print("\n".join(f"Wrote {path}" for path in written))
+    if window:
+        import matplotlib.pyplot as plt
+
+        plt.show()
+        plt.close("all")
+    return written
