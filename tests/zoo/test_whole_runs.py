@@ -6,9 +6,10 @@ import pytest
 
 from polyak.zoo.plots.plot import PlotOptions, read_panels
 from polyak.zoo.plots.tables import read_selected
-from polyak.zoo.report.logbook import Logbook
+from polyak.zoo.report.figures import read_page
 from polyak.zoo.run_folder import FINISHED, RunFolder, State
 from polyak.zoo.whole_runs import Reach, whole_runs, without
+from tests.zoo.runs_on_disk import table_of
 from tests.zoo.written_runs import write_run
 
 STOPPED = State("interrupted", "was interrupted after 5 of 10 steps")
@@ -50,6 +51,8 @@ def test_plots_tables_and_reports_leave_out_the_same_runs(
     (found,) = read_selected(PlotOptions("table", envs=["X-v0"], folders=[str(logs)]))["X-v0"].values()
     assert (found.n_runs, found.y[-1]) == (2, 2.0)
     assert f"left out run 3 ({run.state.description})" in capsys.readouterr().err
-    pages = Logbook(logs).read()["runs"]
-    assert [one["state"] for one in pages] == ["finished", "finished", kind]
-    assert [one["left_out"] for one in pages] == ["", "", run.state.description]
+    data = read_page(logs)
+    assert [row["State"] for row in table_of(data, "Runs")] == ["finished", "finished", run.state.description]
+    (panel,) = next(figure for figure in data["figures"] if figure["name"] == "return")["panels"]
+    assert panel["remarks"] == [f"PPO: left out run ppo/X-v0_3 ({run.state.description})."]
+    assert (panel["data"][-1]["name"], panel["data"][-1]["y"][-1]) == ("PPO (2)", 2.0)

@@ -30,6 +30,8 @@ MOST_POINTS = 1000
 _NEARLY = 0.9
 #: The name of a unit of time, its seconds, and the seconds from which on it is the one to read.
 _TIME_UNITS = (("Hours", 3600.0, 2 * 3600.0), ("Minutes", 60.0, 2 * 60.0), ("Seconds", 1.0, 0.0))
+#: Steps of one episode that are believed.
+_LONGEST = 1e9
 _NOWHERE = Reach(FINISHED, 0, 0)
 
 
@@ -110,22 +112,28 @@ def read_episodes(run: Path) -> pd.DataFrame | None:
     return load_results(str(run)) if files else None
 
 
+def finite_episodes(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the episodes whose return, length and time are numbers: a row that is cut has none."""
+    rows: pd.DataFrame = table[np.isfinite(table[["r", "l", "t"]].to_numpy(np.float64)).all(axis=1)]
+    return rows
+
+
 def episodes_curve(
     run: Path, table: pd.DataFrame, x_axis: str, y_axis: str, window: int, max_timesteps: int = -1, label: str = ""
 ) -> Curve | None:
     """Return the moving mean of a run's episodes; None if there are none. ZooError for a column of other things."""
-    name = MONITOR_COLUMNS[y_axis]
+    name, table = MONITOR_COLUMNS[y_axis], finite_episodes(table)
     if name not in table or not len(table):
         return None
     if table[name].dtype.kind not in "biuf":
         raise ZooError(f"the column {name!r} in the monitor files of {run} holds other things than numbers.")
-    steps = np.cumsum(table["l"].to_numpy())
+    steps = np.cumsum(np.clip(table["l"].to_numpy(), 0, _LONGEST))
     xs = {"steps": steps, "episodes": np.arange(1, len(table) + 1), "time": table["t"].to_numpy()}
     keep = steps <= max_timesteps if max_timesteps > 0 else np.full(len(steps), True)
     if not keep.any():
         return None
     values = table[name].to_numpy(dtype=float)[keep]
-    last, open_steps = float(steps[keep][-1]), float(table["l"].max()) * len(get_monitor_files(run))
+    last, open_steps = float(steps[keep][-1]), float(np.diff(steps, prepend=0).max()) * len(get_monitor_files(run))
     reach = Reach(RunFolder.at(run).state, last, last + open_steps)
     return Curve(xs[x_axis][keep], moving_mean(values, window), label, reach=reach)
 

@@ -44,11 +44,12 @@ def replay(path: Path) -> str:
 
 def report(logs: Path) -> str:
     """What the page says that could not be read; and the page."""
-    from polyak.zoo.report.logbook import Logbook
+    from polyak.zoo.report.figures import read_page
+    from polyak.zoo.report.page import render
 
-    data = Logbook(logs).read()
+    data = read_page(logs)
     problems = [f"{problem['file']}: {problem['reason']}" for problem in data.pop("problems")]
-    page = json.dumps(data, allow_nan=False)
+    page = json.dumps(data["figures"], allow_nan=False) + render({**data, "problems": []}, live=False)
     assert "the secret" not in page
     assert "424242424242" not in page
     return f"left out: {problems}"
