@@ -73,8 +73,8 @@ EXPERIMENTAL = {
     "polyak.envs.games.game",
     "polyak.envs.games.go",
     "polyak.envs.tabular.worlds",
-    "polyak.zoo.book.drawing",
     "polyak.zoo.plots.curves",
+    "polyak.zoo.plots.grids",
     "polyak.zoo.ranking",
 }
 """Modules that pages or examples import from without a promise that they stay; the fewer the better."""

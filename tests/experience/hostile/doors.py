@@ -103,7 +103,7 @@ def journal(path: Path) -> str:
 
 
 def benchmark(logs: Path) -> str:
-    from polyak.zoo.benchmark.results import find_results
+    from benchmarks.suites.results import find_results
 
     return repr(find_results(logs))
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polyak.zoo.benchmark.published import PublishedAgent, published
-from polyak.zoo.benchmark.results import Result
-from polyak.zoo.benchmark.suites import SUITES, Row, as_stored, settings_of, suite_of
+from benchmarks.suites.published import PublishedAgent, published
+from benchmarks.suites.results import Result
+from benchmarks.suites.suites import SUITES, Row, as_stored, settings_of, suite_of
 
 if TYPE_CHECKING:
     from polyak.evaluation.intervals import Interval

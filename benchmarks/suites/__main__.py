@@ -1,21 +1,25 @@
-"""``polyak benchmark``: train what is missing of a suite, and write the table."""
+"""Trains what is missing of a suite, and writes the table.
+
+python -m benchmarks.suites --suite classic --seeds 3 --n-jobs 2      # in the root of the repository
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.suites.jobs import alone_in, run_jobs
+from benchmarks.suites.page import table, write_page
+from benchmarks.suites.results import Result, find_results
+from benchmarks.suites.suites import SUITES, Row, rows
+from benchmarks.suites.table import current, lines
+from benchmarks.suites.worker import Job
 from polyak.writing import replacing
-from polyak.zoo.benchmark.jobs import alone_in, run_jobs
-from polyak.zoo.benchmark.page import table, write_page
-from polyak.zoo.benchmark.results import Result, find_results
-from polyak.zoo.benchmark.suites import SUITES, Row, rows
-from polyak.zoo.benchmark.table import current, lines
-from polyak.zoo.benchmark.worker import Job
 from polyak.zoo.errors import ZooError, usage_errors
-from polyak.zoo.options import option
+from polyak.zoo.options import build_command, list_flags, option, spread_lists
 from polyak.zoo.output import note, writable_file, writable_folder
 from polyak.zoo.registry import find_env
 from polyak.zoo.sizes import MOST_PROCESSES, MOST_SEEDS
@@ -140,9 +144,25 @@ def _train(jobs: list[Job], options: BenchmarkOptions, logs: Path) -> int:
 
 def _write(page: Path, results: list[Result], logs: Path) -> None:
     if not results:
-        raise ZooError(f"There are no finished runs of today's settings under {logs}: run polyak benchmark first.")
+        raise ZooError(f"There are no finished runs of today's settings under {logs}: train some first.")
     with replacing(page) as file:
         file.write(write_page(results).encode())
     for suite, found in lines(results).items():
         print(f"\n{suite}\n{table(found)}")
     print(f"\nWrote {page}")
+
+
+def main() -> None:
+    """Run the command line."""
+    import typer
+
+    app = typer.Typer(add_completion=False)
+    app.command()(build_command(BenchmarkOptions, benchmark))
+    try:
+        app(args=spread_lists(sys.argv[1:], list_flags(BenchmarkOptions)))
+    except (ZooError, ImportError) as error:
+        raise SystemExit(f"benchmark: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ import csv
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class PublishedAgent:
 @cache
 def scores() -> dict[tuple[str, str], PublishedAgent]:
     """Return all of them by algorithm and `base_name` of the environment."""
-    text = files("polyak.zoo.benchmark").joinpath("published.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("published.csv").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {
         (row["algo"], base_name(row["env_id"])): PublishedAgent(

@@ -1,6 +1,6 @@
 """One run in a process of its own: train, measure, and put the run folder in its place.
 
-Started by `polyak.zoo.benchmark.jobs`, which holds the other end of standard input: when that closes, because the
+Started by `benchmarks.suites.jobs`, which holds the other end of standard input: when that closes, because the
 parent has gone, the run ends too.
 """
 
@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from polyak.zoo.benchmark.results import Result, machine, versions
-from polyak.zoo.benchmark.suites import Row, as_stored, settings_of
+from benchmarks.suites.results import Result, machine, versions
+from benchmarks.suites.suites import Row, as_stored, settings_of
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.interruption import wait_for_the_parents_end
 from polyak.zoo.registry import is_atari_id

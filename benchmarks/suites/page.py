@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
+from pathlib import Path
 
-from polyak.zoo.benchmark.results import Result
-from polyak.zoo.benchmark.table import Line, lines
+from benchmarks.suites.results import Result
+from benchmarks.suites.table import Line, lines
 
 HEADER = (
     "| algorithm | environment | steps | seeds | mean return | 95 % interval | published | its steps | | seconds "
@@ -23,7 +23,7 @@ def write_page(results: Sequence[Result]) -> str:
     from polyak.evaluation.intervals import ENOUGH_FOR_SKEWNESS
 
     tables = lines(results)
-    template = files("polyak.zoo.benchmark").joinpath("page.md.j2").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("page.md.j2").read_text(encoding="utf-8")
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
@@ -80,7 +80,7 @@ def _remarks(found: Sequence[Line]) -> list[str]:
     """Return the remarks on these lines from remarks.yml."""
     import yaml
 
-    text = files("polyak.zoo.benchmark").joinpath("remarks.yml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("remarks.yml").read_text(encoding="utf-8")
     remarks = yaml.safe_load(text) or {}
     keys = dict.fromkeys(f"{line.row.algo} {line.row.env}" for line in found)
     return [f"{key}: {remarks[key]}" for key in keys if key in remarks]

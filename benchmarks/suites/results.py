@@ -10,9 +10,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks.suites.suites import Row
 from polyak.envs.reading import plain_json
 from polyak.writing import replacing
-from polyak.zoo.benchmark.suites import Row
 from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_file
 
@@ -73,7 +73,7 @@ def find_results(logs: Path) -> list[Result]:
         try:
             found.append(_result(path.read_bytes()))
         except (OSError, ValueError, TypeError) as error:
-            raise ZooError(f"{path} is no result of polyak benchmark: {error}. Delete its folder.") from error
+            raise ZooError(f"{path} is no result of a benchmark: {error}. Delete its folder.") from error
     return sorted(found, key=lambda result: result.finished)
 
 

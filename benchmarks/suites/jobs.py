@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polyak.zoo.benchmark.worker import Job, as_argument
+from benchmarks.suites.worker import Job, as_argument
 from polyak.zoo.errors import ZooError
 
+ROOT = Path(__file__).parents[2]
 #: Under the log folder: runs that are not finished.
 WORKPLACES = ".unfinished"
 
@@ -55,7 +56,7 @@ def alone_in(logs: Path) -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
             yield place
     except Timeout:
-        raise ZooError(f"Another polyak benchmark is at work in {logs}. Wait for it, or give --log-folder.") from None
+        raise ZooError(f"Another benchmark is at work in {logs}. Wait for it, or give --log-folder.") from None
 
 
 def run_jobs(jobs: Sequence[Job], n_jobs: int, place: Path) -> Iterator[FinishedJob]:
@@ -90,12 +91,13 @@ def run_jobs(jobs: Sequence[Job], n_jobs: int, place: Path) -> Iterator[Finished
 def _start(job: Job, place: Path) -> Running:
     folder = Path(tempfile.mkdtemp(dir=place, prefix=f"run-{job.algo}-{job.seed}-"))
     output = folder / "output.txt"
-    command = [sys.executable, "-m", "polyak.zoo.benchmark.worker", as_argument(replace(job, workplace=str(folder)))]
+    command = [sys.executable, "-m", "benchmarks.suites.worker", as_argument(replace(job, workplace=str(folder)))]
     # As many threads as one asks for: libraries that are not PyTorch choose when they are imported.
-    threads = {"OMP_NUM_THREADS": str(job.num_threads)} if job.num_threads > 0 else {}
+    changed = {"OMP_NUM_THREADS": str(job.num_threads)} if job.num_threads > 0 else {}
+    changed["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     with output.open("wb") as file:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, **threads}
+            command, stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, **changed}
         )
     return Running(job, process, output)
 
