@@ -11,11 +11,8 @@ import numpy as np
 
 from polyak.callbacks.callback import BaseCallback
 from polyak.logging.logger import Excluded, KVWriter, filter_excluded_keys
-from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note
-
-TRACKERS = ("wandb", "mlflow")
 
 
 @dataclass(frozen=True)
@@ -117,16 +114,6 @@ class TrackingCallback(BaseCallback):
 
     def _on_training_end(self) -> None:
         self.logger.output_formats.remove(self.sink)
-
-
-def check_tracker(name: str) -> None:
-    """Refuse an unknown tracker (ZooError), or one that is not installed (ImportError naming the extra)."""
-    if name not in TRACKERS:
-        raise ZooError(f"--track-with must be wandb or mlflow, got {name!r}.{did_you_mean(name, TRACKERS)}")
-    try:
-        __import__(name)
-    except ImportError as error:
-        raise ImportError(f"--track with {name} needs {name}: pip install 'polyak[track]'.") from error
 
 
 def start_tracking(tracker: str, run: Tracked) -> _Tracker:

@@ -51,7 +51,7 @@ def test_words_after_a_list_flag() -> None:
         (["train", "--env", "no_such_module:X-v0"], "Cannot import the package 'no_such_module'"),
         (["train", "-params", "batchsize:3"], "Unknown setting 'batchsize' for ppo"),
         (["train", "-params", "n_steps"], "--hyperparams 'n_steps' is not of the form key:value"),
-        (["train", "--vec-env", "threads"], "--vec-env must be dummy or subproc, got 'threads'"),
+        (["train", "--vec-env", "threads"], "--vec-env must be one of dummy, subproc, got 'threads'"),
         (["train", "--n-envs", 0], "--n-envs must be at least 1"),
         (["train", "-n", 0], "--n-timesteps must be at least 1"),
         (["train", "--eval-episodes", 0], "--eval-episodes must be at least 1"),
@@ -80,7 +80,7 @@ def test_words_after_a_list_flag() -> None:
         (["plot", "-e", "CartPole-v1"], "Nothing to plot"),
         (["list", "--algo", "sac", "--env", "CartPole-v1"], "sac has no settings tuned for --env 'CartPole-v1'"),
         (["list", "--arguments"], "--arguments of which algorithm? Give --algo."),
-        (["demo", "--video", "avi"], "--video must be gif or mp4"),
+        (["demo", "--video", "avi"], "--video must be one of gif, mp4"),
     ],
 )
 def test_mistakes_end_with_status_2_and_one_line(

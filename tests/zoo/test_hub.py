@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from polyak import PPO
-from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
+from polyak.zoo.benchmark_agents import BenchmarkAgentsOptions, benchmark_agents
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
@@ -244,7 +244,7 @@ def test_without_a_run_folder_only_its_own_files_are_replaced(peers: dict[str, b
         (["push-to-hub"], "--organization is empty"),
         (["push-to-hub", "-orga", "me"], "No run at all of ppo on CartPole-v1"),
         (["push_to_hub", "-orga", "me", "--eval-episodes", 0], "--eval-episodes must be at least 1, got 0"),
-        (["push-to-hub", "-orga", "me", "--format", "onnx"], "--format must be as-is or sb3, got 'onnx'"),
+        (["push-to-hub", "-orga", "me", "--format", "onnx"], "--format must be one of as-is, sb3, got 'onnx'"),
         (["push-to-hub", "-orga", "me", "--deterministic", "--stochastic"], "exclude each other"),
     ],
 )

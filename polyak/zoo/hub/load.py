@@ -18,7 +18,7 @@ from typing import Any
 from polyak.archive import DAMAGED, check_members
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.repository import METRICS, NORMALIZER, SETTINGS, connect, hub_errors, repository_id, repository_name
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.output import writable_folder
 from polyak.zoo.plain_yaml import read_yaml_file
 from polyak.zoo.registry import algorithm_name, check_algorithm, env_name, find_algorithm
@@ -30,7 +30,7 @@ _MEASUREMENT = re.compile(r"evaluations\.npz|(\d+\.)?monitor\.csv")
 
 
 @dataclass
-class LoadOptions:
+class LoadOptions(CommandOptions):
     """Download an agent from the Hugging Face Hub into a run folder, logs/<algo>/<env>_<n>/, for `polyak enjoy`."""
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
