@@ -23,7 +23,7 @@ from polyak.zoo.model_files import FORMATS, check_writable, has_no_statistics, l
 from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.options import option, to_arguments
 from polyak.zoo.output import note, outlasting_the_reader, writable_folder
-from polyak.zoo.own_algorithm import stored_text
+from polyak.zoo.own_code import stored_text
 from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import (
     STANDARD_ENV,
@@ -444,14 +444,12 @@ class _Run:
             )
 
     def _callbacks(self, model: Any) -> list[BaseCallback]:
-        from polyak.zoo.run_notes import ProgressFile
+        from polyak.zoo.run_notes import ProgressFile, SinkCallback
 
         callbacks: list[BaseCallback] = [ProgressFile(self.folder.path)]
         if self.options.track:
-            from polyak.zoo.tracking import TrackingCallback
-
             self.tracker = self._start_tracking()
-            callbacks.append(TrackingCallback(self.tracker))
+            callbacks.append(SinkCallback(self.tracker))
         callbacks += [spec() for spec in self.settings.callback]
         if self.options.save_freq > 0:
             callbacks.append(self._checkpoints())

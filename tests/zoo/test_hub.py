@@ -19,7 +19,6 @@ from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.hub.push import PushOptions, push_to_hub
 from polyak.zoo.hub.repository import repository_id
 from polyak.zoo.run_folder import RunFolder
-from polyak.zoo.train import TrainOptions, train
 from tests.zoo.hub_server import Hub
 from tests.zoo.test_cli import run
 
@@ -40,14 +39,10 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def logs(trained: Path) -> Path:
     """A log folder with one short run, normalised, so that its statistics matter."""
-    folder = tmp_path_factory.mktemp("trained") / "logs"
-    settings = ["n_steps:16", "n_envs:2", "batch_size:16", "n_epochs:1", "normalize:True"]
-    options = {"env": "CartPole-v1", "n_timesteps": 256, "seed": 3, "eval_freq": 128, "eval_episodes": 1, "verbose": 0}
-    train(TrainOptions(algo="ppo", log_folder=str(folder), hyperparams=settings, **options))
-    return folder
+    return trained
 
 
 def push(logs: Path, **options: object) -> str:

@@ -9,22 +9,15 @@ import pytest
 
 from polyak import PPO, SAC, QLearning
 from polyak.envs import VecNormalize, make_vec_env
-from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
 from polyak.zoo.model_files import check_writable
 from polyak.zoo.record import RecordTrainingOptions, record_training
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.train import TrainOptions, train
+from tests.zoo.test_cli import run
 
 SMALL = ["n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2", "normalize:True"]
-
-
-def run(*arguments: object) -> int:
-    """Run a command in this process and return its exit status."""
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    return int(stopped.value.code or 0)
 
 
 def options(folder: Path, **more: Any) -> TrainOptions:

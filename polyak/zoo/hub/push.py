@@ -14,6 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import gymnasium as gym
+
 from polyak.zoo.agent import AgentOptions, SavedAgent
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError, usage_errors
@@ -30,9 +32,9 @@ from polyak.zoo.hub.repository import (
     repository_id,
     repository_name,
 )
-from polyak.zoo.hub.sb3_format import is_sb3_file, write_sb3
 from polyak.zoo.links import check_file
 from polyak.zoo.literals import parse_pairs
+from polyak.zoo.model_files import has_no_statistics
 from polyak.zoo.options import option
 from polyak.zoo.output import note
 from polyak.zoo.registry import check_algorithm, env_name, find_algorithm
@@ -175,7 +177,7 @@ def _pack_measurements(run: Path, target: Path) -> None:
 
 def _measure(options: PushOptions) -> Measured:
     how = _playing(options, n_timesteps=sys.maxsize, n_episodes=options.eval_episodes, render=False)
-    return Measured.of(enjoy(how), options.seed, SavedAgent(how).deterministic)
+    return Measured(tuple(enjoy(how).returns), options.seed, SavedAgent(how).deterministic)
 
 
 def _film(options: PushOptions, path: Path) -> None:
@@ -197,7 +199,7 @@ def _write_card(options: PushOptions, env_id: str, measured: Measured, steps: in
         options.algo,
         env_id,
         measured,
-        file_format="sb3" if is_sb3_file(folder / model) else "polyak",
+        file_format="sb3" if has_no_statistics(folder / model) else "polyak",
         which=shlex.join(which),
         steps=steps,
         settings=config.read_text(encoding="utf-8") if config.is_file() else "",
@@ -212,3 +214,30 @@ def _upload(options: PushOptions, api: HfApi, repo_id: str, folder: Path) -> str
         api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=options.commit_message)
     print(f"Pushed to {repository}")
     return str(repository)
+
+
+def write_sb3(model: Any, path: Path, statistics: Path) -> None:
+    """Write `model` to `path` and, if it normalises, its statistics to `statistics`.
+
+    Args:
+        model: loaded without an environment.
+        path: of the model's zip.
+        statistics: of the ``VecNormalize`` file.
+
+    Raises:
+        ValueError: Stable-Baselines3 has no equal of the model; AttributeError if not of its algorithm.
+    """
+    from polyak.envs import DummyVecEnv
+
+    model.save_sb3(path)
+    model.set_env(DummyVecEnv([lambda: _Spaces(model.observation_space, model.action_space)] * model.n_envs))
+    normalizer = model.get_vec_normalize_env()  # the one that the model's file holds
+    if normalizer is not None:
+        normalizer.save_sb3(statistics)
+
+
+class _Spaces(gym.Env):
+    """An environment's spaces, which the statistics are written with; it is never stepped."""
+
+    def __init__(self, observation_space: gym.Space, action_space: gym.Space) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
