@@ -57,7 +57,7 @@ class Collection:
             extras = unflat("extras", arrays) or {}
             if "env_actions" in values:
                 fields["env_actions"] = decode(values["env_actions"])
-            episodes = episode_columns(infos, fields["dones"])
+            episodes = episode_columns(infos, fields["dones"] if infos else None)  # tensors come without infos
             collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras, episodes=episodes)
         return collection
 
