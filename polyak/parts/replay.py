@@ -369,6 +369,8 @@ class ExperienceReplay(DatasetReplay):
             return self.numpy_alone
         if any(part.storing for part in model.parts.values()):
             return "it stores steps in its own way"
+        if model._acting_policy.initial_memory(1) is not None:
+            return "its policy is recurrent"
         if model.replay_buffer_class is not None or model.replay_buffer_kwargs:
             return "its replay buffer is in numpy (replay_buffer_class, replay_buffer_kwargs)"
         if model.n_replay_shards:
