@@ -15,13 +15,13 @@ from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.dqn import taken
-from polyak.experience import RolloutSamples
+from polyak.experience import Experience, RolloutSamples
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
 from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
-from polyak.learning.rollout_learner import RolloutLearner, States
+from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 from polyak.parts.epsilon import Epsilon, EpsilonOfRollouts
@@ -69,7 +69,7 @@ class DeepSARSALearner(RolloutLearner):
         found = {"values": values, "log_probs": torch.zeros_like(values)}
         return {**found, "state_values": expected_value(q, self.exploration_rate)} if self.expected else found
 
-    def next_values(self, successors: States, acting: Any) -> Tensor:
+    def next_values(self, successors: Experience, acting: Any) -> Tensor:
         return expected_value(self.policy.q_net(successors.observations), self.exploration_rate)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:

@@ -409,7 +409,9 @@ class NoValueLoss(BeforePPO):
 class WithoutCritic(BeforePPO):
     """Before a learner of PPO: all values count 0, so that advantages are discounted returns."""
 
-    def prepare(self, rows: tuple[Any, ...], successors: Any, acting: Any) -> Any:
-        found = super().prepare(rows, successors, acting)
-        values = None if found.values is None else torch.zeros_like(found.values)
-        return found._replace(values=values, next_values=torch.zeros_like(found.next_values))
+    def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Any:
+        found = super().evaluation(rows, acting)
+        return {**found, "values": torch.zeros_like(found["values"])}
+
+    def next_values(self, successors: Any, acting: Any) -> Tensor:
+        return torch.zeros_like(super().next_values(successors, acting))
