@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # `as`: type checkers offer a name to others only so
         InvalidActionEnvMultiDiscrete as InvalidActionEnvMultiDiscrete,
     )
     from polyak.envs.testing.multi_input import SimpleMultiObsEnv as SimpleMultiObsEnv
-    from polyak.envs.vec.dummy import DummyVecEnv as DummyVecEnv
+    from polyak.envs.gym_batch import DummyVecEnv as DummyVecEnv
     from polyak.envs.vec.subproc import (
         EnvTimeoutError as EnvTimeoutError,
         EnvWorkerError as EnvWorkerError,
@@ -119,7 +119,7 @@ _NAMES_BY_FILE = {
     "wrappers.check_nan": "VecCheckNan",
     "wrappers.delayed_reward": "DelayedRewardWrapper",
     "checker": "check_env",
-    "vec.dummy": "DummyVecEnv",
+    "gym_batch": "DummyVecEnv",
     "wrappers.extract_dict": "VecExtractDictObs",
     "wrappers.fixed_horizon": "FixedHorizon",
     "wrappers.frame_stack": "StackedObservations VecFrameStack",

@@ -12,10 +12,10 @@ import gymnasium as gym
 from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.registration import provide
 from polyak.envs.sizes import MOST_ENVS, check_size
-from polyak.envs.vec.dummy import DummyVecEnv
-from polyak.envs.vec.env_slot import is_env_wrapped
+from polyak.envs.vec.reaching import is_env_wrapped
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.atari import AtariWrapper

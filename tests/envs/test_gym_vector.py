@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.testing import BitFlippingEnv, IdentityEnv, SimpleMultiObsEnv
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.wrappers.monitor import Monitor
 from tests.tolerance import bound
 

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from polyak import A2C
 from polyak.envs import make_vec_env
-from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.wrappers.frame_stack import VecFrameStack
 from polyak.envs.wrappers.normalize import (
     VecNormalize,

@@ -19,8 +19,8 @@ import torch
 from gymnasium import spaces
 
 from polyak import PPO
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.testing import BitFlippingEnv, IdentityEnvMultiBinary, IdentityEnvMultiDiscrete, SimpleMultiObsEnv
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.subproc import EnvTimeoutError, EnvWorkerError, SubprocVecEnv
 from polyak.envs.vec.vec_env import VecEnv

@@ -4,8 +4,8 @@ import pytest
 from gymnasium import spaces
 
 import polyak.envs
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.masks import find_masks
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.vec_env import (
     CloudpickleWrapper,

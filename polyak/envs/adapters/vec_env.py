@@ -5,6 +5,7 @@ Shape letters: N environments, M entries of a mask.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import numpy as np
 from polyak.envs.adapters.infos import EPISODE, FINAL, TRUNCATED, InfoRows, Infos, episode_columns
 from polyak.envs.masks import Masks
 from polyak.envs.nan_checks import OutcomeCheck
-from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.protocol import NOTHING, First, Outcome
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.layers import above_normalisation
@@ -48,9 +48,7 @@ class FromVecEnv:
         self._raw_observations = raw and self._normalizer is not None and not above.observations
         self._raw_rewards = raw and self._normalizer is not None and not above.rewards
         self._innermost = env.unwrapped
-        in_rows = isinstance(env, GymVectorEnv) and type(env).step_wait is GymVectorEnv.step_wait
-        self._rows: Any = env if in_rows else None
-        """The environments, if they make infos only when these are asked for."""
+        self._advance: Callable[[Any], Any] = env.step_rows if env.steps_in_rows else env.step
         self._many = env.num_envs > MANY
         self._check = OutcomeCheck(env.num_envs, env.observation_space)
         self._none = np.zeros(env.num_envs, dtype=bool)
@@ -89,7 +87,7 @@ class FromVecEnv:
         Raises:
             NonFiniteError: an observation or a reward is NaN or infinite, perhaps before ``VecNormalize`` clipped it.
         """
-        observations, rewards, dones, infos = (self.env.step if self._rows is None else self._rows.step_rows)(actions)
+        observations, rewards, dones, infos = self._advance(actions)
         self._check.step(observations, rewards)
         ended = bool(dones.any()) if self._many else True in dones.tolist()
         if not (ended or self.masks is not None or self._normalizer is not None):

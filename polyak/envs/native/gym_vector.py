@@ -18,7 +18,7 @@ from polyak.envs.adapters.infos import InfoRows
 from polyak.envs.native.envpool import EnvPoolVectorEnv
 from polyak.envs.nested_spaces import is_composed
 from polyak.envs.state import EnvStateError
-from polyak.envs.vec.env_slot import get_env_attr, is_env_wrapped, set_env_attr
+from polyak.envs.vec.reaching import get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from polyak.envs.wrapper_statistics import Found, found_in, put_into
 from polyak.envs.wrappers.monitor import Monitor
@@ -108,8 +108,6 @@ class GymVectorEnv(VecEnv):
         return obs, rewards, dones, infos.all()
 
     def step_rows(self, actions: Any) -> tuple[VecEnvObs, np.ndarray, np.ndarray, InfoRows]:
-        """As :meth:`step`, but infos of environments that did not end are made when they are asked for, which must be
-        before the next step."""
         self.step_async(actions)
         return self._advance()
 

@@ -12,9 +12,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv, running
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.monitor import Monitor
 

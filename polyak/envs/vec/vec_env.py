@@ -143,6 +143,18 @@ class VecEnv(ABC):
         self.step_async(actions)
         return self.step_wait()
 
+    def step_rows(self, actions: Any) -> tuple[VecEnvObs, np.ndarray, np.ndarray, Sequence[dict[str, Any]]]:
+        """As :meth:`step`, for a training: there is an action for each environment, and infos may be made when they are
+        first asked for, which must be before the next step."""
+        return self.step(actions)
+
+    @property
+    def steps_in_rows(self) -> bool:
+        """Whether :meth:`step_rows` does what :meth:`step` does: no subclass, nor the object, has a step of its own."""
+        stepping = {"step", "step_async", "step_wait", "step_rows"}
+        found = (vars(each) for each in (self, *type(self).__mro__))
+        return "step_rows" in next(names for names in found if names.keys() & stepping)
+
     @abstractmethod
     def close(self) -> None:
         """Free the environments' resources."""

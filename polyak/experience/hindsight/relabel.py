@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from typing_extensions import Self
 
-from polyak.envs.vec.env_slot import add_note
+from polyak.envs.vec.reaching import add_note
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.experience.episodes import Episodes
 from polyak.experience.hindsight.goals import goal_cells
