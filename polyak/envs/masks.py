@@ -49,43 +49,37 @@ class MethodMasks:
         self.env, self.size = env, size
 
     def after_reset(self, observations: Any) -> np.ndarray:
-        return checked(self.env.env_method(MASKS), self.size, self.env.action_space)
+        return self._checked(self.env.env_method(MASKS))
 
     def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
         return self.after_reset(observations)
+
+    def _checked(self, masks: Any) -> np.ndarray:
+        return checked(masks, self.size, self.env.action_space)
 
     def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
         return _last(info.get(FINAL), self.env.action_space)
 
 
-class ObservationMasks:
+class ObservationMasks(MethodMasks):
     """Of Dict observations with a key ``action_mask``."""
 
-    def __init__(self, env: VecEnv, size: int) -> None:
-        self.env, self.size = env, size
-
     def after_reset(self, observations: Any) -> np.ndarray:
-        return checked(observations[KEY], self.size, self.env.action_space)
-
-    def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
-        return self.after_reset(observations)
+        return self._checked(observations[KEY])
 
     def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
         return _last(successors[KEY][row], self.env.action_space)
 
 
-class InfoMasks:
+class InfoMasks(MethodMasks):
     """Of environments whose infos have a key ``action_mask``, after resets and steps alike."""
 
-    def __init__(self, env: VecEnv, size: int) -> None:
-        self.env, self.size = env, size
-
     def after_reset(self, observations: Any) -> np.ndarray:
-        return checked([_of(info) for info in self.env.reset_infos], self.size, self.env.action_space)
+        return self._checked([_of(info) for info in self.env.reset_infos])
 
     def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
         newest = [first if done else info for first, done, info in zip(self.env.reset_infos, dones, infos, strict=True)]
-        return checked([_of(info) for info in newest], self.size, self.env.action_space)
+        return self._checked([_of(info) for info in newest])
 
     def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
         return _last(info.get(KEY), self.env.action_space)

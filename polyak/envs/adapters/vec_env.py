@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from polyak.arrays import assign, mapped
 from polyak.envs.adapters.infos import EPISODE, FINAL, TRUNCATED, InfoRows, Infos, episode_columns
 from polyak.envs.masks import Masks
 from polyak.envs.nan_checks import OutcomeCheck
@@ -90,12 +91,11 @@ class FromVecEnv:
         observations, rewards, dones, infos = self._advance(actions)
         self._check.step(observations, rewards)
         ended = bool(dones.any()) if self._many else True in dones.tolist()
-        if not (ended or self.masks is not None or self._normalizer is not None):
-            for info in infos.made.values() if type(infos) is InfoRows else infos:
-                if EPISODE in info:  # one that ended for a Monitor, beneath a wrapper that begins another by itself
-                    break
-            else:
-                return Outcome(observations, rewards, self._none, self._none, observations, dones, ended, infos)
+        said = infos.made.values() if type(infos) is InfoRows else infos
+        plain = not (ended or self.masks is not None or self._normalizer is not None)
+        # an episode may have ended for a Monitor, beneath a wrapper that begins another by itself
+        if plain and EPISODE not in set().union(*said):
+            return Outcome(observations, rewards, self._none, self._none, observations, dones, ended, infos)
         return self._outcome(observations, rewards, dones, ended, infos)
 
     def _outcome(self, observations: Any, rewards: np.ndarray, dones: np.ndarray, ended: bool, infos: Infos) -> Outcome:
@@ -136,10 +136,7 @@ class FromVecEnv:
         known.
         """
         truncated = np.zeros(len(dones), dtype=bool)
-        if isinstance(observations, dict):
-            successors: Any = {key: part.copy() for key, part in observations.items()}
-        else:
-            successors = observations.copy()
+        successors = mapped(np.copy, observations)
         said: Any = infos.made if type(infos) is InfoRows else infos
         for i in dones.nonzero()[0].tolist():
             final = said[i].get(FINAL)
@@ -148,11 +145,7 @@ class FromVecEnv:
             truncated[i] = said[i].get(TRUNCATED, False)
             if self._normalizer is not None and self._raw_observations:
                 final = self._normalizer.before_normalization(i, final)
-            if isinstance(successors, dict):
-                for key, part in successors.items():
-                    part[i] = final[key]
-            else:
-                successors[i] = final
+            assign(successors, i, final)
         self._check.observations(successors)
         return successors, truncated
 

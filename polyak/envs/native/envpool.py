@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from polyak.envs.nested_spaces import mapped_parts
 from polyak.envs.vec.seeds import seeds_of
 
 _NOT_INFO = ("env_id", "players", "terminated", "ram")
@@ -105,10 +106,10 @@ def _own_infos(infos: dict[str, Any]) -> dict[str, Any]:
 
 def _merged(all_rows: Any, rows: Any, places: np.ndarray) -> Any:
     """A copy of ``all_rows`` (an array, or a dict or tuple of them) with ``rows`` at ``places``."""
-    if isinstance(all_rows, dict):
-        return {key: _merged(part, rows[key], places) for key, part in all_rows.items()}
-    if isinstance(all_rows, tuple):
-        return tuple(_merged(part, own, places) for part, own in zip(all_rows, rows, strict=True))
-    merged = all_rows.copy()
-    merged[places] = rows
-    return merged
+
+    def put(whole: np.ndarray, part: np.ndarray) -> np.ndarray:
+        merged = whole.copy()
+        merged[places] = part
+        return merged
+
+    return mapped_parts(put, all_rows, rows)

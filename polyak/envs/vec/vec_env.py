@@ -492,6 +492,26 @@ class VecEnvWrapper(VecEnv):
         return self.venv.getattr_depth_check(name, already_found or owned)
 
 
+class VecObservationWrapper(VecEnvWrapper):
+    """A wrapper that changes observations, those at the end of an episode too, by its method ``observation``."""
+
+    passes_on: Container[str] = ("rewards",)
+
+    @abstractmethod
+    def observation(self, observation: Any) -> Any:
+        """The changed observation, of one environment or of a batch; what is given stays as it is."""
+
+    def reset(self) -> VecEnvObs:
+        return self.observation(self.venv.reset())
+
+    def step_wait(self) -> VecEnvStepReturn:
+        observations, rewards, dones, infos = self.venv.step_wait()
+        for index in dones.nonzero()[0].tolist():
+            if "terminal_observation" in infos[index]:
+                infos[index]["terminal_observation"] = self.observation(infos[index]["terminal_observation"])
+        return self.observation(observations), rewards, dones, infos
+
+
 _NO_STATE = frozenset({"venv", "num_envs", "render_mode", "metadata"})
 
 
