@@ -115,15 +115,13 @@ class EnvSlot:
     Args:
         index: place in the VecEnv, used in messages.
         buffers: arrays ``(num_envs, *shape)``, see :func:`allocate_observations`.
-        row: which row of the arrays to write; None for ``index``.
     """
 
-    def __init__(self, index: int, buffers: ObservationBuffers, row: int | None = None):
+    def __init__(self, index: int, buffers: ObservationBuffers):
         self.index = index
         self.seed: int | None = None
-        place = index if row is None else row
-        # `array[place, ...]` is a view even where the observation is a single number.
-        self._rows: dict[Key, np.ndarray] = {key: array[place, ...] for key, array in buffers.items()}
+        # `array[index, ...]` is a view even where the observation is a single number.
+        self._rows: dict[Key, np.ndarray] = {key: array[index, ...] for key, array in buffers.items()}
         self._single = self._rows.get(None)
         self._shape = None if self._single is None else self._single.shape
         self._whole = {key: _own_types(row.dtype) for key, row in self._rows.items() if row.dtype.kind in "iu"}
@@ -186,7 +184,7 @@ class EnvSlot:
             return reward, True, info
         except (Exception, SystemExit) as error:
             where = f"raised by step() of environment {self.index} ({env}), {self._last_seed()}"
-            add_note(error, f"{where}, action {_shortened(repr(action))}")
+            add_note(error, f"{where}, action {action!r:.500}")
             raise
 
     def _begin_another(self, env: gym.Env, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
@@ -204,20 +202,10 @@ class EnvSlot:
     # --- observations ---
 
     def _write(self, env: gym.Env, obs: Any) -> None:
-        if self._single is not None:
-            if (shape := check_numbers(env, None, obs)) != self._shape:
-                raise ValueError(self._wrong_shape(None, shape, self._single.shape))
-            if self._whole and type(obs) not in self._whole[None]:
-                check_whole(env, None, obs, self._single.dtype)
-            self._single[...] = obs
-            if self._unseen:
-                self._look(env, obs)
-            elif not self._whole and type(obs) is np.ndarray:
-                self._quick = self._single.dtype, obs.dtype
-            return
+        parts = obs if self._single is None else {None: obs}
         for key, row in self._rows.items():
             try:
-                part = obs[key]
+                part = parts[key]
             except (KeyError, IndexError, TypeError):
                 raise ValueError(
                     f"The observation of environment {self.index} has no entry {key!r}, which its observation space "
@@ -231,6 +219,8 @@ class EnvSlot:
             row[...] = part
         if self._unseen:
             self._look(env, obs)
+        elif self._single is not None and not self._whole and type(obs) is np.ndarray:
+            self._quick = self._single.dtype, obs.dtype
 
     def _look(self, env: gym.Env, obs: Any) -> None:
         """Compare one of the first observations with its space: later ones are not worth the time."""
@@ -290,10 +280,6 @@ def _describe(result: Any) -> str:
     if isinstance(result, dict):
         return f"a dict with keys {list(result)}"
     return f"a {type(result).__name__}"
-
-
-def _shortened(text: str, limit: int = 500) -> str:
-    return text if len(text) <= limit else text[:limit] + "..."
 
 
 # --- infos ----------------------------------------------------------------------------------------------------------

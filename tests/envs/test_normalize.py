@@ -10,12 +10,7 @@ from polyak import A2C
 from polyak.envs import make_vec_env
 from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.wrappers.frame_stack import VecFrameStack
-from polyak.envs.wrappers.normalize import (
-    VecNormalize,
-    detached,
-    sync_envs_normalization,
-    unwrap_vec_normalize,
-)
+from polyak.envs.wrappers.normalize import VecNormalize, detached, sync_envs_normalization, unwrap_vec_normalize
 from polyak.envs.wrappers.running import RunningMeanStd
 from tests.tolerance import bound
 

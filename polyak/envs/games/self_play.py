@@ -70,12 +70,7 @@ class SelfPlayVecEnv(VecEnv):
     """
 
     def __init__(
-        self,
-        game: str | Game | Callable[[], Any],
-        n_envs: int = 16,
-        *,
-        latest: float = 0.5,
-        past_selves: int = 10,
+        self, game: str | Game | Callable[[], Any], n_envs: int = 16, *, latest: float = 0.5, past_selves: int = 10
     ) -> None:
         for name, value in (("n_envs", n_envs), ("past_selves", past_selves)):
             if value < 1:

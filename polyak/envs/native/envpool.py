@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from polyak.envs.extras import needed
 from polyak.envs.nested_spaces import mapped_parts
 from polyak.envs.vec.seeds import seeds_of
 
@@ -49,10 +50,7 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv):
         self.action_space = gym.vector.utils.batch_space(self.single_action_space, num_envs)
 
     def _make(self, seeds: Sequence[int]) -> None:
-        try:
-            import envpool
-        except ImportError as error:
-            raise ImportError("EnvPool's environments need envpool: pip install 'polyak[envpool]'") from error
+        envpool = needed("envpool", "EnvPool's environments need envpool", "envpool")
         if self.env_id not in envpool.list_all_envs():
             raise ValueError(f"EnvPool has no environment {self.env_id!r}; envpool.list_all_envs() names those it has.")
         limit = np.iinfo(np.int32).max  # EnvPool's seeds are of this type

@@ -355,7 +355,7 @@ def resettable(env: gym.vector.VectorEnv) -> gym.vector.VectorEnv:
         warn_user(
             f"{env} resets an environment in the step after its end, which is no experience: its environments were "
             "made again, one by one, by gymnasium.make_vec(..., vectorization_mode='sync'). make_vec_env(name, "
-            "n_envs=n) makes such at once.",
+            "n_envs=n) makes such at once."
         )
         return again
     return env

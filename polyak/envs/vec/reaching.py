@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from polyak.envs.state import get_state, set_state, states_of_all
+from polyak.envs.state import get_state, layers_of, set_state, states_of_all
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices
 from polyak.envs.wrapper_statistics import Found, found_in, put_into
 from polyak.warning import warn_user
@@ -45,15 +45,10 @@ def set_env_attr(env: gym.Env, name: str, value: Any) -> None:
     Setting it on the outermost wrapper, whether or not it has it, would leave the environment's own value as it was.
     An attribute that none has yet is created on the outermost wrapper, with a warning.
     """
-    layer = env
-    while not _can_set(layer, name):
-        if not isinstance(layer, gym.Wrapper):
-            layer = env
-            if isinstance(env, gym.Wrapper):
-                _warn_created(env, name)
-            break
-        layer = layer.env
-    setattr(layer, name, value)
+    layer = next((layer for layer in layers_of(env) if _can_set(layer, name)), None)
+    if layer is None and isinstance(env, gym.Wrapper):
+        _warn_created(env, name)
+    setattr(env if layer is None else layer, name, value)
 
 
 def _can_set(env: gym.Env, name: str) -> bool:
@@ -82,12 +77,7 @@ def _warn_created(env: gym.Env, name: str) -> None:
 
 def is_env_wrapped(env: gym.Env, wrapper_class: type[gym.Wrapper]) -> bool:
     """Whether a wrapper of the class is around the environment."""
-    layer = env
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, wrapper_class):
-            return True
-        layer = layer.env
-    return False
+    return any(isinstance(layer, gym.Wrapper) and isinstance(layer, wrapper_class) for layer in layers_of(env))
 
 
 def _call_method(env: gym.Env, argument: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Any:

@@ -19,8 +19,6 @@ class _Past:
     """The last `horizon` observations [D] and actions [A] as one array [horizon * (D + A)]; zeros before the start."""
 
     def __init__(self, wrapper: str, part: spaces.Space, actions: spaces.Space, horizon: int) -> None:
-        if horizon < 1:
-            raise ValueError(f"{wrapper}: horizon must be at least 1, got {horizon}.")
         check_size(f"{wrapper}: horizon", horizon, MOST_FRAMES)
         for what, space in (("observations", part), ("actions", actions)):
             if not isinstance(space, spaces.Box) or len(space.shape) != 1:

@@ -205,16 +205,9 @@ def _with_final(observations: Any, ended: np.ndarray, infos: list[dict[str, Any]
 
 def _stacked(observations: Any) -> Any:
     """Several batches of observations one after another."""
-    first = observations[0]
-    if isinstance(first, dict):
-        return {key: np.concatenate([obs[key] for obs in observations]) for key in first}
-    return np.concatenate(observations)
+    return mapped(lambda *batches: np.concatenate(batches), *observations)
 
 
 def _one(value: Any) -> Any:
     """One observation or action as a batch of one."""
-    return (
-        {key: np.asarray(part)[None] for key, part in value.items()}
-        if isinstance(value, dict)
-        else np.asarray(value)[None]
-    )
+    return mapped(lambda part: np.asarray(part)[None], value)

@@ -18,7 +18,7 @@ from polyak import formats
 from polyak.envs.nan_checks import all_finite, is_finite
 from polyak.envs.nested_spaces import mapped_parts
 from polyak.envs.spaces import check_shape_equal, is_image_space
-from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
+from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper, wrappers_of
 from polyak.envs.wrappers.normalizer_state import FORMAT, SETTINGS, check_state, read_state
 from polyak.envs.wrappers.running import RunningMeanStd
 from polyak.warning import warn_user
@@ -558,10 +558,4 @@ def normalized_like(env: VecEnv, training_env: VecEnv | None) -> VecEnv:
 
 
 def _normalizers(env: VecEnv) -> list[VecNormalize]:
-    found: list[VecNormalize] = []
-    layer = unwrap_vec_wrapper(env, VecNormalize)
-    while layer is not None:
-        found.append(layer)
-        inner: Any = getattr(layer, "venv", None)  # a detached one has no environments
-        layer = unwrap_vec_wrapper(inner, VecNormalize)
-    return found
+    return [layer for layer in wrappers_of(env) if isinstance(layer, VecNormalize)]
