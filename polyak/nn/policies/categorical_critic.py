@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from polyak.nn.networks.encoders import Obs
-from polyak.nn.networks.layers import create_mlp
 from polyak.nn.networks.streams import atoms
 from polyak.nn.policies.continuous import ContinuousCritic
 
@@ -39,7 +38,7 @@ class CategoricalCritic(ContinuousCritic):
 
     def make_q_network(self, inputs: int) -> nn.Module:
         """One of the K perceptrons: features and actions side by side [B, inputs] -> logits [B, N]."""
-        return nn.Sequential(*create_mlp(inputs, self._n_atoms, self.net_arch, self.activation_fn))
+        return self.layers(inputs, self._n_atoms)
 
     def logits(self, obs: Obs, actions: Tensor) -> Tensor:
         """Logarithms of probabilities, up to a constant for each distribution: [K, B, N]."""
