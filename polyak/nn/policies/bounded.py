@@ -16,7 +16,7 @@ from polyak.envs.spaces import get_action_dim
 from polyak.nn.distributions.gaussian import Gaussian, GaussianFamily
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import StochasticActor
+from polyak.nn.policies.layered import StochasticActor
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 0.0
 """Bounds of the log standard deviation, in units of the action space scaled to [-1, 1]."""
@@ -26,9 +26,9 @@ class BoundedGaussianActor(StochasticActor):
     """A Gaussian around tanh of a perceptron, whose log standard deviations are a parameter (AWAC, arXiv:2006.09359).
 
     Args:
-        *args: see :class:`~polyak.nn.policies.base.LayeredNetwork`.
+        *args: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
         log_std_init: initial log standard deviation of each action.
-        **options: see :class:`~polyak.nn.policies.base.LayeredNetwork`.
+        **options: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
     """
 
     def __init__(self, *args: Any, log_std_init: float = -1.0, **options: Any) -> None:

@@ -14,13 +14,14 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import check_widths
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import ActorPolicy, MemoryPolicy, Noise, StochasticActor
+from polyak.nn.policies.base import Noise
 from polyak.nn.policies.bounded import BoundedGaussianActor
+from polyak.nn.policies.layered import ActorPolicy, MemoryPolicy, StochasticActor
 
 
 class ChoosingActor(StochasticActor):
     """Features -> hidden layers -> a distribution over choices of a Discrete, MultiDiscrete or MultiBinary. See
-    :class:`~polyak.nn.policies.base.LayeredNetwork`.
+    :class:`~polyak.nn.policies.layered.LayeredNetwork`.
 
     Raises:
         PolicyError: there is no distribution over the action space.
@@ -43,7 +44,7 @@ class CloningPolicy(MemoryPolicy, ActorPolicy):
         observation_space: what it reads.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         stochastic: for a Box: also learn the standard deviation, and sample; otherwise it always takes the mean.
-        **options: see :class:`~polyak.nn.policies.base.MemoryPolicy`.
+        **options: see :class:`~polyak.nn.policies.layered.MemoryPolicy`.
 
     Raises:
         PolicyError: another action space, or an argument out of range.

@@ -21,13 +21,13 @@ from polyak.nn.networks.layers import get_actor_critic_arch
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.options import all_keywords, check_keywords, check_sde_on_states, split, warn_without_sde
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import (
+from polyak.nn.policies.base import check_bounded
+from polyak.nn.policies.layered import (
     ActorPolicy,
     Critics,
     LayeredNetwork,
     MemoryPolicy,
     StochasticActor,
-    check_bounded,
     lagging,
     options_of,
 )
@@ -42,7 +42,7 @@ class SquashedGaussianActor(StochasticActor):
     With ``use_sde``, noise is state-dependent (gSDE, arXiv:2005.05719) and ``log_std`` a parameter.
 
     Args:
-        *args: see :class:`~polyak.nn.policies.base.LayeredNetwork`.
+        *args: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
         use_sde: state-dependent exploration.
         log_std_init: gSDE: initial log standard deviation of the exploration matrices.
         full_std: gSDE: a standard deviation for each feature and action rather than for each feature.
@@ -52,7 +52,7 @@ class SquashedGaussianActor(StochasticActor):
             grow linearly. The bounds are the same.
         sde_on_states: gSDE: noise is linear in the features that the hidden layers read, of a vector the observation
             itself, and not in the last hidden layer (SDE, Rueckstiess, Felder and Schmidhuber 2008).
-        **options: see :class:`~polyak.nn.policies.base.LayeredNetwork`.
+        **options: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
 
     Raises:
         PolicyError: a negative ``clip_mean``, or ``softplus_std`` with ``use_sde``, or ``sde_on_states`` without it.
@@ -176,7 +176,7 @@ class SquashedGaussianActor(StochasticActor):
 
 class DeterministicActor(LayeredNetwork):
     """tanh of a perceptron: observations [B, ...] -> actions [B, A] in (-1, 1) (DDPG, arXiv:1509.02971). See
-    :class:`~polyak.nn.policies.base.LayeredNetwork`."""
+    :class:`~polyak.nn.policies.layered.LayeredNetwork`."""
 
     has_target: ClassVar[bool] = True
 
@@ -199,12 +199,14 @@ class ContinuousCritic(Critics):
     """K action-value functions of the same features: observations [B, ...], actions [B, A] -> K values each.
 
     Args:
-        *args: see :class:`~polyak.nn.policies.base.Critics`.
+        *args: see :class:`~polyak.nn.policies.layered.Critics`.
         share_features_extractor: the extractor is the actor's and learns from the actor's loss alone, so that no
             gradient of the critics reaches it.
-        **options: see :class:`~polyak.nn.policies.base.Critics`.
+        **options: see :class:`~polyak.nn.policies.layered.Critics`.
     """
 
+    n_outputs: int = 1
+    """Numbers that each of them gives."""
     has_target: ClassVar[bool] = True
     target_switches: ClassVar[bool] = False
     """Whether the target network is in training mode when the critics are, so that its dropout is active too; others
@@ -218,8 +220,8 @@ class ContinuousCritic(Critics):
         return self.features_dim + get_action_dim(self.action_space)
 
     def make_q_network(self, inputs: int) -> nn.Module:
-        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, 1]."""
-        return self.layers(inputs, 1)
+        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, n_outputs]."""
+        return self.layers(inputs, self.n_outputs)
 
     def own_parameters(self) -> list[nn.Parameter]:
         """The parameters that the critics' loss trains: all but those of a shared features extractor."""
@@ -277,7 +279,7 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
         critic: class of the critics.
         n_critics: K.
         share_features_extractor: actor and critics read the same features, which learn from the actor's loss alone.
-        **options: see :class:`~polyak.nn.policies.base.MemoryPolicy`; and further arguments of the actor, such as
+        **options: see :class:`~polyak.nn.policies.layered.MemoryPolicy`; and further arguments of the actor, such as
             ``use_sde`` of :class:`SquashedGaussianActor`, of the critics or of both. ``net_arch`` has the hidden widths
             of actor and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes the actor's own default:
             [256, 256] for the Gaussian; [400, 300], or [256, 256] after :class:`NatureCNN`, for the deterministic one.

@@ -13,7 +13,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import check_widths, create_mlp
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import LayeredPolicy
+from polyak.nn.policies.layered import LayeredPolicy
 
 
 class DirectPolicy(LayeredPolicy):
@@ -24,8 +24,8 @@ class DirectPolicy(LayeredPolicy):
         action_space: Box or Discrete.
         with_bias: whether the layers have a bias.
         squash_output: for a Box: pass actions through tanh and stretch them to the bounds, instead of clipping.
-        **options: see :class:`~polyak.nn.policies.base.LayeredPolicy`. ``net_arch=None`` takes [64, 64], an empty list
-            is a linear policy.
+        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`. ``net_arch=None`` takes [64, 64], an
+            empty list is a linear policy.
 
     Raises:
         PolicyError: another action space, or an argument out of range.

@@ -15,7 +15,8 @@ from polyak.nn.distributions.discrete import exponential
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import BaseFeaturesExtractor, Obs
 from polyak.nn.networks.layers import check_widths, create_mlp
-from polyak.nn.policies.base import Decision, LayeredPolicy, Noise, State, n_rows
+from polyak.nn.policies.base import Decision, Noise, State, n_rows
+from polyak.nn.policies.layered import LayeredPolicy
 
 
 class BoardTower(BaseFeaturesExtractor):
@@ -105,7 +106,7 @@ class GamePolicy(LayeredPolicy):
         action_space: the game's moves.
         tower: convolutions read the board first, see :class:`BoardTower`, whose arguments are
             ``features_extractor_kwargs``.
-        **options: see :class:`~polyak.nn.policies.base.LayeredPolicy`.
+        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`.
     """
 
     supports_masks = True

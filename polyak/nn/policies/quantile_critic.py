@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import Obs
@@ -33,12 +33,8 @@ class QuantileCritic(ContinuousCritic):
     ) -> None:
         if n_quantiles < 1:
             raise PolicyError(f"n_quantiles must be at least 1, got {n_quantiles}.")
-        self.n_quantiles = n_quantiles
+        self.n_quantiles = self.n_outputs = n_quantiles
         super().__init__(*args, share_features_extractor=share_features_extractor, **options)
-
-    def make_q_network(self, inputs: int) -> nn.Module:
-        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, N]."""
-        return self.layers(inputs, self.n_quantiles)
 
     @property
     def quantiles_total(self) -> int:

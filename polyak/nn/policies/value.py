@@ -21,7 +21,8 @@ from polyak.nn.networks.recall import Recalled, RecurrentExtractor
 from polyak.nn.networks.streams import CosineEmbedding, atoms, parts_in_order, split_arch, value_layers
 from polyak.nn.options import all_keywords, check_keywords, split
 from polyak.nn.plain import is_plain, plain
-from polyak.nn.policies.base import Decision, LayeredNetwork, MemoryPolicy, Noise, State, lagging, options_of
+from polyak.nn.policies.base import Decision, Noise, State
+from polyak.nn.policies.layered import LayeredNetwork, MemoryPolicy, lagging, options_of
 from polyak.ops.distributional import midpoints
 
 
@@ -40,13 +41,15 @@ class QNetwork(LayeredNetwork):
         sigma0: the last hidden layer and the output are noisy (arXiv:1706.10295), with noise of this size at first;
             ``None``: they are not.
         layer_norm: normalise the inputs of each activation, as in PQN (arXiv:2407.04811).
-        **options: see :class:`~polyak.nn.policies.base.LayeredNetwork`.
+        **options: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
 
     Raises:
         PolicyError: ``sigma0`` is not positive, or ``dueling`` is none of these.
     """
 
     action_space: spaces.Discrete
+    n_outputs: int = 1
+    """Numbers for each action."""
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class QNetwork(LayeredNetwork):
         self._build_layers(int(action_space.n))
 
     def _build_layers(self, n_actions: int) -> None:
-        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, 1, self.net_arch))
+        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self.n_outputs, self.net_arch))
 
     def _layers(self, inputs: int, n_actions: int, outputs: int, net_arch: Sequence[int]) -> list[nn.Module]:
         special = self.dueling, self.sigma0, self.layer_norm
@@ -102,16 +105,13 @@ class CategoricalQNetwork(QNetwork):
         self, *args: Any, n_atoms: int = 51, v_min: float = -10.0, v_max: float = 10.0, **options: Any
     ) -> None:
         support = atoms(n_atoms, v_min, v_max)
-        self._n_atoms = n_atoms
+        self.n_outputs = n_atoms
         super().__init__(*args, **options)
         self.register_buffer("support", support, persistent=False)
 
-    def _build_layers(self, n_actions: int) -> None:
-        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self._n_atoms, self.net_arch))
-
     def logits(self, obs: Obs) -> Tensor:
         """Logarithms of probabilities, up to a constant for each action: [B, K, A]"""
-        return super().forward(obs).unflatten(1, (self._n_atoms, -1))
+        return super().forward(obs).unflatten(1, (self.n_outputs, -1))
 
     def mean(self, logits: Tensor) -> Tensor:
         """Expected returns: [B, K, A] -> [B, A]"""
@@ -137,11 +137,8 @@ class QuantileNetwork(QNetwork):
     def __init__(self, *args: Any, n_quantiles: int = 200, **options: Any) -> None:
         if n_quantiles < 1:
             raise PolicyError(f"n_quantiles must be at least 1, got {n_quantiles}.")
-        self.n_quantiles = n_quantiles
+        self.n_quantiles = self.n_outputs = n_quantiles
         super().__init__(*args, **options)
-
-    def _build_layers(self, n_actions: int) -> None:
-        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self.n_quantiles, self.net_arch))
 
     def quantiles(self, obs: Obs) -> Tensor:
         """[B, N, A]"""
@@ -227,7 +224,7 @@ class GreedyPolicy(MemoryPolicy):
         observation_space: what it reads.
         action_space: a Discrete.
         network: class of the networks.
-        **options: see :class:`~polyak.nn.policies.base.MemoryPolicy`; and further arguments of the networks, such as
+        **options: see :class:`~polyak.nn.policies.layered.MemoryPolicy`; and further arguments of the networks, such as
             ``dueling`` of :class:`QNetwork`. ``net_arch=None`` takes [64, 64]; after :class:`NatureCNN` none, or, where
             the last hidden layer is a special one, [512] in place of the extractor's own.
 

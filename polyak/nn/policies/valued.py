@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from polyak.nn.networks.encoders import Obs
-from polyak.nn.policies.base import LayeredNetwork, lagging
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
+from polyak.nn.policies.layered import LayeredNetwork, lagging
 
 
 class StateCritic(LayeredNetwork):
-    """A state-value function: observations [B, ...] -> [B]. See :class:`~polyak.nn.policies.base.LayeredNetwork`."""
+    """A state-value function: observations [B, ...] -> [B]. See :class:`~polyak.nn.policies.layered.LayeredNetwork`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
