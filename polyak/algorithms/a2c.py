@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.experience import RolloutSamples
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import Fixed, WithOptimizer
@@ -123,19 +123,12 @@ class A2C(OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="one step on each short rollout",
         learns_from="its own rollouts",
-        reference="arXiv:1602.01783",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.rollout(per_env=4),
-            tune.traces(),
+        search=tune.short_rollouts(
+            4,
             tune.uniform("vf_coef", 0.1, 1.0),
             tune.choice("normalize_advantage"),
             tune.choice("use_rms_prop"),
             tune.entropy(),
-            tune.clipped_gradients(),
             tune.gsde(),
-            tune.network(),
         ),
-        settings="a2c.yml",
     )

@@ -113,15 +113,5 @@ class ActorCritic(OnPolicyAlgorithm):
         idea="one step of actor and critic at each step of the environments",
         learns_from="its own steps",
         reference="Sutton and Barto 2018",
-        search=Search(
-            tune.rate(),
-            tune.rate(name="critic_learning_rate"),
-            tune.discount(),
-            tune.rollout(per_env=2),
-            tune.traces(),
-            tune.entropy(),
-            tune.clipped_gradients(),
-            tune.network(),
-        ),
-        settings="actor_critic.yml",
+        search=Search(tune.rate(), tune.rate(name="critic_learning_rate"), tune.short_rollouts(2, tune.entropy())),
     )

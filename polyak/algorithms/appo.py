@@ -171,20 +171,10 @@ class APPO(AsynchronousAlgorithm):
     card: ClassVar[Card] = Card(
         idea="IMPALA in PPO's clipped steps, with a target network",
         learns_from="rollouts of a slightly older policy",
-        reference="arXiv:1912.00167",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.rollout(),
-            tune.traces(),
-            tune.log_uniform("vf_coef", 0.01, 1.0),
-            tune.entropy(),
-            tune.clipped_gradients(0.5, 100.0),
-            tune.gsde(),
-            tune.network(),
+            tune.lagging_rollouts(),
             tune.uniform("clip_range", 0.05, 0.4),
             tune.power_of_two("target_update_interval", 1, 64),
             tune.whole("uses_per_rollout", 1, 8),
         ),
-        settings="appo.yml",
     )

@@ -376,12 +376,10 @@ class ARS(NetworkAlgorithm):
     card: ClassVar[Card] = Card(
         idea="a step along random directions that were worth it, without gradients",
         learns_from="its own episodes",
-        reference="arXiv:1803.07055",
         search=Search(
             tune.power_of_two("n_delta", 2, 32),
             tune.rate(1e-3, 0.2),
             tune.log_uniform("delta_std", 0.01, 0.5),
             SearchPart("n_top", _top),
         ),
-        settings="ars.yml",
     )

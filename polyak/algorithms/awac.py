@@ -169,10 +169,5 @@ class AWAC(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="an actor fitted to recorded actions, the better ones more so",
         learns_from="a dataset, then replay",
-        reference="arXiv:2006.09359",
-        search=Search(
-            tune.from_data(),
-            tune.log_uniform("temperature", 0.03, 10.0),
-        ),
-        settings="awac.yml",
+        search=Search(tune.from_data(), tune.log_uniform("temperature", 0.03, 10.0)),
     )

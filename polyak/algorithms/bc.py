@@ -172,12 +172,5 @@ class BC(OfflineAlgorithm):
     card: ClassVar[Card] = Card(
         idea="do what the data show",
         learns_from="a dataset",
-        reference="Pomerleau 1989",
-        search=Search(
-            tune.rate(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.log_uniform("l2_coef", 1e-8, 1e-2),
-            tune.network(widest=512),
-        ),
-        settings="bc.yml",
+        search=Search(tune.rate(), tune.batches(), tune.log_uniform("l2_coef", 1e-8, 1e-2), tune.network(widest=512)),
     )

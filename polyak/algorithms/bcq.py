@@ -122,14 +122,5 @@ class BCQ(OfflineAlgorithm, DQN):
     card: ClassVar[Card] = Card(
         idea="DQN among the actions that the data might have chosen",
         learns_from="a dataset, then replay",
-        reference="arXiv:1910.01708",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.network(widest=512),
-            tune.uniform("threshold", 0.0, 0.7),
-            tune.soft_target(high=0.02),
-        ),
-        settings="bcq.yml",
+        search=Search(tune.from_data(), tune.uniform("threshold", 0.0, 0.7), tune.soft_target(high=0.02)),
     )

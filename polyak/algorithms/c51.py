@@ -113,7 +113,5 @@ class C51(DQN):
     card: ClassVar[Card] = Card(
         idea="DQN with distributions of returns, on fixed atoms",
         learns_from="replay",
-        reference="arXiv:1707.06887",
         search=Search(DQN.card.search, tune.one_of("n_atoms", [21, 51, 101])),
-        settings="c51.yml",
     )

@@ -315,11 +315,9 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="SAC whose critics think little of what the data do not show",
         learns_from="a dataset",
-        reference="arXiv:2006.04779",
         search=Search(
             tune.from_data(),
             tune.log_uniform("actor_learning_rate", 1e-5, 1e-3),
             tune.log_uniform("conservative_weight", 0.1, 20.0),
         ),
-        settings="cql.yml",
     )

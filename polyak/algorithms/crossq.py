@@ -159,9 +159,7 @@ class CrossQ(OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="SAC with batch-normalised, wider critics and no targets",
         learns_from="replay",
-        reference="arXiv:1902.05605",
         search=Search(
             tune.rate(), tune.discount(), tune.replay(), tune.updates(most=64), tune.whole("policy_delay", 1, 4)
         ),
-        settings="crossq.yml",
     )

@@ -327,8 +327,6 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="clone the expert where one's own mistakes lead",
         learns_from="an expert, asked while it acts",
-        reference="arXiv:1011.0686",
-        settings="dagger.yml",
         needs="expert",
     )
 

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.experience import Transition
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.declaration import Fraction, Rate
@@ -112,17 +112,5 @@ class DDPG(OffPolicyAlgorithm):
         return {"n_critics": 1, **super()._policy_options()}
 
     card: ClassVar[Card] = Card(
-        idea="one critic, one deterministic actor",
-        learns_from="replay",
-        reference="arXiv:1509.02971",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.action_noise(),
-            tune.network(widest=512),
-        ),
-        settings="ddpg.yml",
+        idea="one critic, one deterministic actor", learns_from="replay", search=tune.actor_critic(tune.action_noise())
     )

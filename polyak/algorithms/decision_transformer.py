@@ -229,7 +229,6 @@ class DecisionTransformer(OfflineAlgorithm):
     card: ClassVar[Card] = Card(
         idea="a sequence model of actions, asked for a return",
         learns_from="a dataset",
-        reference="arXiv:2106.01345",
         search=Search(
             tune.of_policy(tune.power_of_two("width", 32, 256)),
             tune.of_policy(tune.whole("n_layers", 1, 4)),
@@ -238,6 +237,5 @@ class DecisionTransformer(OfflineAlgorithm):
             tune.power_of_two("batch_size", 64, 1024),
             tune.one_of("context_length", [5, 10, 20, 50]),
         ),
-        settings="decision_transformer.yml",
         title="Decision Transformer",
     )

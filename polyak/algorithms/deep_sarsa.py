@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.dqn import taken
 from polyak.experience import RolloutSamples
 from polyak.fields.on_policy import OnPolicyAlgorithm
@@ -139,15 +139,5 @@ class DeepSARSA(OnPolicyAlgorithm):
         idea="values of the policy that acts: SARSA, Expected SARSA, n-step, lambda",
         learns_from="its own rollouts",
         reference="Sutton and Barto 2018",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.rollout(per_env=4),
-            tune.traces(),
-            tune.choice("expected"),
-            tune.epsilon(),
-            tune.clipped_gradients(),
-            tune.network(),
-        ),
-        settings="deep_sarsa.yml",
+        search=tune.short_rollouts(4, tune.choice("expected"), tune.epsilon()),
     )

@@ -101,14 +101,9 @@ class DiscreteCQL(OfflineAlgorithm, DQN):
     card: ClassVar[Card] = Card(
         idea="DQN, or QR-DQN, that thinks little of what the data do not show",
         learns_from="a dataset",
-        reference="arXiv:2006.04779",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.network(widest=512),
+            tune.of_data(),
             tune.log_uniform("conservative_weight", 0.1, 20.0),
             tune.one_of("target_update_interval", [100, 500, 1_000, 5_000]),
         ),
-        settings="discrete_cql.yml",
     )

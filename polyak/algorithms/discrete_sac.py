@@ -128,15 +128,5 @@ class DiscreteSAC(OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="SAC with exact means over all actions",
         learns_from="replay",
-        reference="arXiv:1910.07207",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.network(widest=512),
-            tune.log_uniform("target_entropy", 0.01, 0.9),
-        ),
-        settings="discrete_sac.yml",
+        search=Search(tune.actor_critic(), tune.log_uniform("target_entropy", 0.01, 0.9)),
     )

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.collecting.train_freq import TrainFreq
 from polyak.distributed.runners import RunnerGroup
 from polyak.experience import Transition
@@ -303,17 +303,5 @@ class DQN(OffPolicyAlgorithm):
         idea="learn the value of each action, act greedily",
         learns_from="replay",
         reference="Mnih et al. 2015",
-        search=Search(
-            tune.hard_target(),
-            tune.n_step_returns(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(),
-            tune.choice("double"),
-            tune.choice("dueling"),
-            tune.epsilon(),
-            tune.network(),
-        ),
-        settings="dqn.yml",
+        search=tune.q_learning(tune.choice("double"), tune.choice("dueling"), tune.epsilon()),
     )

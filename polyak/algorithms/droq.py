@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.redq import REDQLearner
 from polyak.algorithms.sac import SAC
 from polyak.fields.off_policy import GradientSteps
@@ -94,15 +94,5 @@ class DroQ(SAC):
     card: ClassVar[Card] = Card(
         idea="REDQ with two critics, with dropout and layer normalisation",
         learns_from="replay",
-        reference="arXiv:2110.02034",
-        search=Search(
-            tune.many_updates(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.soft_target(),
-            tune.log_uniform("dropout_rate", 1e-3, 0.1),
-            tune.network(widest=512),
-        ),
-        settings="droq.yml",
+        search=tune.actor_critic(tune.log_uniform("dropout_rate", 1e-3, 0.1), how_often=tune.many_updates()),
     )

@@ -131,11 +131,5 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="SAC with the smallest of many critics, which are kept apart; SAC-N",
         learns_from="a dataset",
-        reference="arXiv:2110.01548",
-        search=Search(
-            tune.from_data(),
-            tune.one_of("n_critics", [5, 10, 20, 50]),
-            tune.log_uniform("eta", 0.1, 10.0),
-        ),
-        settings="edac.yml",
+        search=Search(tune.from_data(), tune.one_of("n_critics", [5, 10, 20, 50]), tune.log_uniform("eta", 0.1, 10.0)),
     )

@@ -324,13 +324,7 @@ class FQE(OfflineAlgorithm):
                 cls = get(class_names()[inner.info["algorithm"]])
                 self.target = checkpoint.built(cls, inner, "target", device=self.device)
 
-    card: ClassVar[Card] = Card(
-        idea="what a given policy would earn",
-        learns_from="a dataset",
-        reference="arXiv:1903.08738",
-        settings="fqe.yml",
-        needs="target",
-    )
+    card: ClassVar[Card] = Card(idea="what a given policy would earn", learns_from="a dataset", needs="target")
 
 
 _PARTS = "networks", "optimizers", "state"

@@ -322,20 +322,12 @@ class HIRO(OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="a level that sets goals every few steps, and one that learns to reach them",
         learns_from="replay",
-        reference="arXiv:1805.08296",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.action_noise(),
-            tune.network(widest=512),
+            tune.actor_critic(tune.action_noise()),
             tune.whole("goal_steps", 3, 20),
             tune.log_uniform("goal_range", 0.1, 10.0),
             tune.uniform("goal_noise", 0.05, 0.5),
             tune.log_uniform("reward_scale", 0.01, 1.0),
             tune.whole("level_delay", 1, 10),
         ),
-        settings="hiro.yml",
     )

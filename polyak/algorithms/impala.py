@@ -120,18 +120,5 @@ class IMPALA(AsynchronousAlgorithm):
     card: ClassVar[Card] = Card(
         idea="acting and learning at once, with V-trace between them",
         learns_from="rollouts of a slightly older policy",
-        reference="arXiv:1802.01561",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.rollout(),
-            tune.traces(),
-            tune.log_uniform("vf_coef", 0.01, 1.0),
-            tune.entropy(),
-            tune.clipped_gradients(0.5, 100.0),
-            tune.gsde(),
-            tune.network(),
-            tune.choice("use_rms_prop"),
-        ),
-        settings="impala.yml",
+        search=Search(tune.lagging_rollouts(), tune.choice("use_rms_prop")),
     )

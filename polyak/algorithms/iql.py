@@ -159,11 +159,5 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="values of recorded actions alone; imitate the better ones",
         learns_from="a dataset, then replay",
-        reference="arXiv:2110.06169",
-        search=Search(
-            tune.from_data(),
-            tune.uniform("expectile", 0.5, 0.95),
-            tune.log_uniform("beta", 0.3, 30.0),
-        ),
-        settings="iql.yml",
+        search=Search(tune.from_data(), tune.uniform("expectile", 0.5, 0.95), tune.log_uniform("beta", 0.3, 30.0)),
     )

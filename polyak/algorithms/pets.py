@@ -161,7 +161,6 @@ class PETS(OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="plan by the cross-entropy method on an ensemble of models that is learned",
         learns_from="replay, by a model",
-        reference="arXiv:1805.12114",
         search=Search(
             tune.rate(),
             tune.power_of_two("batch_size", 32, 512),
@@ -171,5 +170,4 @@ class PETS(OffPolicyAlgorithm):
             tune.choice("propagation", ["ts1", "tsinf"]),
             tune.network(),
         ),
-        settings="pets.yml",
     )

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.experience import RolloutSamples
 from polyak.experience.batch import RolloutRows
 from polyak.fields.on_policy import OnPolicyAlgorithm
@@ -255,19 +255,5 @@ class PPO(OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="many small clipped steps on each rollout",
         learns_from="its own rollouts",
-        reference="arXiv:1707.06347",
-        search=Search(
-            tune.rollout(),
-            tune.rate(),
-            tune.discount(),
-            tune.minibatches(),
-            tune.traces(),
-            tune.uniform("clip_range", 0.05, 0.4),
-            tune.uniform("vf_coef", 0.1, 1.0),
-            tune.entropy(),
-            tune.clipped_gradients(),
-            tune.gsde(),
-            tune.network(),
-        ),
-        settings="ppo.yml",
+        search=tune.clipped_steps(tune.gsde()),
     )

@@ -16,7 +16,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
 from polyak.fields.on_policy import OnPolicyAlgorithm
@@ -122,16 +122,5 @@ class PQN(OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="Q-learning of many environments, with layer normalisation in place of replay and targets",
         learns_from="its own rollouts",
-        reference="arXiv:2407.04811",
-        search=Search(
-            tune.rollout(),
-            tune.rate(),
-            tune.discount(),
-            tune.minibatches(most_epochs=8),
-            tune.traces(),
-            tune.epsilon(),
-            tune.clipped_gradients(),
-            tune.network(),
-        ),
-        settings="pqn.yml",
+        search=tune.passes(8, tune.epsilon(), tune.clipped_gradients()),
     )

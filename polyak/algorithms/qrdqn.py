@@ -77,18 +77,8 @@ class QRDQN(DQN):
     card: ClassVar[Card] = Card(
         idea="DQN with quantiles of returns, at fixed levels",
         learns_from="replay",
-        reference="arXiv:1710.10044",
         search=Search(
-            tune.of_policy(tune.one_of("n_quantiles", [10, 25, 50, 100, 200])),
-            tune.hard_target(),
-            tune.n_step_returns(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(),
-            tune.epsilon(),
-            tune.network(),
+            tune.of_policy(tune.one_of("n_quantiles", [10, 25, 50, 100, 200])), tune.q_learning(tune.epsilon())
         ),
-        settings="qrdqn.yml",
         title="QR-DQN",
     )

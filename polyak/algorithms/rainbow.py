@@ -67,17 +67,5 @@ class Rainbow(DQN):
     card: ClassVar[Card] = Card(
         idea="all of DQN's extensions at once",
         learns_from="replay",
-        reference="arXiv:1710.02298",
-        search=Search(
-            tune.hard_target(),
-            tune.n_step_returns(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(),
-            tune.network(),
-            tune.one_of("n_atoms", [21, 51, 101]),
-            tune.uniform("sigma0", 0.1, 1.0),
-        ),
-        settings="rainbow.yml",
+        search=Search(tune.q_learning(), tune.one_of("n_atoms", [21, 51, 101]), tune.uniform("sigma0", 0.1, 1.0)),
     )

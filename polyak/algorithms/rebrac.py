@@ -205,11 +205,9 @@ class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="TD3 with penalties in actor and critics for leaving the data, and layer normalisation",
         learns_from="a dataset",
-        reference="arXiv:2305.09836",
         search=Search(
             tune.from_data(),
             tune.log_uniform("actor_bc_coef", 1e-3, 1.0),
             tune.log_uniform("critic_bc_coef", 1e-3, 1.0),
         ),
-        settings="rebrac.yml",
     )

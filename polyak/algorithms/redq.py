@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.sac import SAC, SACLearner, soft_value
 from polyak.experience import Transition
 from polyak.fields.off_policy import GradientSteps
@@ -110,16 +110,7 @@ class REDQ(SAC):
     card: ClassVar[Card] = Card(
         idea="an ensemble of critics, a few of which are drawn for each target; 20 updates a step",
         learns_from="replay",
-        reference="arXiv:2101.05982",
-        search=Search(
-            tune.many_updates(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.soft_target(),
-            tune.one_of("n_critics", [2, 5, 10]),
-            tune.whole("subset", 1, 2),
-            tune.network(widest=512),
+        search=tune.actor_critic(
+            tune.one_of("n_critics", [2, 5, 10]), tune.whole("subset", 1, 2), how_often=tune.many_updates()
         ),
-        settings="redq.yml",
     )

@@ -210,7 +210,6 @@ class REINFORCE(OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="one step along the policy gradient by the returns of whole episodes",
         learns_from="its own episodes",
-        reference="Williams 1992",
         search=Search(
             tune.choice("baseline"),
             tune.rate(),
@@ -222,5 +221,4 @@ class REINFORCE(OnPolicyAlgorithm):
             tune.clipped_gradients(),
             tune.network(),
         ),
-        settings="reinforce.yml",
     )

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.experience import Transition
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import FixedHyperparameterError, WithNetworks
@@ -227,16 +227,7 @@ class SAC(OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="maximum entropy: stochastic actor, two critics, tuned temperature",
         learns_from="replay",
-        reference="arXiv:1812.05905",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.network(widest=512),
-        ),
-        settings="sac.yml",
+        search=tune.actor_critic(),
     )
 
 

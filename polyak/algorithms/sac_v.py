@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner, soft_value
 from polyak.experience import Transition
 from polyak.hyperparameters.declaration import NonNegative
@@ -113,15 +113,5 @@ class SACV(SAC):
     card: ClassVar[Card] = Card(
         idea="SAC with a state-value network and its target, at a fixed temperature",
         learns_from="replay",
-        reference="arXiv:1801.01290",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.log_uniform("ent_coef", 1e-3, 1.0),
-            tune.network(widest=512),
-        ),
-        settings="sac_v.yml",
+        search=tune.actor_critic(tune.log_uniform("ent_coef", 1e-3, 1.0)),
     )

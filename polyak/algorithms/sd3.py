@@ -175,18 +175,10 @@ class SD3(OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="two actors with a critic each, targets that are softmax means over actions nearby",
         learns_from="replay",
-        reference="arXiv:2010.09177",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.action_noise(),
-            tune.network(widest=512),
+            tune.actor_critic(tune.action_noise()),
             tune.log_uniform("target_policy_noise", 1e-3, 0.4),
             tune.log_uniform("beta", 1e-3, 1.0),
             tune.one_of("n_noise_samples", [10, 50, 100]),
         ),
-        settings="sd3.yml",
     )

@@ -90,7 +90,6 @@ class SimBa(SAC):
     card: ClassVar[Card] = Card(
         idea="SAC with normalised observations and residual networks; two updates a step",
         learns_from="replay",
-        reference="arXiv:2410.09754",
         search=Search(
             tune.rate(),
             tune.discount(),
@@ -99,5 +98,4 @@ class SimBa(SAC):
             tune.soft_target(),
             tune.log_uniform("weight_decay", 1e-4, 0.1),
         ),
-        settings="simba.yml",
     )

@@ -149,17 +149,9 @@ class TD3(OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="DDPG with two critics, smoothed targets and a delayed actor",
         learns_from="replay",
-        reference="arXiv:1802.09477",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.action_noise(),
-            tune.network(widest=512),
+            tune.actor_critic(tune.action_noise()),
             tune.log_uniform("target_policy_noise", 1e-3, 0.4),
             tune.whole("policy_delay", 1, 4),
         ),
-        settings="td3.yml",
     )

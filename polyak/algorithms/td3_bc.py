@@ -82,11 +82,6 @@ class TD3BC(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="TD3 whose actor also clones",
         learns_from="a dataset, then replay",
-        reference="arXiv:2106.06860",
-        search=Search(
-            tune.from_data(),
-            tune.log_uniform("alpha", 0.1, 10.0),
-        ),
-        settings="td3_bc.yml",
+        search=Search(tune.from_data(), tune.log_uniform("alpha", 0.1, 10.0)),
         title="TD3+BC",
     )

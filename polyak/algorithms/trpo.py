@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.ppo import value_loss
 from polyak.experience import RolloutSamples
 from polyak.experience.batch import RolloutRows, gathered
@@ -348,18 +348,11 @@ class TRPO(OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="one natural-gradient step on each rollout, as long as a KL divergence allows",
         learns_from="its own rollouts",
-        reference="arXiv:1502.05477",
-        search=Search(
-            tune.rollout(),
-            tune.minibatches(most_epochs=1),
-            tune.rate(),
-            tune.discount(),
-            tune.traces(),
+        search=tune.passes(
+            1,
             tune.log_uniform("target_kl", 1e-3, 0.1),
             tune.whole("cg_max_steps", 5, 30),
             tune.whole("n_critic_updates", 5, 30),
             tune.gsde(),
-            tune.network(),
         ),
-        settings="trpo.yml",
     )

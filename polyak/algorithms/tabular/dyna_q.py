@@ -204,6 +204,5 @@ class DynaQ(TabularLearning):
         learns_from="its own steps",
         reference="Sutton 1990",
         search=Search(TABLE, tune.power_of_two("planning_steps", 1, 64), tune.choice("prioritized")),
-        settings="dyna_q.yml",
         page="classics.md",
     )

@@ -24,6 +24,5 @@ class ExpectedSARSA(TemporalDifference):
         learns_from="its own steps",
         reference="Van Seijen, van Hasselt, Whiteson and Wiering 2009",
         search=Search(TABLE, LOOKAHEAD),
-        settings="expected_sarsa.yml",
         page="classics.md",
     )

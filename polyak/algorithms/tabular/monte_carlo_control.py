@@ -162,6 +162,5 @@ class MonteCarloControl(TabularLearning):
             tune.choice("exploring_starts"),
             tune.choice("off_policy"),
         ),
-        settings="monte_carlo_control.yml",
         page="classics.md",
     )

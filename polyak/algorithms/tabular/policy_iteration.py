@@ -92,6 +92,5 @@ class PolicyIteration(Planning):
         learns_from="a known model",
         reference="Howard 1960",
         search=Search(tune.discount()),
-        settings="policy_iteration.yml",
         page="classics.md",
     )

@@ -29,6 +29,5 @@ class QLearning(TemporalDifference):
         learns_from="its own steps",
         reference="Watkins 1989",
         search=Search(TABLE, LOOKAHEAD),
-        settings="q_learning.yml",
         page="classics.md",
     )

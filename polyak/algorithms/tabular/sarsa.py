@@ -29,6 +29,5 @@ class SARSA(TemporalDifference):
         learns_from="its own steps",
         reference="Rummery and Niranjan 1994",
         search=Search(TABLE, LOOKAHEAD, tune.uniform("sigma", 0.0, 1.0)),
-        settings="sarsa.yml",
         page="classics.md",
     )

@@ -72,6 +72,5 @@ class SoftPolicyIteration(Planning):
         learns_from="a known model",
         reference="arXiv:1801.01290",
         search=Search(tune.discount(), tune.log_uniform("temperature", 1e-3, 1.0)),
-        settings="soft_policy_iteration.yml",
         page="classics.md",
     )

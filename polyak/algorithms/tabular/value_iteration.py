@@ -38,6 +38,5 @@ class ValueIteration(Planning):
         learns_from="a known model",
         reference="Bellman 1957",
         search=Search(tune.discount()),
-        settings="value_iteration.yml",
         page="classics.md",
     )
