@@ -313,7 +313,6 @@ class ARS(NetworkAlgorithm):
         **policy_aliases(DirectPolicy),
     }
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
-    policies_squash: ClassVar[bool] = True
     made_of: ClassVar[MadeOf] = {"tournament": Tournaments}
     _tournament = cast("Tournament | None", None)  # the one under way, or that a file has brought
 

@@ -166,7 +166,6 @@ class BC(OfflineAlgorithm):
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
-    policies_squash: ClassVar = True
     actor = Held("policy.actor")
 
     card: ClassVar[Card] = Card(

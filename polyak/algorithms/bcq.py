@@ -16,9 +16,9 @@ from torch.nn import functional as F
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.dqn import DQN, DQNLearner
 from polyak.experience import Transition
-from polyak.fields.off_policy import TrainFreq
 from polyak.fields.offline import OfflineAlgorithm
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, Rate, later, require
+from polyak.fields.values import CarefulTargets
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
 from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
@@ -80,7 +80,7 @@ class BCQLearner(DQNLearner):
 
 
 @dataclass(eq=False, repr=False)
-class BCQ(OfflineAlgorithm, DQN):
+class BCQ(CarefulTargets, OfflineAlgorithm, DQN):
     """Batch-constrained deep Q-learning: DQN among the actions that the data might have chosen (arXiv:1910.01708)."""
 
     learning_rate: Rate | Schedule = 3e-4
@@ -92,18 +92,6 @@ class BCQ(OfflineAlgorithm, DQN):
     """Least probability of an action that may be taken, relative to that of the likeliest: 0 is DQN, 1 imitates."""
     logit_coef: NonNegative = 1e-2
     """Penalty on the mean square of the imitator's logits."""
-    double: bool = True
-    """Double Q-learning: the online network chooses the next action whose value by the target network counts
-    (arXiv:1509.06461)."""
-    tau: Fraction = 0.005
-    """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
-    target_update_interval: Count = 1
-    """Gradient steps between two target updates; environment steps where it learns by acting."""
-    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
-    """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
-    exploration_initial_eps: Fraction = 0.05
-    """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
-    already."""
 
     made_of: ClassVar[MadeOf] = {"network": of_policy("threshold")}
     learner_class: ClassVar[type[Learner]] = BCQLearner

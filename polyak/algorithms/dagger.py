@@ -259,7 +259,6 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = BC.policies
     action_spaces: ClassVar = SINGLE_SPACES
-    policies_squash: ClassVar = True
     actor = Held("policy.actor")
     _rounds = 0
     _new_steps = 0

@@ -10,18 +10,17 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithm_info import Card, tune
 from polyak.experience import Transition
+from polyak.fields.actor_critic import Critics, Noisy
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.declaration import Fraction, Rate
+from polyak.hyperparameters.declaration import Rate
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
-from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
 from polyak.schedules import Schedule
 
@@ -89,24 +88,15 @@ class DDPGLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class DDPG(OffPolicyAlgorithm):
+class DDPG(Critics, Noisy, OffPolicyAlgorithm):
     """Deep Deterministic Policy Gradient: a deterministic actor and one critic (arXiv:1509.02971)."""
 
     learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    action_noise: ActionNoise | None = None
-    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
 
     learner_class: ClassVar[type[Learner]] = DDPGLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, ContinuousPolicy, actor="deterministic")
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Held("policy.actor")
     actor_target = Held("policy.actor_target")
-    critic = Held("policy.critic")
-    critic_target = Held("policy.critic_target")
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_critics": 1, **super()._policy_options()}

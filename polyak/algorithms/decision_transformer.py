@@ -182,7 +182,6 @@ class DecisionTransformer(OfflineAlgorithm):
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
-    policies_squash: ClassVar = True
     transformer = Held("policy.transformer")
 
     # -- the policy ----------------------------------------------------------------------------------------------------

@@ -17,15 +17,14 @@ from polyak.algorithm_info import Card, tune
 from polyak.algorithms.dqn import taken
 from polyak.experience import RolloutSamples
 from polyak.fields.on_policy import OnPolicyAlgorithm
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
-from polyak.hyperparameters.held import Held
-from polyak.hyperparameters.settled import Settled
+from polyak.fields.values import GreedyOnPolicy
+from polyak.hyperparameters.declaration import Count, Fraction, Rate
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.rollout_learner import RolloutLearner, States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
-from polyak.parts.epsilon import Epsilon, EpsilonOfRollouts
-from polyak.parts.part import MadeOf, Through
+from polyak.parts.epsilon import EpsilonOfRollouts
+from polyak.parts.part import MadeOf
 from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -98,17 +97,11 @@ class PassedOn(EpsilonOfRollouts):
 
 
 @dataclass(eq=False, repr=False)
-class DeepSARSA(OnPolicyAlgorithm):
+class DeepSARSA(GreedyOnPolicy, OnPolicyAlgorithm):
     """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts."""
 
     learning_rate: Rate | Schedule = 1e-3
     _: KW_ONLY
-    exploration_fraction: Fraction = 0.1
-    """Fraction of training over which the exploration rate falls."""
-    exploration_initial_eps: Fraction = 1.0
-    """Probability of a random action at the start."""
-    exploration_final_eps: Fraction = 0.05
-    """Probability of a random action once it has fallen."""
     n_steps: Count = 8
     """Steps per environment in one rollout."""
     gae_lambda: Fraction = 0.9
@@ -116,24 +109,12 @@ class DeepSARSA(OnPolicyAlgorithm):
     expected: bool = False
     """Expected SARSA: the next state counts by its expected value under the policy, rather than by the value of the
     action that was taken there. After the last step of a rollout it always does."""
-    max_grad_norm: NonNegative | None = 10.0
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
-    use_sde: Settled[bool] = False
-    sde_sample_freq: Settled[int] = -1
-    ent_coef: Settled[float] = 0.0
-    entropy_index: Settled[float] = 1.0
-    vf_coef: Settled[float] = 0.5
-    normalize_advantage: Settled[bool] = False
     made_of: ClassVar[MadeOf] = {"epsilon": PassedOn}
     learner_class: ClassVar[type[Learner]] = DeepSARSALearner
     policies: ClassVar = policy_aliases(GreedyPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     supports_masks: ClassVar[bool] = False
-    q_net = Held("policy.q_net")
-    predict = Through("epsilon", Epsilon.predict)
-    exploration_rate = Held[float]("epsilon.rate")
-    exploration_schedule = Held[Schedule]("epsilon.schedule")
 
     card: ClassVar[Card] = Card(
         idea="values of the policy that acts: SARSA, Expected SARSA, n-step, lambda",

@@ -20,12 +20,12 @@ from polyak.collecting.train_freq import TrainFreq
 from polyak.distributed.runners import RunnerGroup
 from polyak.experience import Transition
 from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.values import Greedy
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
-    NonNegative,
     Only,
     Positive,
     Rate,
@@ -39,8 +39,8 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import ValuePolicy
 from polyak.ops.soft_values import munchausen_bonus, soft_log_policy
 from polyak.ops.updates import polyak_update
-from polyak.parts.epsilon import Epsilon, EpsilonOfSteps
-from polyak.parts.part import MadeOf, Part, Through
+from polyak.parts.epsilon import EpsilonOfSteps
+from polyak.parts.part import MadeOf, Part
 from polyak.schedules import LinearSchedule, Schedule
 from polyak.warning import warn_user
 
@@ -242,17 +242,11 @@ class Extensions(Part):
 
 
 @dataclass(eq=False, repr=False)
-class DQN(OffPolicyAlgorithm):
+class DQN(Greedy, OffPolicyAlgorithm):
     """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
 
     learning_rate: Rate | Schedule = 1e-4
     _: KW_ONLY
-    exploration_fraction: Fraction = 0.1
-    """Fraction of training over which the exploration rate falls."""
-    exploration_initial_eps: Fraction = 1.0
-    """Probability of a random action at the start."""
-    exploration_final_eps: Fraction = 0.05
-    """Probability of a random action once it has fallen."""
     batch_size: Count = 32
     """Transitions per gradient step."""
     tau: Fraction = 1.0
@@ -261,8 +255,6 @@ class DQN(OffPolicyAlgorithm):
     """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
     target_update_interval: Count = 10_000
     """Environment steps between two target updates."""
-    max_grad_norm: NonNegative | None = 10
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
     double: bool = False
     """Double Q-learning: the online network chooses the next action whose value by the target network counts
     (arXiv:1509.06461)."""
@@ -293,11 +285,8 @@ class DQN(OffPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
-    q_net, q_net_target = Held("policy.q_net"), Held("policy.q_net_target")
-    predict = Through("epsilon", Epsilon.predict)
+    q_net_target = Held("policy.q_net_target")
     _n_calls = Held[int]("target_clock.calls")
-    exploration_rate = Held[float]("epsilon.rate")
-    exploration_schedule = Held[Schedule]("epsilon.schedule")
 
     card: ClassVar[Card] = Card(
         idea="learn the value of each action, act greedily",

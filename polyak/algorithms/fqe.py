@@ -186,7 +186,6 @@ class FQE(OfflineAlgorithm):
     learner_class: ClassVar[type[Learner]] = FQELearner
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
-    policies_squash: ClassVar = True
     replay = cast(Choices, None)  # a part, no hyper-parameter
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")

@@ -11,11 +11,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.experience import Transition
+from polyak.fields.actor_critic import Critics
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive, Rate, Scheduled
@@ -127,7 +127,7 @@ _FALLING = CosineSchedule(3e-4)
 
 
 @dataclass(eq=False, repr=False)
-class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
+class IQL(Critics, OfflineAlgorithm, OffPolicyAlgorithm):
     """Implicit Q-Learning: offline learning that never evaluates actions that are not in the data (arXiv:2110.06169).
 
     The actor is a Gaussian around tanh of its network, with deviations that do not depend on the state, as the authors
@@ -135,8 +135,6 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     """
 
     _: KW_ONLY
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
     actor_learning_rate: Scheduled[Rate | Schedule] = _FALLING
     """Step size of the actor, which falls along a cosine to 0 at the end of ``learn``; ``learning_rate`` is that of the
     critics."""
@@ -149,11 +147,6 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
 
     learner_class: ClassVar[type[Learner]] = IQLLearner
     policies: ClassVar = policy_aliases(ValuedPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Held("policy.actor")
-    critic = Held("policy.critic")
-    critic_target = Held("policy.critic_target")
     value = Held("policy.value")
 
     card: ClassVar[Card] = Card(

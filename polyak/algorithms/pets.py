@@ -130,7 +130,6 @@ class PETS(OffPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = ModelLearner
     policies: ClassVar = {"MlpPolicy": PlanningPolicy}
     action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar[bool] = True
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
