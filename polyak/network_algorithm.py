@@ -36,7 +36,7 @@ from polyak.envs.wrappers.layers import turned_images
 from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.experience.schema import Column
 from polyak.hyperparameters.changing import Fixed, WithNetworks
-from polyak.hyperparameters.declaration import Becomes, NonNegative, Rate, fitted, later, require
+from polyak.hyperparameters.declaration import Becomes, LearningRate, NonNegative, fitted, later, require
 from polyak.hyperparameters.held import Held
 from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
@@ -80,7 +80,7 @@ class NetworkAlgorithm(Algorithm):
     env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
-    learning_rate: Rate | Schedule = 3e-4
+    learning_rate: LearningRate = 3e-4
     """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     policy_kwargs: WithNetworks[dict[str, Any] | None] = None
@@ -441,10 +441,7 @@ class NetworkAlgorithm(Algorithm):
 
     @names_file
     def set_parameters(
-        self,
-        load_path_or_dict: Any,
-        exact_match: bool = True,
-        device: torch.device | str = "auto",
+        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
     ) -> None:
         """Load weights into this model, in place.
 

@@ -41,16 +41,16 @@ from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
+    LearningRate,
     Natural,
     NonNegative,
     Parallel,
     Positive,
     Processes,
-    Rate,
     later,
     require,
 )
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
 from polyak.loops.training import Loop, engine_checks, write_logs
 from polyak.loops.updates import measured, record_means
 from polyak.network_algorithm import NetworkAlgorithm
@@ -58,7 +58,6 @@ from polyak.nn.catalog import PolicyRecipe
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.game import GamePolicy
 from polyak.parts.part import KeptWithExperience
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -85,13 +84,10 @@ def squared_norm(parameters: Iterable[Tensor]) -> Tensor:
 class AlphaZeroLearner(Learner):
     """Evaluates positions as the search did, and as games ended."""
 
+    optimized = ("policy",)
     policy: GamePolicy
     value_coef: Tunable[Tensor]
     l2_coef: Tunable[Tensor]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def gradient_step(self, batch: Positions) -> Update:
         """Towards what the search found, and how games ended."""
@@ -175,7 +171,7 @@ class AlphaZero(NetworkAlgorithm):
     env: NewModel[Becomes[Game | str | None, Game | None]] = later()  # type: ignore[assignment]
     """A game: ``"connect4"``, ``"go"``, ``"tictactoe"``, or a :class:`~polyak.envs.games.game.Game`; ``None`` for a
     model that only predicts."""
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     simulations: Reload[Count] = 50
@@ -305,11 +301,7 @@ class AlphaZero(NetworkAlgorithm):
         }
 
     def _play_settings(self) -> dict[str, Any]:
-        return {
-            "warm_moves": self.warm_moves,
-            "keeps_trees": self.keeps_trees,
-            "opening_moves": self.opening_moves,
-        }
+        return {"warm_moves": self.warm_moves, "keeps_trees": self.keeps_trees, "opening_moves": self.opening_moves}
 
     def _games(self) -> SelfPlay | Crew:
         """What plays: this process, or several others."""
@@ -484,11 +476,7 @@ def searcher(policy: Any, game: Any, **settings: Any) -> MCTS:
 
 
 def make_player(
-    make_policy: Callable[[], Any],
-    game: Any,
-    searching: dict[str, Any],
-    playing: dict[str, Any],
-    n_games: int,
+    make_policy: Callable[[], Any], game: Any, searching: dict[str, Any], playing: dict[str, Any], n_games: int
 ) -> Player:
     """What plays in a process of its own, on one thread.
 

@@ -17,20 +17,15 @@ from torch import Tensor
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import log_ranges, next_kl_coef
-from polyak.fields.asynchronous import (
-    AsynchronousAlgorithm,
-)
+from polyak.fields.asynchronous import AsynchronousAlgorithm
 from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Scheduled, require
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.learning.vtrace_learner import Evaluated, Unroll, in_time, rows_of
 from polyak.loops.asynchronous import log_lag
 from polyak.loops.updates import Gained
-from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
-from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.updates import polyak_update
 from polyak.parts.asynchronous import UsedAgain
 from polyak.parts.part import MadeOf
@@ -164,8 +159,6 @@ class APPO(AsynchronousAlgorithm):
     less than 2/3 of this, and doubled where it was more than 3/2. ``None`` leaves it as it is."""
 
     learner_class: ClassVar[type[Learner]] = APPOLearner
-    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
-    action_spaces: ClassVar = ACTION_SPACES
     made_of: ClassVar[MadeOf] = {"rollouts": ClippedUses}
 
     card: ClassVar[Card] = Card(

@@ -18,13 +18,12 @@ from polyak.algorithms.dqn import DQN, DQNLearner
 from polyak.experience import Transition
 from polyak.fields.offline import OfflineAlgorithm
 from polyak.fields.values import CarefulTargets
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate, NonNegative, require
 from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.constrained import UNLIKELY, ConstrainedPolicy, ConstrainedQNetwork, likely
 from polyak.parts.part import MadeOf, of_policy
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -83,7 +82,7 @@ class BCQLearner(DQNLearner):
 class BCQ(CarefulTargets, OfflineAlgorithm, DQN):
     """Batch-constrained deep Q-learning: DQN among the actions that the data might have chosen (arXiv:1910.01708)."""
 
-    learning_rate: Rate | Schedule = 3e-4
+    learning_rate: LearningRate = 3e-4
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     batch_size: Count = 64

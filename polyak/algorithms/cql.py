@@ -23,7 +23,15 @@ from polyak.fields.actor_critic import SoftCritics
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.changing import FixedHyperparameterError
-from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Positive, Rate, Scheduled, require
+from polyak.hyperparameters.declaration import (
+    Count,
+    LearningRate,
+    Natural,
+    NonNegative,
+    Positive,
+    Scheduled,
+    require,
+)
 from polyak.learning.learner import (
     Learner,
     LearnerRecipe,
@@ -37,7 +45,6 @@ from polyak.learning.learner import (
 from polyak.learning.part_rates import PartRates
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf
-from polyak.schedules import Schedule
 
 LARGEST_MULTIPLIER = 1e6
 ROWS_IN_CACHE = 900
@@ -249,7 +256,7 @@ class CQL(SoftCritics, OfflineAlgorithm, OffPolicyAlgorithm):
     """Conservative Q-Learning: SAC with critics that think little of what the data do not show (arXiv:2006.04779)."""
 
     _: KW_ONLY
-    actor_learning_rate: Scheduled[Rate | Schedule] = 1e-4
+    actor_learning_rate: Scheduled[LearningRate] = 1e-4
     """Step size of the actor and of the temperature; ``learning_rate`` is that of the critics and of the multiplier."""
     conservative_weight: NonNegative = 5.0
     """How much the gap between other actions and the recorded ones counts, relative to squared errors."""

@@ -13,15 +13,11 @@ import torch
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
-from polyak.algorithms.sac import (
-    GaussianTemperature,
-    SoftActorCriticLearner,
-    soft_value,
-)
+from polyak.algorithms.sac import GaussianTemperature, SoftActorCriticLearner, soft_value
 from polyak.experience import Transition
 from polyak.fields.actor_critic import GaussianEntropy
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.declaration import Count, Rate, require
+from polyak.hyperparameters.declaration import Count, LearningRate, require
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe, Tunable, Update
 from polyak.nn.catalog import policy_aliases
@@ -29,7 +25,6 @@ from polyak.nn.networks.batch_renorm import running_statistics
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.nn.policies.crossq import CrossQActor, CrossQCritic
 from polyak.parts.part import MadeOf
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -109,7 +104,7 @@ def joined(first: Any, second: Any) -> Any:
 class CrossQ(GaussianEntropy, OffPolicyAlgorithm):
     """CrossQ: soft actor-critic with batch-normalised critics and no target networks (arXiv:1902.05605)."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     policy_delay: Count = 3
     """Critic steps per step of the actor and the temperature."""
@@ -117,10 +112,7 @@ class CrossQ(GaussianEntropy, OffPolicyAlgorithm):
     made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature}
     learner_class: ClassVar[type[Learner]] = CrossQLearner
     policies: ClassVar = policy_aliases(
-        ContinuousPolicy,
-        actor=CrossQActor,
-        critic=CrossQCritic,
-        net_arch={"pi": [256, 256], "qf": [1024, 1024]},
+        ContinuousPolicy, actor=CrossQActor, critic=CrossQCritic, net_arch={"pi": [256, 256], "qf": [1024, 1024]}
     )
     actor = Held("policy.actor")
     critic = Held("policy.critic")

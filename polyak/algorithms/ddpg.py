@@ -16,13 +16,12 @@ from polyak.algorithm_info import Card, tune
 from polyak.experience import Transition
 from polyak.fields.actor_critic import Critics, Noisy
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.declaration import Rate
+from polyak.hyperparameters.declaration import LearningRate
 from polyak.hyperparameters.held import Held
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.ops.updates import polyak_update
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -43,13 +42,9 @@ def actor_loss(q: Tensor) -> Tensor:
 class DDPGLearner(Learner):
     """Actor and critic, each with a target."""
 
+    optimized = ("actor", "critic")
     policy: ContinuousPolicy
     tau: Tunable[Tensor]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
-        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
     def gradient_step(self, batch: Transition) -> Update:
         """Critic and actor, algorithm 1; then both targets follow."""
@@ -91,7 +86,7 @@ class DDPGLearner(Learner):
 class DDPG(Critics, Noisy, OffPolicyAlgorithm):
     """Deep Deterministic Policy Gradient: a deterministic actor and one critic (arXiv:1509.02971)."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
 
     learner_class: ClassVar[type[Learner]] = DDPGLearner

@@ -18,14 +18,13 @@ from polyak.algorithms.dqn import taken
 from polyak.experience import RolloutSamples
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.fields.values import GreedyOnPolicy
-from polyak.hyperparameters.declaration import Count, Fraction, Rate
-from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate
+from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
 from polyak.learning.rollout_learner import RolloutLearner, States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 from polyak.parts.epsilon import EpsilonOfRollouts
 from polyak.parts.part import MadeOf
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -46,16 +45,13 @@ def value_loss(q: Tensor, returns: Tensor) -> Tensor:
 class DeepSARSALearner(RolloutLearner):
     """Action values of the policy that acts."""
 
+    optimized = ("policy",)
     policy: GreedyPolicy
     max_grad_norm: Tunable[Tensor | None]
     exploration_rate: float = 0.0
     """Probability of a random action in the rollout that is evaluated."""
     expected: bool = False
     """Whether all states count by their expected values as successors, and not only those that no row holds."""
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     # Returns of section 12.7: sums of errors r + gamma V(s') - Q(s, a) that decay by lambda.
 
@@ -100,7 +96,7 @@ class PassedOn(EpsilonOfRollouts):
 class DeepSARSA(GreedyOnPolicy, OnPolicyAlgorithm):
     """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     n_steps: Count = 8
     """Steps per environment in one rollout."""

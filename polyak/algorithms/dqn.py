@@ -26,14 +26,14 @@ from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
+    LearningRate,
     Only,
     Positive,
-    Rate,
     later,
     require,
 )
 from polyak.hyperparameters.held import Held
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import ValuePolicy
@@ -41,7 +41,7 @@ from polyak.ops.soft_values import munchausen_bonus, soft_log_policy
 from polyak.ops.updates import polyak_update
 from polyak.parts.epsilon import EpsilonOfSteps
 from polyak.parts.part import MadeOf, Part
-from polyak.schedules import LinearSchedule, Schedule
+from polyak.schedules import LinearSchedule
 from polyak.warning import warn_user
 
 FORBIDDEN = -1e8
@@ -85,6 +85,7 @@ def q_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 class DQNLearner(Learner):
     """Action values and their target."""
 
+    optimized = ("policy",)
     policy: ValuePolicy
     tau: Tunable[Tensor]
     max_grad_norm: Tunable[Tensor | None]
@@ -93,10 +94,6 @@ class DQNLearner(Learner):
     munchausen_alpha: Tunable[Tensor]
     munchausen_temperature: Tunable[Tensor]
     munchausen_clip: Tunable[Tensor]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def update_target(self) -> None:
         """Move the target network towards the online one."""
@@ -174,7 +171,7 @@ class TargetClock(Part):
         if n_envs > interval:
             warn_user(
                 f"The number of environments used is greater than target_update_interval ({n_envs} > {interval}): the "
-                f"target network is updated at every step of all of them, that is, every {n_envs} environment steps.",
+                f"target network is updated at every step of all of them, that is, every {n_envs} environment steps."
             )
         self.calls = 0
 
@@ -245,7 +242,7 @@ class Extensions(Part):
 class DQN(Greedy, OffPolicyAlgorithm):
     """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
 
-    learning_rate: Rate | Schedule = 1e-4
+    learning_rate: LearningRate = 1e-4
     _: KW_ONLY
     batch_size: Count = 32
     """Transitions per gradient step."""
@@ -276,11 +273,7 @@ class DQN(Greedy, OffPolicyAlgorithm):
     munchausen_clip: Annotated[float, Only("a negative number", lambda x: x < 0)] = -1.0
     """Least bonus, before it is weighted."""
 
-    made_of: ClassVar[MadeOf] = {
-        "target_clock": TargetClock,
-        "epsilon": NoisyEpsilon,
-        "extensions": Extensions,
-    }
+    made_of: ClassVar[MadeOf] = {"target_clock": TargetClock, "epsilon": NoisyEpsilon, "extensions": Extensions}
     supports_masks: ClassVar[bool] = True
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)

@@ -21,7 +21,15 @@ from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
 from polyak.collecting.exploration import Exploration, MixedNoise
 from polyak.experience import Transition
 from polyak.hyperparameters.changing import WithNetworks, WithOptimizer
-from polyak.hyperparameters.declaration import AtLeastTwo, Count, Fraction, Natural, NonNegative, Rate, require
+from polyak.hyperparameters.declaration import (
+    AtLeastTwo,
+    Count,
+    Fraction,
+    LearningRate,
+    Natural,
+    NonNegative,
+    require,
+)
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.categorical_critic import CategoricalCritic
@@ -29,7 +37,6 @@ from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.ops.distributional import clamped_share, project
 from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -97,7 +104,7 @@ class LargeBatches(ExperienceReplay):
 class FastTD3(TD3):
     """FastTD3: TD3 with distributional critics and large batches, for many environments (arXiv:2505.22642)."""
 
-    learning_rate: Rate | Schedule = 3e-4
+    learning_rate: LearningRate = 3e-4
     _: KW_ONLY
     batch_size: Count = 32_768
     """Transitions per gradient step."""

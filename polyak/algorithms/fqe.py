@@ -31,7 +31,7 @@ from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.changing import Fixed, Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, Only, require
 from polyak.hyperparameters.held import Held
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.evaluation import EvaluationPolicy
@@ -66,13 +66,10 @@ def regression_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 class FQELearner(Learner):
     """Critics and lagging copies of them."""
 
+    optimized = ("critic",)
     policy: EvaluationPolicy
     tau: Tunable[Tensor]
     target_update_interval: Tunable[int]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: Transition) -> Update:
         """One gradient step; then the targets follow."""

@@ -31,7 +31,7 @@ from polyak.experience.sampling import reduce
 from polyak.fields.actor_critic import Noisy, Soft
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Rate, require
+from polyak.hyperparameters.declaration import Count, LearningRate, NonNegative, Only, Positive, require
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.replayed_sequences import picked
@@ -40,7 +40,6 @@ from polyak.nn.policies.hierarchical import ELAPSED, GOAL, HierarchicalPolicy
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf, of_policy
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 Level = Literal["low", "high"]
 SAMPLED = 8
@@ -282,7 +281,7 @@ class HIRO(Soft, Noisy, OffPolicyAlgorithm):
     ``predict`` takes it and returns it. Both levels discount by ``gamma``, the lower one a step, the higher one a goal.
     """
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     goal_steps: WithNetworks[Count] = 10
     """c: environment steps between two goals."""

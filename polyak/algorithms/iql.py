@@ -18,14 +18,14 @@ from polyak.experience import Transition
 from polyak.fields.actor_critic import Critics
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
-from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive, Rate, Scheduled
+from polyak.hyperparameters.declaration import Fraction, LearningRate, NonNegative, Positive, Scheduled
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.bounded import BoundedGaussianActor
 from polyak.nn.policies.valued import ValuedPolicy
 from polyak.ops.updates import polyak_update
-from polyak.schedules import CosineSchedule, Schedule
+from polyak.schedules import CosineSchedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class IQL(Critics, OfflineAlgorithm, OffPolicyAlgorithm):
     """
 
     _: KW_ONLY
-    actor_learning_rate: Scheduled[Rate | Schedule] = _FALLING
+    actor_learning_rate: Scheduled[LearningRate] = _FALLING
     """Step size of the actor, which falls along a cosine to 0 at the end of ``learn``; ``learning_rate`` is that of the
     critics."""
     expectile: Fraction = 0.7

@@ -94,6 +94,7 @@ class ValuedCloningPolicy(CloningPolicy):
 class MARWILLearner(BCLearner):
     """Behaviour cloning by weighted rows, and the values that weights are made of."""
 
+    optimized = ("value",)
     policy: ValuedCloningPolicy
     beta: Tunable[Tensor]
     vf_coef: Tunable[Tensor]
@@ -105,7 +106,6 @@ class MARWILLearner(BCLearner):
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
-        self.add_optimizer("value", self.policy.value, recipe.make_optimizer, recipe.lr)
         self.register_buffer("mean_square", torch.tensor(float(self.advantage_norm_start)))
 
     def gradient_step(self, batch: Transition) -> Update:

@@ -21,13 +21,21 @@ from polyak.experience.schema import Column
 from polyak.experience.step import Step
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import Reload, WithNetworks
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
+from polyak.hyperparameters.declaration import (
+    Becomes,
+    Count,
+    Fraction,
+    LearningRate,
+    Natural,
+    NonNegative,
+    later,
+    require,
+)
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.loops.updates import record_means
-from polyak.parts.part import MadeOf
+from polyak.parts.part import MadeOf, of_policy
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 
 def without_plans(model: Any, step: Step) -> Step:
@@ -72,6 +80,13 @@ class Fitted(ExperienceReplay):
         return Fits(self.model)
 
 
+PLANNED = (
+    *("horizon", "n_candidates", "n_top", "n_iterations", "momentum", "n_particles", "propagation", "gamma"),
+    *("reward_function", "termination_function"),
+)
+"""Arguments of the policy."""
+
+
 @dataclass(eq=False, repr=False)
 class PETS(OffPolicyAlgorithm):
     """Planning by the cross-entropy method on a learned probabilistic ensemble of models (arXiv:1805.12114).
@@ -81,7 +96,7 @@ class PETS(OffPolicyAlgorithm):
     optimizer. Observations are a Box of real numbers.
     """
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
     end)."""
     _: KW_ONLY
@@ -126,7 +141,7 @@ class PETS(OffPolicyAlgorithm):
     replay_buffer_kwargs: Settled[None] = None
     n_replay_shards: Settled[int] = 0
     n_learners: Settled[int] = 1
-    made_of: ClassVar[MadeOf] = {"replay": Fitted}
+    made_of: ClassVar[MadeOf] = {"replay": Fitted, "plans": of_policy(*PLANNED)}
     learner_class: ClassVar[type[Learner]] = ModelLearner
     policies: ClassVar = {"MlpPolicy": PlanningPolicy}
     action_spaces: ClassVar = (spaces.Box,)
@@ -135,21 +150,6 @@ class PETS(OffPolicyAlgorithm):
         super()._check_hyperparameters()
         fix = f"there are only n_candidates={self.n_candidates}. Use fewer."
         require(self.n_top <= self.n_candidates, "n_top", self.n_top, fix)
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {
-            **super()._policy_options(),
-            "horizon": self.horizon,
-            "n_candidates": self.n_candidates,
-            "n_top": self.n_top,
-            "n_iterations": self.n_iterations,
-            "momentum": self.momentum,
-            "n_particles": self.n_particles,
-            "propagation": self.propagation,
-            "gamma": self.gamma,
-            "reward_function": self.reward_function,
-            "termination_function": self.termination_function,
-        }
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return model_optimizer()

@@ -21,7 +21,7 @@ from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.fields.values import GreedyOnPolicy
-from polyak.hyperparameters.declaration import Count, Fraction, Rate
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
 from polyak.learning.rollout_learner import States
 from polyak.loops.updates import Gained, Minibatches, measured
@@ -30,7 +30,6 @@ from polyak.nn.policies.value import GreedyPolicy
 from polyak.parts.epsilon import EpsilonOfEach
 from polyak.parts.part import MadeOf
 from polyak.parts.rollouts import Rollouts
-from polyak.schedules import Schedule
 
 # -- targets -----------------------------------------------------------------------------------------------------------
 
@@ -83,7 +82,7 @@ class Passes(Rollouts):
 class PQN(GreedyOnPolicy, OnPolicyAlgorithm):
     """Parallelised Q-learning: lambda-returns of short rollouts, layer normalisation, no replay (arXiv:2407.04811)."""
 
-    learning_rate: Rate | Schedule = 2.5e-4
+    learning_rate: LearningRate = 2.5e-4
     _: KW_ONLY
     n_steps: Count = 32
     """Steps per environment in one rollout."""

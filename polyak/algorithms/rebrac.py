@@ -25,14 +25,13 @@ from polyak.experience.step import Step
 from polyak.fields.actor_critic import Smoothed
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
-from polyak.hyperparameters.declaration import NonNegative, Rate, require
+from polyak.hyperparameters.declaration import LearningRate, NonNegative, require
 from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
 from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 NEXT_ACTIONS, CONTINUES = "next_actions", "continues"
 """Columns: the action [A] that was recorded after a step, in the networks' units; whether there was one."""
@@ -161,7 +160,7 @@ class ReBRAC(Smoothed, OfflineAlgorithm, OffPolicyAlgorithm):
     """
 
     _: KW_ONLY
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of actor and critics, or a function of the progress that remains (1 -> 0): the authors' but in Adroit,
     where it is 3e-4."""
     actor_bc_coef: NonNegative = 0.01

@@ -21,7 +21,7 @@ from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner, soft_val
 from polyak.experience import Transition
 from polyak.hyperparameters.declaration import NonNegative
 from polyak.hyperparameters.held import Held
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, Objective, Update
 from polyak.learning.part_rates import PartRates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.valued import CriticWithoutTarget, LaggingValuePolicy
@@ -43,10 +43,7 @@ class SACVLearner(SACLearner):
     """Actor, critics, and a state-value function with a lagging copy."""
 
     policy: LaggingValuePolicy
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("value", self.policy.value, recipe.make_optimizer, recipe.lr)
+    optimized = ("value",)
 
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
         """Algorithm 1: values of states, critics, actor, each by the others as they are then; the target follows."""

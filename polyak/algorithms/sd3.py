@@ -17,7 +17,7 @@ from polyak.algorithms.ddpg import actor_loss, critic_loss
 from polyak.experience import Transition
 from polyak.fields.actor_critic import Noisy, Soft
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.declaration import Count, NonNegative, Rate
+from polyak.hyperparameters.declaration import Count, LearningRate, NonNegative
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.loops.updates import Updates, updates_of
@@ -27,7 +27,6 @@ from polyak.ops.soft_values import softmax_mean
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 # -- targets; the losses are those of DDPG -----------------------------------------------------------------------------
 
@@ -142,7 +141,7 @@ class SD3(Soft, Noisy, OffPolicyAlgorithm):
     ``policy_kwargs={"n_pairs": 1}`` makes it the paper's SD2, with a single actor and critic.
     """
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     batch_size: Count = 256
     """Transitions per gradient step for each of the two pairs of actor and critic, which learn from different ones."""

@@ -16,12 +16,11 @@ from polyak.algorithm_info import Card, Search, tune
 from polyak.experience import Transition
 from polyak.fields.actor_critic import Smoothed
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.declaration import Rate
-from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
+from polyak.hyperparameters.declaration import LearningRate
+from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.ops.updates import polyak_update
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -54,16 +53,12 @@ def actor_loss(q: Tensor) -> Tensor:
 class TD3Learner(Learner):
     """Actor and twin critics, each with a target."""
 
+    optimized = ("actor", "critic")
     policy: ContinuousPolicy
     tau: Tunable[Tensor]
     target_policy_noise: Tunable[Tensor | None]
     target_noise_clip: Tunable[Tensor]
     policy_delay: Tunable[int]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
-        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of the critics; every ``policy_delay`` steps also of the actor and of all targets."""
@@ -121,7 +116,7 @@ class TD3Learner(Learner):
 class TD3(Smoothed, OffPolicyAlgorithm):
     """Twin Delayed DDPG: a deterministic actor with twin critics (arXiv:1802.09477)."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
 
     learner_class: ClassVar[type[Learner]] = TD3Learner

@@ -39,7 +39,7 @@ from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import Fixed, NewModel, Reload, WithNetworks
-from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, Rate, later, require
+from polyak.hyperparameters.declaration import Becomes, Count, LearningRate, NonNegative, Only, later, require
 from polyak.hyperparameters.held import Held
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load
@@ -50,7 +50,7 @@ from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Policy
 from polyak.parts.part import KeptWithExperience, MadeOf
-from polyak.schedules import Schedule, get_schedule_fn, value_of
+from polyak.schedules import get_schedule_fn, value_of
 from polyak.seeding import set_random_seed
 
 _OWN = ("policy", "env", "demonstrations")
@@ -74,7 +74,7 @@ class AdversarialImitation(Algorithm):
     env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of the reward network's optimizer: a number, or a function of the remaining progress (1 at the start,
     0 at the end). That of the generator stands in ``generator_kwargs``."""
     _: KW_ONLY

@@ -26,7 +26,7 @@ from polyak.experience.record import Experience
 from polyak.experience.replay_memory import Batches, ReplayMemory, joined
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import Reload, WithNetworks
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate, NonNegative, require
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.host import LearnerHost, Load
 from polyak.learning.learner import LearnerRecipe
@@ -275,7 +275,7 @@ class Imagining(Base):
     """Gradient steps of one fit of the model, at most."""
     model_batch_size: Count = 256
     """Steps in the minibatch of each member of the model."""
-    model_learning_rate: Rate | Schedule = 1e-3
+    model_learning_rate: LearningRate = 1e-3
     """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
     end)."""
     model_kwargs: WithNetworks[dict[str, Any] | None] = None
