@@ -810,18 +810,8 @@ class Algorithm:
             ValueError: not a model file, or one of another algorithm, or it does not fit ``env``, or a ``kwargs`` does
                 not fit what was learned.
         """
-        return checkpoint.load(
-            cls,
-            path,
-            env=env,
-            device=device,
-            custom_objects=custom_objects or {},
-            overrides=kwargs,
-            print_system_info=print_system_info,
-            force_reset=force_reset,
-            trust=trust,
-            resume=resume,
-        )
+        wanted = checkpoint.Wanted(env, device, custom_objects or {}, kwargs, force_reset, trust, resume)
+        return checkpoint.load(cls, path, wanted, print_system_info)
 
 
 def _check_env_is_given(cls: type, policy: Any, others: Iterable[str]) -> None:

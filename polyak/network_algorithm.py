@@ -49,7 +49,7 @@ from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
 from polyak.parts import episodes
-from polyak.parts.acting import predicted
+from polyak.parts.acting import predict
 from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, value_of
 from polyak.seeding import set_random_seed
 from polyak.suggestions import did_you_mean
@@ -390,33 +390,7 @@ class NetworkAlgorithm(Algorithm):
 
     # -- learning and predicting ---------------------------------------------------------------------------------------
 
-    def predict(
-        self,
-        observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-        *,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """The policy's action for one observation or a batch of them.
-
-        Args:
-            observation: one, or N stacked, as the model's environment returns them; nested observations also as the
-                environment itself has them, before their parts got names. A model that learned under
-                ``VecNormalize`` and was loaded without an environment takes them as they are before normalisation: the
-                statistics are in its file.
-            state: a recurrent policy's memory; others hand it back.
-            episode_start: [N] where a recurrent policy forgets.
-            deterministic: the most likely action instead of a sample.
-            action_masks: which choices are allowed, [M] or [N, M] bool (see :mod:`polyak.envs.masks`); ``None``: all,
-                or what a Dict observation says under ``"action_mask"``.
-
-        Returns:
-            the action or actions, an array in the environment's units, and the next state. Of a Dict or Tuple space one
-            action is a value of the space, and several are a list of such, which type checkers are not shown.
-        """
-        return predicted(self, observation, state, episode_start, deterministic, action_masks)
+    predict = predict
 
     # -- exporting -----------------------------------------------------------------------------------------------------
 

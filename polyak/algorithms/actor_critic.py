@@ -81,7 +81,7 @@ class ActorCriticLearner(LaggingCriticLearner):
 
 @dataclass(eq=False, repr=False)
 class ActorCritic(LaggingValues, OnPolicyAlgorithm):
-    """One-step actor-critic: an update of both at every step (Sutton and Barto 2018, section 13.5)."""
+    """One-step actor-critic of section 13.5: an update of both at every step (Sutton and Barto 2018)."""
 
     learning_rate: LearningRate = 1e-3
     _: KW_ONLY
@@ -101,6 +101,5 @@ class ActorCritic(LaggingValues, OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="one step of actor and critic at each step of the environments",
         learns_from="its own steps",
-        reference="Sutton and Barto 2018",
         search=Search(tune.rate(), tune.rate(name="critic_learning_rate"), tune.short_rollouts(2, tune.entropy())),
     )

@@ -30,6 +30,7 @@ from polyak.algorithms.search.position_buffer import PositionBuffer, Positions
 from polyak.algorithms.search.rules import draw, softmax
 from polyak.algorithms.search.self_play import SelfPlay, match
 from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.exporting import not_exported
 from polyak.checkpoint.saved import Saved, beneath, prefixed
 from polyak.envs.games.game import Game
 from polyak.envs.games.known import find_game, name_of
@@ -55,7 +56,6 @@ from polyak.loops.training import Loop, engine_checks, write_logs
 from polyak.loops.updates import measured, record_means
 from polyak.network_algorithm import NetworkAlgorithm
 from polyak.nn.catalog import PolicyRecipe
-from polyak.nn.export.ports import Graph
 from polyak.nn.policies.game import GamePolicy
 from polyak.parts.part import KeptWithExperience
 
@@ -162,7 +162,7 @@ class SearchLoop:
 
 @dataclass(eq=False, repr=False)
 class AlphaZero(NetworkAlgorithm):
-    """AlphaZero: plays against itself by a search that a network guides, and learns from it (Silver et al. 2018).
+    """AlphaZero: plays against itself by a search that a network guides, and learns from it (arXiv:1712.01815).
 
     ``learn(total_timesteps)`` counts positions played. Rewards of its logs are the results of games to the player who
     began them, with the first move that was not left to chance; ratings are those of :meth:`rate`.
@@ -270,14 +270,10 @@ class AlphaZero(NetworkAlgorithm):
             self.device,
         )
 
-    def acting_graph(
-        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
-    ) -> Graph:
-        why = (
-            "it looks ahead by the rules of its game before each move, and no graph of tensors holds these. Save the "
-            "model, and load it beside the game"
-        )
-        raise ValueError(f"{type(self).__name__} cannot be exported: {why}.")
+    acting_graph = not_exported(
+        "it looks ahead by the rules of its game before each move, and no graph of tensors holds these. Save the "
+        "model, and load it beside the game"
+    )
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -465,7 +461,6 @@ class AlphaZero(NetworkAlgorithm):
     card: ClassVar[Card] = Card(
         idea="a search that a network guides, and a network that learns from it",
         learns_from="games against itself",
-        reference="arXiv:1712.01815",
         needs="game",
     )
 

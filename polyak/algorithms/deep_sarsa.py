@@ -94,7 +94,8 @@ class PassedOn(EpsilonOfRollouts):
 
 @dataclass(eq=False, repr=False)
 class DeepSARSA(GreedyOnPolicy, OnPolicyAlgorithm):
-    """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts."""
+    """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts
+    (Sutton and Barto 2018)."""
 
     learning_rate: LearningRate = 1e-3
     _: KW_ONLY
@@ -115,6 +116,5 @@ class DeepSARSA(GreedyOnPolicy, OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="values of the policy that acts: SARSA, Expected SARSA, n-step, lambda",
         learns_from="its own rollouts",
-        reference="Sutton and Barto 2018",
         search=tune.short_rollouts(4, tune.choice("expected"), tune.epsilon()),
     )

@@ -240,7 +240,7 @@ class Extensions(Part):
 
 @dataclass(eq=False, repr=False)
 class DQN(Greedy, OffPolicyAlgorithm):
-    """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
+    """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Mnih et al. 2015)."""
 
     learning_rate: LearningRate = 1e-4
     _: KW_ONLY
@@ -284,6 +284,5 @@ class DQN(Greedy, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="learn the value of each action, act greedily",
         learns_from="replay",
-        reference="Mnih et al. 2015",
         search=tune.q_learning(tune.choice("double"), tune.choice("dueling"), tune.epsilon()),
     )

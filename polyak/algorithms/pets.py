@@ -13,21 +13,19 @@ from typing import Any, ClassVar
 from gymnasium import spaces
 
 from polyak.algorithm_info import Card, Search, tune
-from polyak.algorithms.model_based.dynamics import Outcomes
-from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
+from polyak.algorithms.model_based.fitting import FitsModel, ModelLearner, model_optimizer, rows_of
 from polyak.algorithms.model_based.planning import PlanningPolicy, Propagation
 from polyak.experience.base_buffer import Normalizer
 from polyak.experience.schema import Column
 from polyak.experience.step import Step
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.changing import Reload, WithNetworks
+from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
     LearningRate,
     Natural,
-    NonNegative,
     later,
     require,
 )
@@ -88,7 +86,7 @@ PLANNED = (
 
 
 @dataclass(eq=False, repr=False)
-class PETS(OffPolicyAlgorithm):
+class PETS(FitsModel, OffPolicyAlgorithm):
     """Planning by the cross-entropy method on a learned probabilistic ensemble of models (arXiv:1805.12114).
 
     The policy is the model and the planner; ``policy_kwargs`` are arguments of the model (``n_members``, ``n_elites``,
@@ -122,24 +120,11 @@ class PETS(OffPolicyAlgorithm):
     """Trajectories that are imagined for each plan, whose mean return counts: a multiple of the model's elites."""
     propagation: Reload[Propagation] = "tsinf"
     """``"ts1"``: a trajectory continues with another member of the ensemble at each step; ``"tsinf"``: with one."""
-    holdout: Share = 0.2
-    """Share of the experience that models are compared by and not fitted to; at most 5,000 steps."""
-    patience: Count = 5
-    """Passes over the experience without progress on the holdout, after which a fit ends."""
-    bounds_weight: NonNegative = 0.01
-    """Weight of the distance between the learned bounds of log-variances in the model's loss."""
-    reward_function: WithNetworks[Outcomes | None] = None
-    """Rewards [B] of tensors of observations, actions in the environment's units and next observations [B, ...];
-    ``None``: they are learned."""
-    termination_function: WithNetworks[Outcomes | None] = None
-    """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
 
     n_steps: Settled[int] = 1  # of returns, of which there are none
-    prioritized: Settled[bool] = False  # a fit takes all steps
     dataset_share: Settled[None] = None
     replay_buffer_class: Settled[None] = None
     replay_buffer_kwargs: Settled[None] = None
-    n_replay_shards: Settled[int] = 0
     n_learners: Settled[int] = 1
     made_of: ClassVar[MadeOf] = {"replay": Fitted, "plans": of_policy(*PLANNED)}
     learner_class: ClassVar[type[Learner]] = ModelLearner

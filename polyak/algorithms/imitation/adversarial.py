@@ -47,9 +47,8 @@ from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.loops.training import Loop
 from polyak.network_algorithm import Compiled, NetworkAlgorithm, OnDevice, Precision
 from polyak.nn.distributions.choice import SINGLE_SPACES
-from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Policy
-from polyak.parts.part import KeptWithExperience, MadeOf
+from polyak.parts.part import KeptWithExperience, MadeOf, Through
 from polyak.schedules import get_schedule_fn, value_of
 from polyak.seeding import set_random_seed
 
@@ -394,23 +393,8 @@ class AdversarialImitation(Algorithm):
 
     # -- predicting, parameters and files ------------------------------------------------------------------------------
 
-    def predict(
-        self,
-        observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-        *,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """The generator's action; see :meth:`NetworkAlgorithm.predict`."""
-        return self.generator.predict(observation, state, episode_start, deterministic, action_masks=action_masks)
-
-    def acting_graph(
-        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
-    ) -> Graph:
-        """The generator's; see :meth:`NetworkAlgorithm.acting_graph`."""
-        return self.generator.acting_graph(masks, channels_last, stochastic)
+    predict = Through("generator", NetworkAlgorithm.predict)
+    acting_graph = Through("generator", NetworkAlgorithm.acting_graph)
 
     def get_parameters(self) -> dict[str, Any]:
         """Those of the generator, and ``"reward"`` and ``"reward.optimizer"`` of the reward network."""

@@ -55,13 +55,12 @@ class DoubleLearning(Rule):
 
 @dataclass(eq=False, repr=False)
 class DoubleQLearning(TabularLearning):
-    """Double Q-learning with two tables: no bias of maxima (van Hasselt 2010; Sutton and Barto 6.7)."""
+    """Double Q-learning with two tables: no bias of maxima, Sutton and Barto 6.7 (Van Hasselt 2010)."""
 
     solver_class: ClassVar = partial(Walker, DoubleLearning)
     card: ClassVar[Card] = Card(
         idea="two tables: one chooses, the other evaluates the choice",
         learns_from="its own steps",
-        reference="Van Hasselt 2010",
         search=TABLE,
         page="classics.md",
     )
