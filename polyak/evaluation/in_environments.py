@@ -40,11 +40,7 @@ class Predictor(Protocol):
     """Anything with the ``predict`` of a model or a policy."""
 
     def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+        self, observation: Any, state: Any = None, episode_start: np.ndarray | None = None, deterministic: bool = False
     ) -> tuple[np.ndarray, Any]: ...
 
 
