@@ -1,22 +1,18 @@
-"""One environment of a VecEnv: reset, step with auto-reset, and the errors when it breaks the API.
-
-Shared by the in-process and the subprocess VecEnv: both give each slot its row of preallocated observation arrays
-(ordinary memory here, shared memory there).
-"""
+"""Gymnasium environments in this process, stepped in turn: reset, step with auto-reset, and the errors when one breaks
+the API."""
 
 from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from polyak.envs.spaces import REAL, Key, obs_space_info
+from polyak.envs.spaces import REAL, Key, dict_to_obs, obs_space_info, own_actions
 from polyak.envs.validation import (
     MASKS,
     NUMBERS,
@@ -26,16 +22,17 @@ from polyak.envs.validation import (
     check_masks_are_a_method,
     check_numbers,
     check_reward,
+    check_same_spaces,
     check_success,
     check_whole,
     is_over,
 )
+from polyak.envs.vec.reaching import CALLS, GymEnvs, add_note, get_env_attr, noted
+from polyak.envs.vec.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from polyak.envs.wrappers.monitor import CutEpisodes
-from polyak.warning import warn_user
 
-METHOD, FINAL = MASKS, "terminal_action_masks"
-"""The method by which an environment says which choices it allows, and the key of the last info of an episode under
-which that is kept, since the environment is reset then."""
+FINAL = "terminal_action_masks"
+"""The key of the last info of an episode under which what :data:`MASKS` returned is kept: the reset comes then."""
 
 _FIRST = 2
 """Observations of each environment that are compared with its space: those of its first reset and step."""
@@ -118,15 +115,13 @@ class EnvSlot:
     Args:
         index: place in the VecEnv, used in messages.
         buffers: arrays ``(num_envs, *shape)``, see :func:`allocate_observations`.
-        row: which row of the arrays to write; None for ``index``.
     """
 
-    def __init__(self, index: int, buffers: ObservationBuffers, row: int | None = None):
+    def __init__(self, index: int, buffers: ObservationBuffers):
         self.index = index
         self.seed: int | None = None
-        place = index if row is None else row
-        # `array[place, ...]` is a view even where the observation is a single number.
-        self._rows: dict[Key, np.ndarray] = {key: array[place, ...] for key, array in buffers.items()}
+        # `array[index, ...]` is a view even where the observation is a single number.
+        self._rows: dict[Key, np.ndarray] = {key: array[index, ...] for key, array in buffers.items()}
         self._single = self._rows.get(None)
         self._shape = None if self._single is None else self._single.shape
         self._whole = {key: _own_types(row.dtype) for key, row in self._rows.items() if row.dtype.kind in "iu"}
@@ -152,12 +147,17 @@ class EnvSlot:
             add_note(error, f"raised by reset() of environment {self.index} ({env}), {self._last_seed()}")
             raise
 
-    def step(self, env: gym.Env, action: Any) -> tuple[Any, bool, dict[str, Any], dict[str, Any] | None]:
+    def step(self, env: gym.Env, action: Any, reset_infos: Any) -> tuple[Any, bool, dict[str, Any]]:
         """Step the environment, reset it if it ended, and write the observation to act on next to the row.
+
+        Args:
+            env: the environment.
+            action: as the environment takes it.
+            reset_infos: where to put the info of the reset, at :attr:`index`, if there is one.
 
         Returns:
             reward; done; info, copied so that later steps do not alter it, with ``"TimeLimit.truncated"`` and
-            at the end ``"terminal_observation"``; the info of the reset, None where there was none.
+            at the end ``"terminal_observation"``.
         """
         try:
             result = env.step(action)
@@ -178,12 +178,13 @@ class EnvSlot:
                 info = own_info(raw_info)
             if (terminated is False and truncated is False) or not is_over(env, terminated, truncated):
                 info["TimeLimit.truncated"] = False
-                return reward, False, info, None
+                return reward, False, info
             info["TimeLimit.truncated"] = not terminated
-            return reward, True, info, self._begin_another(env, obs, info)
+            reset_infos[self.index] = self._begin_another(env, obs, info)
+            return reward, True, info
         except (Exception, SystemExit) as error:
             where = f"raised by step() of environment {self.index} ({env}), {self._last_seed()}"
-            add_note(error, f"{where}, action {_shortened(repr(action))}")
+            add_note(error, f"{where}, action {action!r:.500}")
             raise
 
     def _begin_another(self, env: gym.Env, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
@@ -191,8 +192,8 @@ class EnvSlot:
         check_success(env, info)
         check_choices(env, obs)  # no policy acts on it, so no other check reads it
         info["terminal_observation"] = self._read(obs)
-        if env.has_wrapper_attr(METHOD):
-            info[FINAL] = np.array(joined(get_env_attr(env, METHOD)()))
+        if env.has_wrapper_attr(MASKS):
+            info[FINAL] = np.array(joined(get_env_attr(env, MASKS)()))
         cut = CutEpisodes(env)
         reset_info = self._accept_reset(env, env.reset())
         cut.record(info)
@@ -201,20 +202,10 @@ class EnvSlot:
     # --- observations ---
 
     def _write(self, env: gym.Env, obs: Any) -> None:
-        if self._single is not None:
-            if (shape := check_numbers(env, None, obs)) != self._shape:
-                raise ValueError(self._wrong_shape(None, shape, self._single.shape))
-            if self._whole and type(obs) not in self._whole[None]:
-                check_whole(env, None, obs, self._single.dtype)
-            self._single[...] = obs
-            if self._unseen:
-                self._look(env, obs)
-            elif not self._whole and type(obs) is np.ndarray:
-                self._quick = self._single.dtype, obs.dtype
-            return
+        parts = obs if self._single is None else {None: obs}
         for key, row in self._rows.items():
             try:
-                part = obs[key]
+                part = parts[key]
             except (KeyError, IndexError, TypeError):
                 raise ValueError(
                     f"The observation of environment {self.index} has no entry {key!r}, which its observation space "
@@ -228,6 +219,8 @@ class EnvSlot:
             row[...] = part
         if self._unseen:
             self._look(env, obs)
+        elif self._single is not None and not self._whole and type(obs) is np.ndarray:
+            self._quick = self._single.dtype, obs.dtype
 
     def _look(self, env: gym.Env, obs: Any) -> None:
         """Compare one of the first observations with its space: later ones are not worth the time."""
@@ -289,28 +282,6 @@ def _describe(result: Any) -> str:
     return f"a {type(result).__name__}"
 
 
-def _shortened(text: str, limit: int = 500) -> str:
-    return text if len(text) <= limit else text[:limit] + "..."
-
-
-@contextmanager
-def noted(note: str) -> Iterator[None]:
-    """Add a line to what is printed for an exception of the block."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        add_note(error, note)
-        raise
-
-
-def add_note(error: BaseException, note: str) -> None:
-    """Add a line to what is printed for an exception (before Python 3.11: to its message)."""
-    if hasattr(error, "add_note"):
-        error.add_note(note)
-    elif error.args and isinstance(error.args[0], str):
-        error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
-
-
 # --- infos ----------------------------------------------------------------------------------------------------------
 
 _IMMUTABLE = frozenset({bool, int, float, complex, str, bytes, type(None), *np.sctypeDict.values()})
@@ -337,60 +308,95 @@ def _owned(value: Any) -> Any:
     return value
 
 
-# --- attributes through wrappers ------------------------------------------------------------------------------------
+class DummyVecEnv(GymEnvs):
+    """Steps several environments in turn; the fastest choice for environments as light as CartPole.
 
+    Args:
+        env_fns: functions that each make one environment.
 
-def get_env_attr(env: gym.Env, name: str) -> Any:
-    """Read an attribute of the outermost wrapper that has it, or of the environment itself."""
-    return env.get_wrapper_attr(name)
-
-
-def set_env_attr(env: gym.Env, name: str, value: Any) -> None:
-    """Set an attribute on the outermost wrapper that has it, or on the environment itself.
-
-    Setting it on the outermost wrapper, whether or not it has it, would leave the environment's own value as it was.
-    An attribute that none has yet is created on the outermost wrapper, with a warning.
+    Raises:
+        ValueError: when there are none, when one is not a Gymnasium environment, when two return the same
+            environment or have different spaces.
     """
-    layer = env
-    while not _can_set(layer, name):
-        if not isinstance(layer, gym.Wrapper):
-            layer = env
-            if isinstance(env, gym.Wrapper):
-                _warn_created(env, name)
-            break
-        layer = layer.env
-    setattr(layer, name, value)
+
+    def __init__(self, env_fns: Sequence[Callable[[], gym.Env]]):
+        check_env_fns(env_fns)
+        self.envs = [build_env(env_fn, index) for index, env_fn in enumerate(env_fns)]
+        _check_envs(self.envs)
+        check_same_spaces([(env.observation_space, env.action_space) for env in self.envs])
+        first = self.envs[0]
+        self.metadata = first.metadata
+        super().__init__(len(self.envs), first.observation_space, first.action_space)
+        self.buf_obs = allocate_observations(self.observation_space, self.num_envs)
+        self.buf_rews = np.zeros(self.num_envs, dtype=np.float32)
+        self.buf_dones = np.zeros(self.num_envs, dtype=bool)
+        self.buf_infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        self.actions: Any = ()
+        self._alone = self.action_space.shape == ()  # an action is one number
+        self._take_buffers()
+
+    def _take_buffers(self) -> None:
+        self._slots = [EnvSlot(index, self.buf_obs) for index in range(self.num_envs)]
+        self._single = self.buf_obs.get(None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_slots", "_single")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._take_buffers()  # a copy's slots must write into the copy's buffers
+
+    def reset(self) -> VecEnvObs:
+        self.resets += 1
+        for index, (slot, env) in enumerate(zip(self._slots, self.envs, strict=True)):
+            self.reset_infos[index] = slot.reset(env, self._seeds[index], self._options[index])
+        self._reset_seeds()
+        self._reset_options()
+        return self._observations()
+
+    def step_async(self, actions: Any) -> None:
+        self.actions = self._batch_of_actions(actions)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        return self.step_rows(self.actions)
+
+    def step_rows(self, actions: Any) -> VecEnvStepReturn:
+        envs, rewards, dones, infos = self.envs, self.buf_rews, self.buf_dones, []
+        own = own_actions(actions, self.action_space) if self._alone else actions
+        for index, slot in enumerate(self._slots):
+            rewards[index], dones[index], info = slot.step(envs[index], own[index], self.reset_infos)
+            infos.append(info)
+        self.buf_infos = infos
+        observations = self._observations() if self._single is None else self._single.copy()  # spares a call
+        return observations, rewards.copy(), dones.copy(), list(infos)
+
+    def _observations(self) -> VecEnvObs:
+        # A copy: the buffers are written again at the next step.
+        return dict_to_obs(self.observation_space, {key: array.copy() for key, array in self.buf_obs.items()})
+
+    def close(self) -> None:
+        for env in self.envs:
+            env.close()
+
+    def _call(self, what: str, argument: Any, indices: VecEnvIndices) -> list[Any]:
+        results = []
+        for index in self._get_indices(indices):
+            env = self.envs[index]
+            doing = argument[0] if what == "env_method" else what
+            with noted(f"raised by {doing}() of environment {index} ({env})"):
+                results.append(CALLS[what](env, argument))
+        return results
 
 
-def _can_set(env: gym.Env, name: str) -> bool:
-    if name in vars(env):
-        return True
-    inherited = getattr(type(env), name, None)
-    if isinstance(inherited, property):
-        return inherited.fset is not None
-    # `hasattr` on the type, not on the instance: wrappers of old gymnasium versions forwarded reads inwards.
-    return hasattr(type(env), name)
-
-
-_warned: set[tuple[str, str]] = set()
-
-
-def _warn_created(env: gym.Env, name: str) -> None:
-    place = f"{type(env).__module__}.{type(env).__qualname__}"
-    if (place, name) in _warned:
-        return
-    _warned.add((place, name))
-    warn_user(
-        f"set_attr({name!r}): neither the environment nor a wrapper around it had this attribute; it was created on "
-        f"the outermost wrapper, {type(env).__name__}, where the environment itself does not see it."
-    )
-
-
-def is_env_wrapped(env: gym.Env, wrapper_class: type[gym.Wrapper]) -> bool:
-    """Whether a wrapper of the class is around the environment."""
-    layer = env
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, wrapper_class):
-            return True
-        layer = layer.env
-    return False
+def _check_envs(envs: Sequence[gym.Env]) -> None:
+    if not envs:
+        raise ValueError("env_fns must hold at least one function that returns an environment, got none.")
+    places: dict[int, int] = {}
+    for index, env in enumerate(envs):
+        other = places.setdefault(id(env.unwrapped), index)
+        if other != index:
+            raise ValueError(
+                "Each function of env_fns must make an environment of its own, but they returned the same instance for "
+                f"environments {other} and {index}. "
+                'Make the environment inside the function: [lambda: gym.make("CartPole-v1") for _ in range(n_envs)].'
+            )
