@@ -6,7 +6,6 @@ import html
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ def read_page(logs: Path) -> Json:
     for path in find_runs(logs, problems):
         below = path.relative_to(top).parts
         name = "/".join(below if len(below) > 1 else [*path.parent.parts[-1:], path.name])
-        runs.append(_unchanged(path, name, stamps(path)))
+        runs.append(_unchanged(path, name))
         problems += runs[-1].problems
     group_runs(runs, top)
     films = sorted((film for run in runs for film in run.films), key=lambda film: -film["changed"])
@@ -49,9 +48,16 @@ def read_page(logs: Path) -> Json:
     }
 
 
-@lru_cache(10_000)
-def _unchanged(path: Path, name: str, stamps: Sequence[Any]) -> Run:
-    return read_run(path, name)
+_READ: dict[Path, tuple[Any, Run]] = {}
+"""Runs as they were read last, by folder, and what their files looked like."""
+
+
+def _unchanged(path: Path, name: str) -> Run:
+    """Read a run, unless its files are as they were."""
+    stamp = (name, stamps(path))
+    if path not in _READ or _READ[path][0] != stamp:
+        _READ[path] = (stamp, read_run(path, name))
+    return _READ[path][1]
 
 
 def group_runs(runs: Sequence[Run], top: Path) -> None:
@@ -123,7 +129,7 @@ def traces_of(
         for end, fill in zip(mean_ends(mean.values), ("none", "tonexty"), strict=True):
             add(mean, end, group, fill=fill, fillcolor=f"{style['color']}33", **edge)
     for name, curve in runs.items() if mean is None or len(runs) > 1 else ():
-        thin = mean_of_runs({name: curve}, name, most_points=n_points)
+        thin = curve.thinned(n_points)
         add(thin, thin.y, name, line={**line, "width": 0.8}, opacity=0.5)
     if mean is not None:
         shown = f"{group} ({mean.n_runs})" if len(runs) > 1 else group

@@ -48,6 +48,8 @@ BY_TIME = ", by time"
 _STEPS, _SECONDS = "time/total_timesteps", "time/time_elapsed"
 _LAST_EPISODES = 100
 _MAX_WARNINGS, _LONGEST_WARNING = 200, 2_000
+_KEPT_POINTS = 5_000
+"""Of a run's curves, while the page is served."""
 _WINDOW = 100
 """Episodes in the moving means of training."""
 
@@ -153,7 +155,7 @@ def read_run(path: Path, name: str) -> Run:
     monitors = [Path(file) for file in get_monitor_files(path)]
     whole = attempt(monitors[0], lambda: read_episodes(path), None) if monitors else None
     episodes = None if whole is None else finite_episodes(whole)
-    if episodes is not None and len(episodes) < len(whole):
+    if whole is not None and episodes is not None and len(episodes) < len(whole):
         report(monitors[0], f"{len(whole) - len(episodes):,} rows of episodes are not numbers; the others are shown")
     header = attempt(monitors[0], lambda: _header(monitors[0]), {}) if episodes is not None else {}
     progress_file, log = path / "progress.csv", Columns()
@@ -173,7 +175,7 @@ def read_run(path: Path, name: str) -> Run:
         env_name(str(args.get("env") or header.get("env_id") or folder.env_id)),
         {**flatten(in_force(config, args)), **flatten(args, "--")},
         what_counts(config, args),
-        curves,
+        {name: curve.thinned(_KEPT_POINTS) for name, curve in curves.items()},
         {"Seed": str(args.get("seed", "-")), **_facts(episodes, curves, log), "Started": date(header.get("t_start"))},
         flatten(system),
         [line[:_LONGEST_WARNING] for line in dict.fromkeys(warnings.splitlines())][:_MAX_WARNINGS],
