@@ -6,6 +6,7 @@ import html
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,16 @@ def figures_of(runs: Sequence[Run]) -> list[Json]:
                 panels[run.env][run.group][run.name] = run.curves[name]
         lengths = (run.curves[name] for run in runs if name in run.curves)
         unit, scale = time_unit(lengths) if name.endswith(BY_TIME) else ("Steps", 1.0)
-        figures.append({"name": name, "x": unit, "panels": (drawn := [])})
+        drawn: list[Json] = []
         for env, groups in panels.items():
-            drawn.append({"env": env, "data": (data := []), "remarks": (remarks := [])})
+            data: list[Json] = []
+            remarks: list[str] = []
             for group, members in groups.items():
                 traces, remark = traces_of(members, group, style_of(numbers[group]), n_points, scale)
                 data += traces
                 remarks += [f"{group}: {remark}"] if remark else []
+            drawn.append({"env": env, "data": data, "remarks": remarks})
+        figures.append({"name": name, "x": unit, "panels": drawn})
     return figures
 
 
@@ -120,10 +124,11 @@ def traces_of(
         points = {"x": rounded(curve.x / scale, 8), "y": rounded(y), "mode": mode, "name": harmless(name), **how}
         traces.append({"type": "scatter", "legendgroup": harmless(group), "showlegend": False, **points})
 
-    try:
-        mean, remark = (found := mean_of_runs(runs, group, most_points=n_points)), found.remark
-    except ZooError:
-        mean, remark = None, "its runs have no stretch in common: each is drawn alone."
+    mean: Curve | None = None
+    remark = "its runs have no stretch in common: each is drawn alone."
+    with suppress(ZooError):
+        mean = mean_of_runs(runs, group, most_points=n_points)
+        remark = mean.remark
     if mean is not None and mean.n_runs > 1:
         edge: Json = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
         for end, fill in zip(mean_ends(mean.values), ("none", "tonexty"), strict=True):
