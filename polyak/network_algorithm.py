@@ -23,8 +23,6 @@ from polyak.checkpoint.serialise import encode
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.runner import Acting, Runner
-from polyak.collecting.tensors.actor import TensorActor
-from polyak.collecting.tensors.exploration import exploring_in_tensors
 from polyak.distributed.learners import LearnerGroup
 from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, envs_of_runners
 from polyak.envs import VecEnv
@@ -314,12 +312,10 @@ class NetworkAlgorithm(Algorithm):
         device = torch.device(self.env.batch.device)
         if device.type != self.device.type:
             return f"they are on {str(device)!r}, and the model is on {str(self.device)!r}. Pass device={str(device)!r}"
-        if self._acting_policy.initial_memory(1) is not None:
-            return "its policy is recurrent"
         if is_composed(self.action_space):
             return f"its actions are composed, {self.action_space}"
         for name, part in self._exploration().items():
-            if exploring_in_tensors(part, self._acting_policy) is None:
+            if part.in_tensors(self._acting_policy) is None:
                 return f"there is no {name} of this kind in tensors"
         return None
 
@@ -350,9 +346,8 @@ class NetworkAlgorithm(Algorithm):
 
     def make_actor(self) -> Acting:
         """Acts with the present policy, and explores as the algorithm does."""
-        elsewhere = envs_of_runners(self.env) is not None
-        kind = RemoteActor if elsewhere else TensorActor if self.in_tensors else Actor
-        return kind(self._acting_policy, self._exploration())
+        kind = Actor if envs_of_runners(self.env) is None else RemoteActor
+        return kind(self._acting_policy, self._exploration(), in_tensors=self.in_tensors)
 
     def _exploration(self) -> dict[str, Exploration]:
         """What comes between policy and environments while collecting, by name, in the order in which it is called."""
@@ -474,7 +469,8 @@ class NetworkAlgorithm(Algorithm):
         if resume and self.runner is not None and saved.info["n_envs"] == self.n_envs:
             self.runner.actor.load_state(saved.state_of("actor"))
             if "collection" in saved.info:
-                self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))
+                state = saved.info["collection"], saved.state_of("collection")
+                self._collection = Collection.from_state(*state, self.env.batch.device if self.in_tensors else None)
         for part in self.parts.values():
             part.resume(saved, resume)
 

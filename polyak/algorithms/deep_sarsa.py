@@ -15,12 +15,12 @@ from torch import Tensor
 
 from polyak.algorithm_info import Card, tune
 from polyak.algorithms.dqn import taken
-from polyak.experience import RolloutSamples
+from polyak.experience import Experience, RolloutSamples
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.fields.values import GreedyOnPolicy
 from polyak.hyperparameters.declaration import Count, Fraction, LearningRate
 from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
-from polyak.learning.rollout_learner import RolloutLearner, States
+from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
 from polyak.parts.epsilon import EpsilonOfRollouts
@@ -64,7 +64,7 @@ class DeepSARSALearner(RolloutLearner):
         found = {"values": values, "log_probs": torch.zeros_like(values)}
         return {**found, "state_values": expected_value(q, self.exploration_rate)} if self.expected else found
 
-    def next_values(self, successors: States, acting: Any) -> Tensor:
+    def next_values(self, successors: Experience, acting: Any) -> Tensor:
         return expected_value(self.policy.q_net(successors.observations), self.exploration_rate)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:

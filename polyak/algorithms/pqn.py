@@ -19,11 +19,11 @@ from torch import Tensor
 from polyak.algorithm_info import Card, tune
 from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
+from polyak.experience import Experience
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.fields.values import GreedyOnPolicy
 from polyak.hyperparameters.declaration import Count, Fraction, LearningRate
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
-from polyak.learning.rollout_learner import States
 from polyak.loops.updates import Gained, Minibatches, measured
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
@@ -56,8 +56,8 @@ class PQNLearner(DeepSARSALearner):
         values = greedy_value(self.policy.q_net(observations), more[0].get("masks") if more else None)
         return {"values": values, "log_probs": torch.zeros_like(values)}
 
-    def next_values(self, successors: States, acting: Any) -> Tensor:
-        return greedy_value(self.policy.q_net(successors.observations), successors.masks)
+    def next_values(self, successors: Experience, acting: Any) -> Tensor:
+        return greedy_value(self.policy.q_net(successors.observations), successors.columns.get("masks"))
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------

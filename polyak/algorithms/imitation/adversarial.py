@@ -21,13 +21,13 @@ from polyak.algorithm import Algorithm, GymEnv, Recipe
 from polyak.algorithms import get
 from polyak.algorithms.imitation.reward import RewardFunction
 from polyak.algorithms.imitation.rounds import OFF_POLICY_ROUND, ImitationLoop
+from polyak.arrays import flat, unflat
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.damage import names_file
 from polyak.checkpoint.parameters import parameters, restore, saved_parameters, set_parameters, store
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.checkpoint.serialise import encode
-from polyak.collecting.runner import flat, unflat
 from polyak.envs import VecEnv, VecLearnedReward, VecTransposeImage
 from polyak.envs.nested_spaces import is_composed
 from polyak.envs.spaces import SpaceError, check_for_correct_spaces
