@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def assign(column: Column, index: Any, value: Column) -> None:
         for key, part in column.items():
             assign(part, index, value[key])
     elif isinstance(column, Tensor):
-        column[index] = torch.as_tensor(value, device=column.device)
+        column[index] = torch.as_tensor(value, dtype=column.dtype, device=column.device)
     else:
         column[index] = value.numpy(force=True) if isinstance(value, Tensor) else value
 
@@ -110,6 +111,15 @@ def full(shape: tuple[int, ...], value: float, dtype: np.dtype | type, device: D
     return array if device is None else torch.from_numpy(array).to(device)
 
 
+def zeros(shape: tuple[int, ...], layout: Any, device: Device) -> Array:
+    """Zeros of a numpy type, which may have a shape of its own, in the library of a device; in numpy of memory that
+    costs nothing before it is written to."""
+    if device is None:
+        return np.zeros(shape, layout)
+    kind = np.dtype(layout)
+    return torch.zeros(*shape, *kind.shape, dtype=torch.from_numpy(np.empty(0, kind.base)).dtype, device=device)
+
+
 def where(condition: Array, a: Array, b: Array) -> Array:
     """``a`` where the condition [B] holds and ``b`` elsewhere, [B, ...] both."""
     condition = condition.reshape(*condition.shape, *(1,) * (a.ndim - condition.ndim))
@@ -134,6 +144,24 @@ def backwards(array: Array) -> Array:
 def all_so_far(flags: Array) -> Array:
     """[B, n] flags -> [B, n] whether all up to this column are True."""
     return flags.cumprod(1) > 0 if isinstance(flags, Tensor) else np.logical_and.accumulate(flags, 1)
+
+
+def torch_dtype(dtype: np.dtype) -> torch.dtype:
+    """Torch's type of the elements of a numpy type."""
+    return torch.from_numpy(np.empty(0, dtype.base)).dtype
+
+
+@cache
+def numpy_dtype(dtype: torch.dtype) -> np.dtype:
+    """Numpy's type of the elements of a tensor."""
+    found: np.dtype = torch.empty(0, dtype=dtype).numpy().dtype
+    return found
+
+
+def bytes_of(array: Array) -> Array:
+    """[B, ...] contiguous rows as their bytes [B, n]."""
+    rows = array.reshape(len(array), -1)
+    return rows.view(torch.uint8) if isinstance(rows, Tensor) else rows.view(np.uint8)
 
 
 def single(array: Array) -> Array:
@@ -169,3 +197,16 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if dtype.hasobject or size == 0:
         return np.zeros(shape, dtype)
     return torch.zeros(size, dtype=torch.uint8).numpy().view(dtype).reshape(shape)
+
+
+def flat(name: str, value: Column | None) -> dict[str, Array]:
+    """An array, or a dict of them, under names that begin with ``name``; nothing for ``None``."""
+    if isinstance(value, dict):
+        return {f"{name}/{key}": part for key, part in value.items()}
+    return {} if value is None else {name: value}
+
+
+def unflat(name: str, arrays: dict[str, Array]) -> Any:
+    """The inverse of :func:`flat`."""
+    parts = {key[len(name) + 1 :]: value for key, value in arrays.items() if key.startswith(name + "/")}
+    return parts or arrays.get(name)

@@ -406,7 +406,9 @@ class WithoutCritic(BeforePPO):
         batch = batch._replace(returns=values.detach())
         return super().objective(batch, values, log_prob, entropy)
 
-    def prepare(self, rows: tuple[Any, ...], successors: Any, acting: Any) -> Any:
-        found = super().prepare(rows, successors, acting)
-        values = None if found.values is None else torch.zeros_like(found.values)
-        return found._replace(values=values, next_values=torch.zeros_like(found.next_values))
+    def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Any:
+        found = super().evaluation(rows, acting)
+        return {**found, "values": torch.zeros_like(found["values"])}
+
+    def next_values(self, successors: Any, acting: Any) -> Tensor:
+        return torch.zeros_like(super().next_values(successors, acting))
