@@ -112,6 +112,8 @@ class AlgorithmConfig(AllSettings):
 
     name: ClassVar[str] = ""
     """Of the algorithm, as :func:`~polyak.compat.rllib_face.get_trainable_cls` knows it."""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Defaults that are the class' own, of settings that are declared above it."""
     own_model_options: ClassVar[Mapping[str, Any]] = {}
     """Defaults of ``model_config`` that are the algorithm's own."""
     in_evaluation: ClassVar[bool] = False
@@ -147,6 +149,8 @@ class AlgorithmConfig(AllSettings):
         self.__dict__["_given"], self.__dict__["_of_modules"], self.__dict__["_whole"] = set(), {}, self
         for one in fields(self):
             self.__dict__[one.name] = one.default_factory() if callable(one.default_factory) else one.default
+        for base in reversed(type(self).__mro__):
+            self.__dict__.update(copy.deepcopy(dict(vars(base).get("defaults", {}))))
         self.__dict__["algo_class"] = algo_class
 
     # -- settings ------------------------------------------------------------------------------------------------------
