@@ -111,6 +111,15 @@ def full(shape: tuple[int, ...], value: float, dtype: np.dtype | type, device: D
     return array if device is None else torch.from_numpy(array).to(device)
 
 
+def zeros(shape: tuple[int, ...], layout: Any, device: Device) -> Array:
+    """Zeros of a numpy type, which may have a shape of its own, in the library of a device; in numpy of memory that
+    costs nothing before it is written to."""
+    if device is None:
+        return np.zeros(shape, layout)
+    kind = np.dtype(layout)
+    return torch.zeros(*shape, *kind.shape, dtype=torch.from_numpy(np.empty(0, kind.base)).dtype, device=device)
+
+
 def where(condition: Array, a: Array, b: Array) -> Array:
     """``a`` where the condition [B] holds and ``b`` elsewhere, [B, ...] both."""
     condition = condition.reshape(*condition.shape, *(1,) * (a.ndim - condition.ndim))
@@ -188,3 +197,16 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if dtype.hasobject or size == 0:
         return np.zeros(shape, dtype)
     return torch.zeros(size, dtype=torch.uint8).numpy().view(dtype).reshape(shape)
+
+
+def flat(name: str, value: Column | None) -> dict[str, Array]:
+    """An array, or a dict of them, under names that begin with ``name``; nothing for ``None``."""
+    if isinstance(value, dict):
+        return {f"{name}/{key}": part for key, part in value.items()}
+    return {} if value is None else {name: value}
+
+
+def unflat(name: str, arrays: dict[str, Array]) -> Any:
+    """The inverse of :func:`flat`."""
+    parts = {key[len(name) + 1 :]: value for key, value in arrays.items() if key.startswith(name + "/")}
+    return parts or arrays.get(name)

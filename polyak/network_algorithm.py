@@ -23,8 +23,6 @@ from polyak.checkpoint.serialise import encode
 from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.runner import Acting, Runner
-from polyak.collecting.tensors.actor import TensorActor
-from polyak.collecting.tensors.exploration import exploring_in_tensors
 from polyak.distributed.learners import LearnerGroup
 from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, envs_of_runners
 from polyak.envs import VecEnv
@@ -36,7 +34,7 @@ from polyak.envs.wrappers.layers import turned_images
 from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.experience.schema import Column
 from polyak.hyperparameters.changing import Fixed, WithNetworks
-from polyak.hyperparameters.declaration import Becomes, NonNegative, Rate, fitted, later, require
+from polyak.hyperparameters.declaration import Becomes, LearningRate, NonNegative, fitted, later, require
 from polyak.hyperparameters.held import Held
 from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
@@ -49,7 +47,7 @@ from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
 from polyak.parts import episodes
-from polyak.parts.acting import predicted
+from polyak.parts.acting import predict
 from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, value_of
 from polyak.seeding import set_random_seed
 from polyak.suggestions import did_you_mean
@@ -80,7 +78,7 @@ class NetworkAlgorithm(Algorithm):
     env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
-    learning_rate: Rate | Schedule = 3e-4
+    learning_rate: LearningRate = 3e-4
     """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     policy_kwargs: WithNetworks[dict[str, Any] | None] = None
@@ -320,12 +318,10 @@ class NetworkAlgorithm(Algorithm):
         device = torch.device(self.env.batch.device)
         if device.type != self.device.type:
             return f"they are on {str(device)!r}, and the model is on {str(self.device)!r}. Pass device={str(device)!r}"
-        if self._acting_policy.initial_memory(1) is not None:
-            return "its policy is recurrent"
         if is_composed(self.action_space):
             return f"its actions are composed, {self.action_space}"
         for name, part in self._exploration().items():
-            if exploring_in_tensors(part, self._acting_policy) is None:
+            if part.in_tensors(self._acting_policy) is None:
                 return f"there is no {name} of this kind in tensors"
         return None
 
@@ -356,9 +352,8 @@ class NetworkAlgorithm(Algorithm):
 
     def make_actor(self) -> Acting:
         """Acts with the present policy, and explores as the algorithm does."""
-        elsewhere = envs_of_runners(self.env) is not None
-        kind = RemoteActor if elsewhere else TensorActor if self.in_tensors else Actor
-        return kind(self._acting_policy, self._exploration())
+        kind = Actor if envs_of_runners(self.env) is None else RemoteActor
+        return kind(self._acting_policy, self._exploration(), in_tensors=self.in_tensors)
 
     def _exploration(self) -> dict[str, Exploration]:
         """What comes between policy and environments while collecting, by name, in the order in which it is called."""
@@ -390,33 +385,7 @@ class NetworkAlgorithm(Algorithm):
 
     # -- learning and predicting ---------------------------------------------------------------------------------------
 
-    def predict(
-        self,
-        observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-        *,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """The policy's action for one observation or a batch of them.
-
-        Args:
-            observation: one, or N stacked, as the model's environment returns them; nested observations also as the
-                environment itself has them, before their parts got names. A model that learned under
-                ``VecNormalize`` and was loaded without an environment takes them as they are before normalisation: the
-                statistics are in its file.
-            state: a recurrent policy's memory; others hand it back.
-            episode_start: [N] where a recurrent policy forgets.
-            deterministic: the most likely action instead of a sample.
-            action_masks: which choices are allowed, [M] or [N, M] bool (see :mod:`polyak.envs.masks`); ``None``: all,
-                or what a Dict observation says under ``"action_mask"``.
-
-        Returns:
-            the action or actions, an array in the environment's units, and the next state. Of a Dict or Tuple space one
-            action is a value of the space, and several are a list of such, which type checkers are not shown.
-        """
-        return predicted(self, observation, state, episode_start, deterministic, action_masks)
+    predict = predict
 
     # -- exporting -----------------------------------------------------------------------------------------------------
 
@@ -441,10 +410,7 @@ class NetworkAlgorithm(Algorithm):
 
     @names_file
     def set_parameters(
-        self,
-        load_path_or_dict: Any,
-        exact_match: bool = True,
-        device: torch.device | str = "auto",
+        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
     ) -> None:
         """Load weights into this model, in place.
 
@@ -509,7 +475,8 @@ class NetworkAlgorithm(Algorithm):
         if resume and self.runner is not None and saved.info["n_envs"] == self.n_envs:
             self.runner.actor.load_state(saved.state_of("actor"))
             if "collection" in saved.info:
-                self._collection = Collection.from_state(saved.info["collection"], saved.state_of("collection"))
+                state = saved.info["collection"], saved.state_of("collection")
+                self._collection = Collection.from_state(*state, self.env.batch.device if self.in_tensors else None)
         for part in self.parts.values():
             part.resume(saved, resume)
 

@@ -25,17 +25,14 @@ from torch import Tensor, nn
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.actor_critic import ActorCritic, ActorCriticLearner
 from polyak.algorithms.dqn import taken
-from polyak.experience import RolloutSamples
+from polyak.experience import Experience, RolloutSamples
 from polyak.hyperparameters.declaration import Count
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, Tunable
-from polyak.learning.rollout_learner import States
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.plain import plain
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.parts.part import MadeOf
-from polyak.parts.rollouts import Rollouts
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
@@ -98,10 +95,10 @@ class QACLearner(ActorCriticLearner):
     policy: ActionValuePolicy
     baseline: Tunable[bool]
 
-    def next_values(self, successors: States, acting: Any) -> Tensor:
+    def next_values(self, successors: Experience, acting: Any) -> Tensor:
         """Expected values [S] of states in which no action was taken."""
         critic = self.evaluator(acting)
-        return critic.predict_values(successors.observations, successors.masks).flatten()
+        return critic.predict_values(successors.observations, successors.columns.get("masks")).flatten()
 
     def with_advantages(self, batch: RolloutSamples, values: Tensor) -> RolloutSamples:
         """A batch in whose advantages stands what the actor follows."""
@@ -121,12 +118,6 @@ class QACLearner(ActorCriticLearner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
-class RolloutsOfActions(Rollouts):
-    """Rollouts that give the value of the action that follows."""
-
-    numpy_alone: ClassVar = "rollouts in tensors do not give the value of the action that follows"
-
-
 @dataclass(eq=False, repr=False)
 class QAC(ActorCritic):
     """Actor-critic with an action-value critic trained by SARSA (Sutton et al. 2000)."""
@@ -140,7 +131,6 @@ class QAC(ActorCritic):
 
     use_sde: Settled[bool] = False  # noise for continuous actions
     sde_sample_freq: Settled[int] = -1
-    made_of: ClassVar[MadeOf] = {"rollouts": RolloutsOfActions}
     learner_class: ClassVar[type[Learner]] = QACLearner
     policies: ClassVar = policy_aliases(ActionValuePolicy, share_features_extractor=False)
     action_spaces: ClassVar = (spaces.Discrete,)
@@ -148,17 +138,5 @@ class QAC(ActorCritic):
     card: ClassVar[Card] = Card(
         idea="the actor follows values of actions, which the critic learns by SARSA",
         learns_from="its own rollouts",
-        reference="Sutton et al. 2000",
-        search=Search(
-            tune.rate(),
-            tune.rate(name="critic_learning_rate"),
-            tune.discount(),
-            tune.rollout(per_env=2),
-            tune.uniform("gae_lambda", 0.0, 1.0),
-            tune.choice("baseline"),
-            tune.entropy(),
-            tune.clipped_gradients(),
-            tune.network(),
-        ),
-        settings="qac.yml",
+        search=Search(ActorCritic.card.search, tune.uniform("gae_lambda", 0.0, 1.0), tune.choice("baseline")),
     )

@@ -18,23 +18,19 @@ from torch import Tensor, nn
 from polyak.algorithm_info import Card, Search, SearchPart, Task, tune
 from polyak.algorithms.actor_critic import ActorCriticLearner
 from polyak.callbacks.callback import BaseCallback
-from polyak.collecting.rollout import RolloutWriter, Successors
-from polyak.collecting.runner import Runner
-from polyak.experience import EpisodeBuffer, RolloutSamples
+from polyak.collecting.rollout import RolloutWriter
+from polyak.experience import EpisodeBuffer, RolloutSamples, Step
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Count, NonNegative, Rate, Scheduled, require
+from polyak.hyperparameters.declaration import Count, LearningRate, NonNegative, Scheduled, require
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
-from polyak.learning.rollout_learner import States
 from polyak.loops.on_policy import OnPolicyLoop
 from polyak.loops.training import Loop
 from polyak.nn.catalog import policy_aliases
-from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.parts.part import MadeOf
 from polyak.parts.rollouts import Rollouts
-from polyak.schedules import Schedule
 
 # -- returns -----------------------------------------------------------------------------------------------------------
 
@@ -94,7 +90,6 @@ class WholeEpisodeWriter(RolloutWriter):
 
     Args:
         buffer: where to.
-        successors: see :class:`~polyak.collecting.rollout.RolloutWriter`.
         model: the algorithm.
         steps: that are sure to be made.
     """
@@ -102,19 +97,22 @@ class WholeEpisodeWriter(RolloutWriter):
     adopts = False
     buffer: EpisodeBuffer
 
-    def __init__(self, buffer: EpisodeBuffer, successors: Successors, model: Any, steps: int) -> None:
-        super().__init__(buffer, model.runner.actor, successors, steps)
+    def __init__(self, buffer: EpisodeBuffer, model: Any, steps: int) -> None:
+        super().__init__(buffer, model.runner.actor, steps)
         self.model = model
 
     def is_complete(self, series: Any) -> bool:
         series.wait(series.episodes)
         return self.buffer.is_complete(self.model.runner.episode_starts)
 
-    def ends(self, runner: Runner, device: torch.device) -> States:
+    def record(self, step: Step) -> None:
+        if not self.model.bootstrap_truncated:  # returns end there, as if the state were terminal
+            step = step._replace(terminated=step.dones, truncated=np.zeros_like(step.truncated))
+        super().record(step)
+
+    def evaluate(self, learner: Any, runner: Any, policy: Any) -> Tensor:
         self.buffer.finish()
-        if not self.model.bootstrap_truncated:
-            self.successors = Successors()  # whose values count as 0
-        return super().ends(runner, device)
+        return super().evaluate(learner, runner, policy)
 
     def estimate(self, last_values: Tensor, dones: np.ndarray) -> None:
         """Returns G, and as advantages what the policy gradient multiplies log-probabilities by: gamma^t (G - b)."""
@@ -162,21 +160,21 @@ class WholeEpisodes(Rollouts):
 
     def writer(self, steps: int | None = None) -> WholeEpisodeWriter:
         self.buffer.episodes = self.model.episodes_per_update
-        return WholeEpisodeWriter(self.buffer, self.successors, self.model, steps or self.model.n_steps)
+        return WholeEpisodeWriter(self.buffer, self.model, steps or self.model.n_steps)
 
 
 @dataclass(eq=False, repr=False)
 class REINFORCE(OnPolicyAlgorithm):
     """REINFORCE: one step along the policy gradient by the returns of whole episodes (Williams 1992)."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     episodes_per_update: Count = 8
     """Episodes of one update: the first so many that begin, in all environments together. Environments that are in the
     middle of another one when an update is due are reset."""
     baseline: WithNetworks[bool] = True
     """Learn state values, and subtract them from the returns."""
-    critic_learning_rate: Scheduled[Rate | Schedule | None] = None
+    critic_learning_rate: Scheduled[LearningRate | None] = None
     """Step size of the baseline's optimizer; ``None``: ``learning_rate``."""
     discount_states: bool = False
     """Weigh step t of an episode by gamma^t, as the exact gradient of the discounted return does; without, later states
@@ -200,7 +198,6 @@ class REINFORCE(OnPolicyAlgorithm):
     made_of: ClassVar[MadeOf] = {"rollouts": WholeEpisodes}
     learner_class: ClassVar[type[Learner]] = REINFORCELearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
-    action_spaces: ClassVar = ACTION_SPACES
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -210,7 +207,6 @@ class REINFORCE(OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="one step along the policy gradient by the returns of whole episodes",
         learns_from="its own episodes",
-        reference="Williams 1992",
         search=Search(
             tune.choice("baseline"),
             tune.rate(),
@@ -222,5 +218,4 @@ class REINFORCE(OnPolicyAlgorithm):
             tune.clipped_gradients(),
             tune.network(),
         ),
-        settings="reinforce.yml",
     )

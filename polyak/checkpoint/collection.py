@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from polyak.arrays import place
+from polyak.arrays import Device, flat, place, unflat
 from polyak.checkpoint.serialise import decode, encode
 from polyak.collecting.exploration import Arrays
-from polyak.collecting.runner import flat, unflat
 from polyak.envs.adapters.infos import episode_columns
 from polyak.experience.step import Step
 
@@ -47,17 +46,18 @@ class Collection:
         return values, {key: place(v, None) for name, value in fields.items() for key, v in flat(name, value).items()}
 
     @classmethod
-    def from_state(cls, values: Mapping[str, Any], arrays: Arrays) -> "Collection":
-        """The inverse of :meth:`state`."""
+    def from_state(cls, values: Mapping[str, Any], arrays: Arrays, device: Device = None) -> "Collection":
+        """The inverse of :meth:`state`; ``device``: of the environments, ``None`` for numpy."""
         collection = cls(values["steps"], values["episodes"])
         if "infos" in values:
             infos = [{key: decode(value) for key, value in info.items()} for info in values["infos"]]
             others = ("infos", "ended", "extras", "episodes")
-            fields = {name: unflat(name, arrays) for name in Step._fields if name not in others}
-            extras = unflat("extras", arrays) or {}
+            here = {name: place(column, device) for name, column in arrays.items()}
+            fields = {name: unflat(name, here) for name in Step._fields if name not in others}
+            extras = unflat("extras", here) or {}
             if "env_actions" in values:
                 fields["env_actions"] = decode(values["env_actions"])
-            episodes = episode_columns(infos, fields["dones"] if infos else None)  # tensors come without infos
+            episodes = episode_columns(infos, arrays["dones"] if infos else None)  # tensors come without infos
             collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras, episodes=episodes)
         return collection
 

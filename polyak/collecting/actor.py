@@ -8,6 +8,7 @@ Shape letters: N environments.
 
 import copy
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,14 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from polyak.arrays import mapped, place, where
 from polyak.collecting.exploration import Arrays, Exploration
 from polyak.collecting.runner import Acted
 from polyak.experience.step import Observations
-from polyak.nn.backends.choice import BACKENDS, backend_of
-from polyak.nn.policies.base import Policy, State, n_rows, renewed
+from polyak.nn.backends.choice import backend_of
+from polyak.nn.backends.eager import InTensors
+from polyak.nn.export.actions import EnvironmentActions
+from polyak.nn.policies.base import Policy, State, n_rows
 
 
 class Actor:
@@ -32,6 +36,7 @@ class Actor:
         policy: chooses.
         exploration: what is done to its actions, by name, in the order in which it is asked.
         deterministic: the policy's likeliest actions rather than samples.
+        in_tensors: observations, masks and actions are tensors on the policy's device, none of which the host reads.
 
     Attributes:
         policy, exploration: change them through :meth:`adopt` and :meth:`explore`.
@@ -42,23 +47,35 @@ class Actor:
     """How to explore from the next series of steps on, if that differs."""
 
     def __init__(
-        self, policy: Policy, exploration: Mapping[str, Exploration] | None = None, deterministic: bool = False
+        self,
+        policy: Policy,
+        exploration: Mapping[str, Exploration] | None = None,
+        deterministic: bool = False,
+        in_tensors: bool = False,
     ) -> None:
-        self.deterministic = deterministic
+        self.deterministic, self.in_tensors = deterministic, in_tensors
         self.adopt(policy)
         self.explore(exploration or {})
 
     def adopt(self, policy: Policy) -> None:
         """Act with another policy, whose recurrent state is not set yet."""
-        self.policy, self.codec = policy, policy.codec
+        self._act_by(policy)
         self._recurrent = policy.initial_memory(1) is not None
         self.memory: State | None = None
-        self._decide = backend_of(policy)
+
+    def _act_by(self, policy: Policy) -> None:
+        self.policy, self.codec = policy, policy.codec
+        self._backend = policy.backend
+        self._device = policy.device if self.in_tensors else None
+        if self.in_tensors:
+            self._decide: Any = InTensors(policy)
+            self._to_env: Any = partial(_of_environments, EnvironmentActions(policy.codec).to(policy.device))
+        else:
+            self._decide, self._to_env = backend_of(policy), policy.codec.to_env
 
     def act_by_copy(self) -> None:
         """Act from now on by a copy of the policy, to which newer weights are brought."""
-        self.policy = copy_of(self.policy)
-        self.codec, self._decide = self.policy.codec, backend_of(self.policy)
+        self._act_by(copy_of(self.policy))
 
     def use(self, policy: Policy) -> None:
         """Act with this policy, which may be the present one."""
@@ -72,6 +89,8 @@ class Actor:
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from now on."""
         self._next = None
+        if self.in_tensors:
+            exploration = {name: part.made_for_tensors(self.policy) for name, part in exploration.items()}
         self.exploration = dict(exploration)
         parts = self.exploration.values()
         self._begin = [part.begin for part in parts if type(part).begin is not Exploration.begin]
@@ -91,8 +110,8 @@ class Actor:
             restart: ``False`` continues with a series that was interrupted.
         """
         self.policy.set_training_mode(False)
-        if type(self._decide) is not BACKENDS.get(self.policy.backend):
-            self._decide = backend_of(self.policy)
+        if self._backend != self.policy.backend:
+            self._act_by(self.policy)
         self._decide.begin()
         if restart:
             if self._next is not None:
@@ -115,27 +134,27 @@ class Actor:
             ValueError: an observation is of another shape than the policy's space, or too large for float32.
         """
         starts = np.zeros(n_rows(observations), dtype=bool) if episode_starts is None else episode_starts
-        actions: np.ndarray | None = None
-        extras: Arrays = {}
+        actions: Any = None
+        extras: dict[str, Any] = {}
         for before in self._before:
             if (actions := before(self.policy, starts, masks)) is not None:
                 break
         if actions is None or self._recurrent:  # a recurrent state advances whatever acts
             memory = self.recall(starts)
             chosen, extras, self.memory = self._decide(observations, self.deterministic, masks, memory)
-            extras = {**{name: part.numpy(force=True) for name, part in (memory or {}).items()}, **extras}
+            extras = {**{name: place(part, self._device) for name, part in (memory or {}).items()}, **extras}
             actions = chosen if actions is None else actions
         for after in self._after:
             actions = after(actions)
-        return Acted(self.codec.to_env(actions), actions, extras)
+        return Acted(self._to_env(actions), actions, extras)
 
     def recall(self, starts: np.ndarray) -> State | None:
         """The policy's recurrent state before the next step: nothing of episodes that are over. ``starts`` [N]: where
         episodes begin. ``None`` of a policy without memory."""
-        if not self._recurrent or (self.memory is not None and not np.count_nonzero(starts)):
+        if not self._recurrent or (self.memory is not None and not (self.in_tensors or np.count_nonzero(starts))):
             return self.memory
-        fresh = self.policy.initial_memory(len(starts))
-        return fresh if fresh is None or self.memory is None else renewed(self.memory, fresh, starts)
+        fresh, begun = self.policy.initial_memory(len(starts)), torch.as_tensor(starts, device=self.policy.device)
+        return fresh if self.memory is None else mapped(partial(where, begun), fresh, self.memory)
 
     # -- weights and state ---------------------------------------------------------------------------------------------
 
@@ -162,8 +181,10 @@ class Actor:
     # -- copies --------------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        policy = copy_of(self.policy)
-        return {**vars(self), "policy": policy, "_decide": backend_of(policy)}
+        other = type(self).__new__(type(self))
+        vars(other).update(vars(self))
+        other._act_by(copy_of(self.policy))
+        return vars(other)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Actor":
         memo[id(self)] = copied = type(self).__new__(type(self))
@@ -173,6 +194,10 @@ class Actor:
 
 def _under(prefix: str, arrays: Arrays) -> Arrays:
     return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
+
+
+def _of_environments(units: EnvironmentActions, actions: Tensor) -> Tensor:
+    return units(actions)[0]
 
 
 def copy_of(policy: Policy) -> Policy:

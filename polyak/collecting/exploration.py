@@ -1,22 +1,25 @@
 """What comes between a policy and its environments while experience is collected: one small picklable object each.
 
 An :class:`~polyak.collecting.actor.Actor` asks its parts in order. Draws come from numpy's global generator, the
-action space's and, for gSDE, torch's.
+action space's and, for gSDE, torch's. In tensors all come from torch's generator of their device, and no value is read;
+whether all environments explore in a step, as epsilon-greedy has it, is decided by numpy's there, too.
 
 Shape letters: N environments.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
+from polyak.arrays import joined, place, where
 from polyak.nn.codec import ActionCodec
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.policies.base import Policy
-from polyak.noise import ActionNoise, VectorizedActionNoise
+from polyak.noise import ActionNoise, NormalActionNoise, VectorizedActionNoise
 
 Arrays = dict[str, np.ndarray]
 
@@ -54,6 +57,20 @@ class Exploration:
         """Actions [N, ...] in the network's units, with what is added to them."""
         return actions
 
+    def in_tensors(self, policy: Policy) -> "Exploration | None":
+        """The same for environments in tensors, of which the host reads no value; ``None``: there is none."""
+        return None
+
+    def made_for_tensors(self, policy: Policy) -> "Exploration":
+        """:meth:`in_tensors`.
+
+        Raises:
+            TypeError: there is none.
+        """
+        if (found := self.in_tensors(policy)) is None:
+            raise TypeError(f"exploration: there is no {type(self).__name__} in tensors.")
+        return found
+
     def state(self, policy: Policy) -> Arrays:
         """What it must know to continue as if it had not been interrupted."""
         return {}
@@ -66,26 +83,56 @@ class RandomActions:
     """Uniform actions.
 
     Args:
-        space: drawn from.
+        space: of the actions.
         codec: to the network's units.
+        device: of actions in tensors, drawn by its generator; ``None``: in numpy, drawn by the space's own.
     """
 
-    def __init__(self, space: spaces.Space, codec: ActionCodec) -> None:
-        self.space, self.codec = space, codec
+    def __init__(self, space: spaces.Space, codec: ActionCodec, device: torch.device | None = None) -> None:
+        self.space, self.codec, self.device = space, codec, device
+        self.shape = tuple(space.shape or ())
+        if device is not None and isinstance(space, spaces.Box):
+            bounds = (-1.0, 1.0) if codec.squash else (space.low, space.high)
+            self._low, high = (torch.as_tensor(bound, dtype=torch.float32, device=device) for bound in bounds)
+            self._span = high - self._low
+        elif device is not None and isinstance(space, spaces.MultiDiscrete):
+            self._sizes = torch.as_tensor(space.nvec, device=device)
 
-    def __call__(self, rows: int, masks: np.ndarray | None = None) -> np.ndarray:
+    def on(self, device: torch.device) -> "RandomActions":
+        """The same in tensors."""
+        return RandomActions(self.space, self.codec, device)
+
+    def __call__(self, rows: int, masks: Any = None) -> Any:
         """[N, ...] in the network's units, among what ``masks`` [N, M] allow."""
-        if masks is None:
+        if masks is not None:
+            return self._largest(masks)
+        if self.device is None:
             return self.codec.from_env(np.array([self.space.sample() for _ in range(rows)]))
-        draws = np.where(masks, self.space.np_random.random(masks.shape), -1.0)
+        shape = rows, *self.shape
         if isinstance(self.space, spaces.Discrete):
-            return draws.argmax(1)
+            return torch.randint(int(self.space.n), shape, device=self.device)
         if isinstance(self.space, spaces.MultiBinary):
-            return draws.reshape(rows, -1, 2).argmax(2).astype(self.space.dtype)
-        assert isinstance(self.space, spaces.MultiDiscrete)
-        ends = np.cumsum(self.space.nvec.reshape(-1))[:-1]
-        choices = np.stack([part.argmax(1) for part in np.split(draws, ends, axis=1)], axis=1)
-        return choices.reshape(rows, *self.space.shape)
+            return torch.randint(2, shape, device=self.device)
+        numbers = torch.rand(shape, device=self.device)
+        if isinstance(self.space, spaces.MultiDiscrete):
+            return (numbers * self._sizes).long()
+        return self._low + numbers * self._span
+
+    def _largest(self, masks: Any) -> Any:
+        """The choices for which the largest numbers are drawn, among those allowed."""
+        space, shape = self.space, (len(masks), *self.shape)
+        if self.device is None:
+            draws: Any = np.where(masks, space.np_random.random(masks.shape), -1.0)
+        else:
+            draws = torch.rand(masks.shape, device=self.device).masked_fill(~masks, -1)
+        if isinstance(space, spaces.Discrete):
+            return draws.argmax(1)
+        if isinstance(space, spaces.MultiBinary):
+            return draws.reshape(*shape, 2).argmax(-1)
+        assert isinstance(space, spaces.MultiDiscrete)
+        ends = np.cumsum(space.nvec.reshape(-1)).tolist()
+        parts = [draws[:, first:end].argmax(1)[:, None] for first, end in pairwise([0, *ends])]
+        return joined(parts, 1).reshape(shape)
 
 
 class WarmUp(Exploration):
@@ -99,6 +146,9 @@ class WarmUp(Exploration):
 
     def __init__(self, progress: ActingProgress, until: int, random: RandomActions) -> None:
         self.progress, self.until, self.random = progress, until, random
+
+    def in_tensors(self, policy: Policy) -> Exploration:
+        return WarmUp(self.progress, self.until, self.random.on(policy.device))
 
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         return self.random(len(starts), masks) if self.progress.steps < self.until else None
@@ -115,6 +165,9 @@ class EpsilonGreedy(Exploration):
     def __init__(self, progress: ActingProgress, random: RandomActions) -> None:
         self.progress, self.random = progress, random
 
+    def in_tensors(self, policy: Policy) -> Exploration:
+        return EpsilonGreedy(self.progress, self.random.on(policy.device))
+
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         return self.random(len(starts), masks) if np.random.rand() < self.progress.epsilon else None
 
@@ -123,6 +176,9 @@ class EpsilonGreedyEach(EpsilonGreedy):
     """Random actions now and then, decided for each environment by itself."""
 
     _instead: tuple[np.ndarray, np.ndarray] | None = None
+
+    def in_tensors(self, policy: Policy) -> Exploration:
+        return EachOnDevice(self.progress, self.random.on(policy.device))
 
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         explores, self._instead = np.random.rand(len(starts)) < self.progress.epsilon, None
@@ -141,6 +197,18 @@ class EpsilonGreedyEach(EpsilonGreedy):
         return np.where(explores, random, actions)
 
 
+class EachOnDevice(EpsilonGreedyEach):
+    """The same in tensors: random actions are drawn for all environments, since none reads which take them."""
+
+    def before(self, policy: Policy, starts: Any, masks: Any = None) -> None:
+        explores = torch.rand(len(starts), device=starts.device) < self.progress.epsilon
+        self._instead = explores, self.random(len(starts), masks)
+
+    def after(self, actions: Any) -> Any:
+        assert self._instead is not None
+        return where(*self._instead, actions)
+
+
 class AdditiveNoise(Exploration):
     """Noise added to actions in [-1, 1], which stay there. It starts again with each episode.
 
@@ -150,6 +218,14 @@ class AdditiveNoise(Exploration):
 
     def __init__(self, noise: ActionNoise) -> None:
         self.noise = noise
+
+    def in_tensors(self, policy: Policy) -> Exploration | None:
+        """Independent normal noise that is alike in all environments; there is no other."""
+        noise = self.noise.base_noise if isinstance(self.noise, VectorizedActionNoise) else self.noise
+        if type(noise) is not NormalActionNoise:
+            return None
+        numbers = noise._mu, noise._sigma
+        return NormalNoise(*(torch.as_tensor(part, dtype=torch.float32, device=policy.device) for part in numbers))
 
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         if True in starts.tolist():
@@ -170,6 +246,20 @@ class AdditiveNoise(Exploration):
         self.noise.load_state(state)
 
 
+class NormalNoise(Exploration):
+    """Independent normal noise added to actions in [-1, 1] in tensors, which stay there.
+
+    Args:
+        mean, deviation: [A]
+    """
+
+    def __init__(self, mean: torch.Tensor, deviation: torch.Tensor) -> None:
+        self.mean, self.deviation = mean, deviation
+
+    def after(self, actions: Any) -> Any:
+        return (actions + self.mean + self.deviation * torch.randn_like(actions)).clamp(-1, 1)
+
+
 class MixedNoise(Exploration):
     """Normal noise added to actions in [-1, 1], which stay there; its size is drawn for each episode.
 
@@ -179,8 +269,11 @@ class MixedNoise(Exploration):
 
     def __init__(self, least: float, most: float) -> None:
         self.least, self.most = least, most
-        self.sizes = np.empty(0)
+        self.sizes: Any = np.empty(0)
         """[N] standard deviations of the running episodes."""
+
+    def in_tensors(self, policy: Policy) -> Exploration:
+        return MixedOnDevice(self.least, self.most)
 
     def before(self, policy: Policy, starts: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray | None:
         redrawn = starts if len(self.sizes) == len(starts) else np.ones(len(starts), bool)
@@ -203,6 +296,24 @@ class MixedNoise(Exploration):
         self.sizes = np.array(state["sizes"])
 
 
+class MixedOnDevice(MixedNoise):
+    """The same in tensors."""
+
+    def before(self, policy: Policy, starts: Any, masks: Any = None) -> None:
+        drawn = self.least + torch.rand(len(starts), device=starts.device) * (self.most - self.least)
+        self.sizes = torch.where(starts, drawn, self.sizes) if len(self.sizes) == len(starts) else drawn
+
+    def after(self, actions: Any) -> Any:
+        sizes = self.sizes.view(-1, *[1] * (actions.ndim - 1))
+        return (actions + sizes * torch.randn_like(actions)).clamp(-1, 1)
+
+    def state(self, policy: Policy) -> Arrays:
+        return {"sizes": place(self.sizes, None)}
+
+    def load_state(self, policy: Policy, state: Arrays) -> None:
+        self.sizes = torch.from_numpy(np.array(state["sizes"], np.float32)).to(policy.device)
+
+
 class StateDependentExploration(Exploration):
     """Draws the exploration matrices of gSDE (arXiv:2005.05719) when a collection begins, and every so many steps.
 
@@ -212,6 +323,9 @@ class StateDependentExploration(Exploration):
 
     def __init__(self, every: int = -1) -> None:
         self.every, self.steps = every, 0
+
+    def in_tensors(self, policy: Policy) -> Exploration:
+        return self  # its matrices are tensors anyway
 
     def begin(self, policy: Policy, rows: int) -> None:
         policy.reset_noise(rows)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from polyak.arrays import full, place
+from polyak.arrays import flat, full, place, unflat
 from polyak.collecting.actor_thread import ActorThread
 from polyak.collecting.time_split import TimeSplit
 from polyak.envs.adapters.infos import cut_short
@@ -248,16 +248,3 @@ class Runner:
         self.obs, self.original_obs = unflat("obs", here), unflat("original_obs", here)
         allowed = unflat("allowed", here)
         self.allowed = allowed > 0 if allowed is not None and self.env.masked else None
-
-
-def flat(name: str, value: Observations | None) -> dict[str, np.ndarray]:
-    """An array, or a dict of them, under names that begin with ``name``; nothing for ``None``."""
-    if isinstance(value, dict):
-        return {f"{name}/{key}": part for key, part in value.items()}
-    return {} if value is None else {name: value}
-
-
-def unflat(name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """The inverse of :func:`flat`."""
-    parts = {key[len(name) + 1 :]: value for key, value in arrays.items() if key.startswith(name + "/")}
-    return parts or arrays.get(name)

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from polyak.collecting.actor import Actor
-from polyak.collecting.rollout import RolloutWriter, Successors, columns_of
+from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.time_split import Stopwatch
-from polyak.experience import RolloutBuffer
+from polyak.experience import Experience, RolloutBuffer
 from polyak.experience.step import Step
-from polyak.learning.rollout_learner import RolloutLearner, States
+from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.policies.base import Policy
 
 
@@ -60,7 +61,7 @@ class StepwiseWriter(RolloutWriter):
     """
 
     def __init__(self, buffer: RolloutBuffer, actor: Actor, learner: RolloutLearner, steps: int | None = None) -> None:
-        super().__init__(buffer, actor, Successors(), steps)
+        super().__init__(buffer, actor, steps)
         self.learner = learner
 
     def ready(self, step: Step) -> Step:
@@ -69,20 +70,20 @@ class StepwiseWriter(RolloutWriter):
     def record(self, step: Step) -> None:
         self._last = step = self.ready(step)
         final_values = None
-        if step.ended and step.truncated.any():
-            final_values = np.zeros(len(step.truncated), np.float32)
-            final_values[step.truncated] = self._values_after(step)
-        values, log_probs = step.extras["values"], step.extras["log_probs"]
-        self.buffer.record(columns_of(step), values, log_probs, final_values)
+        if step.ended and (cut := step.truncated).any():
+            states = {"observations": step.next_observations, "memory": dict(self.actor.memory or {})}
+            if "next_masks" in step.extras:
+                states["masks"] = step.extras["next_masks"]
+            final_values = np.zeros(len(cut), np.float32)
+            final_values[cut] = self._values(Experience(states)[cut], self.actor.policy).numpy(force=True)
+        self.buffer.record(step, step.extras["values"], step.extras["log_probs"], final_values)
 
-    def _values_after(self, step: Step) -> np.ndarray:
-        """Of the states in which episodes were cut short."""
-        policy, cut = self.actor.policy, States.cut(step, self.actor.memory)
-        states = cut.tensors(self.buffer.observation_space, policy.device)
-        return self.learner.prepare((), states, policy).next_values.numpy(force=True)
+    def _values(self, states: Experience, policy: Any) -> Tensor:
+        return self.learner.values_of(self.buffer.tensors(states), policy)
 
-    def rows(self) -> tuple[Any, ...]:
-        return ()
+    def evaluate(self, learner: RolloutLearner, runner: Any, policy: Any) -> Tensor:
+        """Values [N, 1] after the last step: all others are there."""
+        return self._values(self.following(runner)[0], policy)[:, None].cpu()
 
     def last(self) -> Step:
         return self._last

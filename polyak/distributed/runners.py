@@ -18,10 +18,9 @@ import cloudpickle
 import numpy as np
 import torch
 
-from polyak.arrays import assign, joined, mapped
+from polyak.arrays import assign, flat, joined, mapped, unflat
 from polyak.collecting.actor import Actor, copy_of
 from polyak.collecting.exploration import ActingProgress, Exploration
-from polyak.collecting.runner import flat, unflat
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers

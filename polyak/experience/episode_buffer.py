@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from polyak.arrays import mapped
 from polyak.experience.rollout_buffer import COLLECTED, FLATTENED, RolloutBuffer
@@ -40,20 +39,14 @@ class EpisodeBuffer(RolloutBuffer):
         super().reset()
         self.counted, self._begun = self._zeros(bool), 0
 
-    def record(
-        self,
-        step: Step,
-        value: Tensor | np.ndarray | None = None,
-        log_prob: Tensor | np.ndarray | None = None,
-        final_values: Tensor | np.ndarray | None = None,
-    ) -> None:
+    def record(self, step: Step, *args: Any, **kwargs: Any) -> None:
         if self.full:
             self._grow()
         pos, starts = self.pos, np.asarray(step.episode_starts, bool)
         chosen = starts & (starts.cumsum() <= self.episodes - self._begun)
         self.counted[pos] = np.where(starts, chosen, self.counted[pos - 1] if pos else False)
         self._begun += int(np.count_nonzero(chosen))
-        super().record(step, value, log_prob, final_values)
+        super().record(step, *args, **kwargs)
 
     def is_complete(self, dones: np.ndarray) -> bool:
         """Whether all episodes that count have ended. dones: [n_envs] whether the last step ended one."""

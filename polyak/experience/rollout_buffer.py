@@ -1,4 +1,7 @@
-"""Experience of the current policy, used for one update and thrown away."""
+"""Experience of the current policy, used for one update and thrown away.
+
+Shapes: T steps of N environments; R = T * N rows, step by step; S states that no row holds.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.arrays import assign, leaves, mapped, to_device
+from polyak.arrays import Array, Device, assign, copied, leaves, mapped, paths, place, to_device, unflat, where, zeros
 from polyak.envs.spaces import get_action_dtype
 from polyak.experience.base_buffer import BaseBuffer, Normalizer, tensor_of
 from polyak.experience.batch import (
@@ -51,8 +54,10 @@ class RolloutBuffer(BaseBuffer):
         extras: name -> [buffer_size, n_envs, ...]
         truncated: [buffer_size, n_envs] bool: the row ended an episode that was cut short; only :meth:`record` knows.
         final_values: [buffer_size, n_envs] float32 values of the observations that such episodes ended with.
-        generator_ready: whether :meth:`get` has begun; from then on all arrays but the last two are
-            [n_envs * buffer_size, ...].
+        finals: of each step that has such rows ``observations``, recurrent ``memory`` and, if there are any, ``masks``
+            after these, [K, ...]; in tensors after all rows, since the host does not read which they are.
+        generator_ready: whether :meth:`get` has begun; from then on all arrays but ``truncated`` and ``final_values``
+            are [n_envs * buffer_size, ...].
 
     Args:
         buffer_size: steps of each environment.
@@ -62,19 +67,24 @@ class RolloutBuffer(BaseBuffer):
             bring them as ``extras``, and every minibatch has them.
         sequence_length: more than 1: a divisor of ``buffer_size``, such that minibatches are made of sequences of so
             many steps, one after another, and say in ``extras`` as ``starts`` where episodes begin.
+        in_tensors: the arrays are tensors on ``device``, whose values the host does not read.
     """
 
     observations: Any
-    actions: np.ndarray
-    rewards: np.ndarray
-    episode_starts: np.ndarray
-    values: np.ndarray
-    log_probs: np.ndarray
-    advantages: np.ndarray
-    returns: np.ndarray
-    truncated: np.ndarray
-    final_values: np.ndarray
-    extras: dict[str, np.ndarray]
+    actions: Array
+    rewards: Array
+    episode_starts: Array
+    values: Array
+    log_probs: Array
+    advantages: Array
+    returns: Array
+    truncated: Array
+    final_values: Array
+    extras: dict[str, Array]
+    finals: list[Experience]
+    _final_rows: list[np.ndarray]
+    _state_values: Array | None
+    """[buffer_size, n_envs] what the states of rows count as successors, where that is not their ``values``."""
     _seen: Any
     """[buffer_size + 1, n_envs, ...] of a rollout that came with what was observed after its last step; else None."""
     warns_of_rest = True
@@ -92,6 +102,7 @@ class RolloutBuffer(BaseBuffer):
         *,
         columns: Schema | Iterable[Column] | None = None,
         sequence_length: int = 1,
+        in_tensors: bool = False,
     ):
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
         self.schema, self.sequence_length = Schema.of(columns), sequence_length
@@ -104,6 +115,11 @@ class RolloutBuffer(BaseBuffer):
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} must be between 0 and 1, got {value}.")
         self.gae_lambda, self.gamma = gae_lambda, gamma
+        self.in_tensors = in_tensors
+        self._on: Device = self.device if in_tensors else None
+        self._checked = self._picked if in_tensors else partial(self.schema.checked, envs=self.n_envs)
+        self._shaped = _tensor if in_tensors else self._batched
+        self._gae = gae if in_tensors else gae_of_arrays
         scalars = "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "final_values"
         self._layouts: dict[str, Any] = {
             "observations": _layouts(observation_space, self.obs_shape),
@@ -126,18 +142,22 @@ class RolloutBuffer(BaseBuffer):
 
     def reset(self) -> None:
         """Start a new rollout, in new arrays: references to the old ones keep their contents."""
-        self.pos, self.full, self.generator_ready, self._seen = 0, False, False, None
+        self.pos, self.full, self.generator_ready = 0, False, False
+        self.finals, self._final_rows, self._state_values, self._seen = [], [], None, None
         vars(self).update(mapped(self._zeros, self._layouts))
 
-    def adopt(self, rows: Mapping[str, Any], seen: Any) -> None:
+    def adopt(self, rows: Mapping[str, Any], seen: Any, ends: Iterable[tuple[int, Step, Any]] = ()) -> None:
         """Take a whole rollout without values, uncopied where it has the types of the buffer.
 
         Args:
             rows: ``actions``, ``rewards``, ``episode_starts``, ``truncated`` and the further columns by their names,
                 [buffer_size, n_envs, ...] each; others are not read.
             seen: [buffer_size + 1, n_envs, ...] the observations, with those after the last step.
+            ends: of the steps in which episodes ended: number, step, and the recurrent state after it.
         """
         self.reset()
+        for number, step, memory in ends:
+            self._keep(number, step.truncated, step, memory)
         self._seen = mapped(lambda own, part: _like(own, part, len(part)), self.observations, seen)
         self.observations = mapped(lambda part: part[:-1], self._seen)
         for name in ("actions", "rewards", "episode_starts", "truncated"):
@@ -145,9 +165,9 @@ class RolloutBuffer(BaseBuffer):
         self.extras = {name: _like(own, rows[name]) for name, own in self.extras.items()}
         self.pos, self.full = self.buffer_size, True
 
-    def _zeros(self, layout: Any) -> np.ndarray:
+    def _zeros(self, layout: Any) -> Array:
         """[buffer_size, n_envs, ...] of a type that may have a shape."""
-        return np.zeros((self.buffer_size, self.n_envs), layout)
+        return zeros((self.buffer_size, self.n_envs), layout, self._on)
 
     def add(
         self,
@@ -185,7 +205,7 @@ class RolloutBuffer(BaseBuffer):
             fits = False
         if not fits:
             obs, action, reward, episode_start = map(
-                self._batched, _STEP, (obs, action, reward, episode_start), self._shapes
+                self._shaped, _STEP, (obs, action, reward, episode_start), self._shapes
             )
         pos = self.pos
         assign(self.observations, pos, obs)
@@ -195,14 +215,21 @@ class RolloutBuffer(BaseBuffer):
         if log_prob is not None:
             self.log_probs[pos] = _flat(log_prob)
         if extras or self.schema.columns:
-            assign(self.extras, pos, self.schema.checked(extras, self.n_envs))
+            assign(self.extras, pos, self._checked(extras))
         self.pos = pos + 1
         self.full = self.pos == self.buffer_size
+
+    def _picked(self, extras: Any) -> dict[str, Any]:
+        return {name: extras[name] for name in self.extras}
 
     @cached_property
     def _shapes(self) -> tuple[Any, ...]:
         """Of what :meth:`add` takes first."""
         return self._obs_batch, self._action_batch, self._scalar_batch, self._scalar_batch
+
+    def _has_own(self, *methods: str) -> bool:
+        """Whether a subclass outside of this library has one of these methods."""
+        return not all(getattr(type(self), name).__module__.startswith("polyak.") for name in methods)
 
     @property
     def values_may_follow(self) -> bool:
@@ -211,8 +238,7 @@ class RolloutBuffer(BaseBuffer):
         Not if a subclass has an ``add`` or ``compute_returns_and_advantage`` of its own: these see each step as SB3 has
         it, with its values, and rewards that hold those of final observations.
         """
-        cls, ours = type(self), RolloutBuffer
-        return cls.add is ours.add and cls.compute_returns_and_advantage is ours.compute_returns_and_advantage
+        return not self._has_own("add", "compute_returns_and_advantage")
 
     def record(
         self,
@@ -220,14 +246,16 @@ class RolloutBuffer(BaseBuffer):
         value: Tensor | np.ndarray | None = None,
         log_prob: Tensor | np.ndarray | None = None,
         final_values: Tensor | np.ndarray | None = None,
+        memory: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Store one step of the environments, with what was truncated; :meth:`add` takes rewards that count for that.
 
         Args:
-            step: rewards as the environments gave them.
+            step: rewards as the environments gave them; of its ``extras`` those that there are ``columns`` for.
             value, log_prob: as in :meth:`add`.
             final_values: [n_envs] values of ``step.next_observations``, read where an episode was truncated. None, if
-                :attr:`values_may_follow`: they are assigned to the attribute of that name after the rollout.
+                :attr:`values_may_follow`: the states are kept in :attr:`finals`.
+            memory: the policy's recurrent state [n_envs, ...] after the step, by name.
 
         Raises:
             ValueError: as :meth:`add`; or an episode was truncated and the ``final_values`` may not follow.
@@ -239,12 +267,26 @@ class RolloutBuffer(BaseBuffer):
             rewards = self._bootstrapped(rewards, truncated, final_values)
         if actions.ndim == 1:  # numbers of choices
             actions = actions[:, None]
-        further = self._arguments(extras) if extras else {}  # SB3 knows of none
+        kept = {name: extras[name] for name in self.extras if name in extras}
+        further = self._arguments(kept) if kept else {}  # SB3 knows of none
         self.add(obs, actions, rewards, starts, value, log_prob, **further)
-        if cut and self.values_may_follow:
+        if self.in_tensors:
             self.truncated[pos] = truncated
-            if final_values is not None:
+            self._keep(pos, slice(None), step, memory)
+        elif cut and self.values_may_follow:
+            self.truncated[pos] = truncated
+            if final_values is None:
+                self._keep(pos, truncated, step, memory)
+            else:
                 self.final_values[pos] = np.where(truncated, _flat(final_values), 0)
+
+    def _keep(self, pos: int, envs: Any, step: Step, memory: Mapping[str, Tensor] | None) -> None:
+        """Keep the states that a step led to in some environments; of all, ``slice(None)``, copies."""
+        states = {"observations": step.next_observations, "memory": dict(memory or {})}
+        if "next_masks" in step.extras:
+            states["masks"] = step.extras["next_masks"]
+        self.finals.append(Experience(copied(Experience(states)[envs].columns, self._on)))
+        self._final_rows.append(np.arange(pos * self.n_envs, (pos + 1) * self.n_envs)[envs])
 
     def _bootstrapped(
         self, rewards: np.ndarray, truncated: np.ndarray, final_values: Tensor | np.ndarray | None
@@ -265,7 +307,7 @@ class RolloutBuffer(BaseBuffer):
     @property
     def resumable(self) -> bool:
         """Whether :meth:`state_dict` says all about a rollout that is being collected: no subclass stores otherwise."""
-        return type(self).add is RolloutBuffer.add
+        return not self._has_own("add")
 
     @property
     def collected(self) -> Experience:
@@ -274,7 +316,21 @@ class RolloutBuffer(BaseBuffer):
 
     def state_dict(self) -> dict[str, Any]:
         """The steps of a rollout that is being collected, as arrays [steps, n_envs, ...], and the random state."""
-        return {"rng": self.rng_state(), **self.collected[: self.pos].columns}
+        return {"rng": self.rng_state(), **self.collected[: self.pos].to(None).columns}
+
+    def finals_state(self) -> dict[str, np.ndarray]:
+        """:attr:`finals` as arrays by name, and the numbers of their rows; none where nothing is kept."""
+        if not self.finals:
+            return {}
+        kept = Experience.joined(self.finals, 0).map(partial(place, device=None))
+        return {"rows": np.concatenate(self._final_rows), **dict(paths(kept.columns))}
+
+    def load_finals(self, state: dict[str, np.ndarray]) -> None:
+        """Take back what :meth:`finals_state` returned."""
+        if state:
+            columns = {"memory": {}, **{name: unflat(name, state) for name in {key.split("/")[0] for key in state}}}
+            self._final_rows = [columns.pop("rows").astype(np.int64)]
+            self.finals = [Experience(columns).map(lambda column: place(np.array(column), self._on))]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume the rollout that :meth:`state_dict` described."""
@@ -285,16 +341,48 @@ class RolloutBuffer(BaseBuffer):
         assign(self.collected.columns, slice(self.pos), state)
 
     def flat_inputs(self) -> tuple[Any, ...]:
-        """All observations and actions, step by step, as tensors [buffer_size * n_envs, ...], and a dict of further
-        columns if there are some; before :meth:`get`."""
+        """All observations and actions, step by step, as tensors [R, ...], and a dict of further columns if there are
+        some; before :meth:`get`."""
         columns = (self.observations, self.actions, *([self.extras] if self.extras else []))
         return tuple(
             mapped(lambda column: tensor_of(self, column.reshape(-1, *column.shape[2:])), part) for part in columns
         )
 
-    def compute_returns_and_advantage(
-        self, last_values: Tensor | np.ndarray, dones: np.ndarray, *, next_values: np.ndarray | None = None
-    ) -> None:
+    def successors(self, last: Experience) -> Experience:
+        """The states [S] that no row holds, as tensors: :attr:`finals`, step by step, then the ``last`` [N].
+
+        Args:
+            last: ``observations``, ``memory`` and ``masks``, if there are any, after the last step.
+        """
+        return Experience.joined([self.tensors(states) for states in (*self.finals, last)], 0)
+
+    def tensors(self, states: Experience) -> Experience:
+        """Some states as policies read them."""
+        seen = mapped(partial(_typed, self), self._layouts["observations"], states.observations)
+        return states.plus(observations=seen).map(partial(tensor_of, self))
+
+    def fill(self, found: Mapping[str, Tensor], next_values: Tensor) -> Tensor:
+        """Take what a learner says of a whole rollout.
+
+        Args:
+            found: ``values`` and ``log_probs`` [R]; ``state_values`` [R], where states count otherwise as successors.
+            next_values: [S] of :meth:`successors`.
+
+        Returns:
+            values [N, 1] of the observations after the last step.
+        """
+        here = {name: place(column, self._on).reshape(self.values.shape) for name, column in found.items()}
+        self.values[:], self.log_probs[:] = here["values"], here["log_probs"]
+        self._state_values = here.get("state_values")
+        rows = np.concatenate([np.zeros(0, np.int64), *self._final_rows])
+        final, last = (place(part, self._on) for part in next_values.tensor_split([len(rows)]))
+        if self.in_tensors:
+            self.final_values.copy_(final.view_as(self.final_values))
+        elif len(rows):
+            self.final_values.flat[rows] = final
+        return torch.as_tensor(last)[:, None]
+
+    def compute_returns_and_advantage(self, last_values: Tensor | np.ndarray, dones: np.ndarray) -> None:
         """Fill ``advantages`` (GAE, Schulman et al. 2016 eq. 16) and ``returns = advantages + values``.
 
         Where :attr:`truncated` is True the value of the final observation is taken from :attr:`final_values`. No other
@@ -303,23 +391,25 @@ class RolloutBuffer(BaseBuffer):
         Args:
             last_values: [n_envs] (or [n_envs, 1]) values of the observations after the last step.
             dones: [n_envs] whether the last step ended an episode.
-            next_values: [buffer_size, n_envs] values of the states after all steps, where they are others than the
-                ``values`` of the steps that follow; ``last_values`` are not read then.
         """
-        if next_values is None:
-            next_values = np.concatenate([self.values[1:], _flat(last_values)[None]])
+        values = self.values if self._state_values is None else self._state_values
+        next_values = where(self.truncated, self.final_values, self._following(values, last_values))
         cuts = self._cuts(dones)
-        discounts = self.gamma * (1 - cuts)
-        if self.truncated.any():
-            next_values = np.where(self.truncated, self.final_values, next_values)
-            discounts[self.truncated] = self.gamma
-        self.advantages, self.returns = gae_of_arrays(
+        discounts = self.gamma * (1 - cuts * ~self.truncated)
+        self.advantages, self.returns = self._gae(
             self.rewards, self.values, next_values, discounts, self.gae_lambda, cuts
         )
 
-    def _cuts(self, dones: np.ndarray) -> np.ndarray:
+    def _cuts(self, dones: Array) -> Array:
         """[buffer_size, n_envs] float32: 1 where an episode ended, with the last row if ``dones`` says so."""
-        return np.concatenate([self.episode_starts[1:], np.asarray(dones, np.float32).reshape(1, self.n_envs)])
+        return self._following(self.episode_starts, dones)
+
+    def _following(self, column: Array, last: Array) -> Array:
+        """[buffer_size, n_envs] float32: what the next row has in a column; ``last`` [n_envs] after the last one."""
+        found = self._zeros(np.float32)
+        found[:-1] = column[1:]
+        assign(found, -1, place(last, self._on).reshape(-1))
+        return found
 
     def trajectory(self, last_observations: Any, dones: np.ndarray) -> Trajectory:
         """The whole rollout in order, as tensors on the buffer's device; before :meth:`get`.
@@ -427,7 +517,7 @@ class RolloutBuffer(BaseBuffer):
         """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
         scalars = (self.values, self.log_probs, self.advantages, self.returns)
         values, log_probs, advantages, returns = (tensor_of(self, column.reshape(-1)) for column in scalars)
-        actions = tensor_of(self, self.actions.astype(np.float32, copy=False))  # for all spaces, as in SB3
+        actions = tensor_of(self, self.actions).float()  # for all spaces, as in SB3
         columns = mapped(partial(tensor_of, self), self.observations), actions, values, log_probs, advantages, returns
         if self.extras or self.sequence_length > 1:
             return ExtendedRolloutSamples(*columns, self._further_columns())
@@ -478,6 +568,17 @@ def _layouts(space: spaces.Space, shape: Any) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _layouts(sub, shape[key]) for key, sub in space.spaces.items()}
     return np.dtype((space.dtype, shape))
+
+
+def _tensor(name: str, value: Any, shape: Any) -> Any:
+    """What environments in tensors give, which is of its shape."""
+    return value
+
+
+def _typed(buffer: RolloutBuffer, layout: np.dtype, part: Array) -> Array:
+    """Observations [S, ...] in the type and the shape that a buffer has for them."""
+    part = part.reshape(-1, *layout.shape)
+    return part if buffer.in_tensors else np.asarray(place(part, None), layout.base, order="C")
 
 
 def _like(own: np.ndarray, part: np.ndarray, steps: int | None = None) -> np.ndarray:

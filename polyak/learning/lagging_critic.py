@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyak.experience import RolloutSamples
+from polyak.experience import Experience, RolloutSamples
 from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import LearnerRecipe, Metrics, Tunable, Update
-from polyak.learning.rollout_learner import OnPolicyLearner, States
+from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.updates import polyak_update
 
@@ -51,7 +51,7 @@ class LaggingCriticLearner(OnPolicyLearner):
             return found
         return {**found, "values": super().evaluation(rows, self.critic_target)["values"]}
 
-    def next_values(self, successors: States, acting: Any) -> Tensor:
+    def next_values(self, successors: Experience, acting: Any) -> Tensor:
         return super().next_values(successors, self.evaluator(acting))
 
     def with_advantages(self, batch: RolloutSamples, values: Tensor) -> RolloutSamples:

@@ -3,21 +3,17 @@
 Shapes: R rows, step by step; S successors; B minibatch rows; N environments; M choices.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
-from polyak.arrays import mapped, to_device
-from polyak.experience import RolloutSamples
-from polyak.experience.step import Step
+from polyak.arrays import first, mapped
+from polyak.experience import Experience, RolloutBuffer, RolloutSamples
 from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Metrics
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.base import State
 from polyak.ops.policy_gradient import normalized
 
 _EVALUATION_ROWS = 1024
@@ -25,70 +21,6 @@ _EVALUATION_ROWS = 1024
 _SMALL_ROLLOUT = 256
 """Rows of a rollout up to which evaluating it is mostly overhead, so that a program does it in a fraction of the
 time; with more rows it gains less than 1 % of a training, which building one is not worth."""
-
-
-class Evaluation(NamedTuple):
-    """What a policy makes of a rollout's rows and of its successors."""
-
-    values: Tensor | None
-    """[R]; ``None``: the rows have values already."""
-    log_probs: Tensor | None
-    """[R] of the actions taken."""
-    next_values: Tensor
-    """[S]"""
-    state_values: Tensor | None = None
-    """[R] what the rows' states count as successors, where that is not their ``values``."""
-
-
-class States(NamedTuple):
-    """Some states in which steps have ended, as arrays or as tensors."""
-
-    observations: Any
-    """[S, ...], or a dict of these."""
-    memory: State
-    """Name -> [S, ...]: the recurrent state, always tensors; empty of a policy without one."""
-    masks: Any
-    """[S, M] bool, which choices are allowed; ``None``: all."""
-
-    @classmethod
-    def cut(cls, step: Step, memory: State | None) -> "States":
-        """Those in which a step cut episodes short, from the recurrent state [N, ...] after it."""
-        rows, masks = step.truncated, step.extras.get("next_masks")
-        kept = torch.from_numpy(rows)
-        return cls(
-            mapped(lambda part: part[rows], step.next_observations),
-            {name: state[kept.to(state.device)] for name, state in (memory or {}).items()},
-            None if masks is None else masks[rows],
-        )
-
-    @classmethod
-    def joined(cls, parts: Sequence["States"]) -> "States":
-        """One after another."""
-        masks = [part.masks for part in parts if part.masks is not None]
-        return cls(
-            mapped(lambda *own: np.concatenate(own), *(part.observations for part in parts)),
-            {name: torch.cat([part.memory[name] for part in parts]) for name in parts[0].memory},
-            np.concatenate(masks) if masks else None,
-        )
-
-    def pieces(self, most: int) -> Iterator["States"]:
-        """The same, at most so many at a time."""
-        count = len(
-            next(iter(self.observations.values())) if isinstance(self.observations, dict) else self.observations
-        )
-        if count <= most:
-            yield self
-            return
-        for start in range(0, count, most):
-            rows = slice(start, start + most)
-            memory = {name: state[rows] for name, state in self.memory.items()}
-            masks = None if self.masks is None else self.masks[rows]
-            yield States(sliced(self.observations, rows), memory, masks)
-
-    def tensors(self, space: spaces.Space, device: torch.device) -> "States":
-        """The same as tensors; ``space``: of the observations."""
-        masks = None if self.masks is None else to_device(torch.from_numpy(self.masks), device)
-        return self._replace(observations=_tensors(self.observations, space, device), masks=masks)
 
 
 class RolloutLearner(Learner):
@@ -102,22 +34,32 @@ class RolloutLearner(Learner):
         return int(getattr(self.policy, "sequence_length", 1))
 
     @torch.no_grad()
-    def prepare(self, rows: tuple[Any, ...], successors: States, acting: Any) -> Evaluation:
-        """Values and log-probabilities of a rollout's rows, and values of those successors that no row holds.
+    def prepare(self, rollout: RolloutBuffer, last: Experience, acting: Any) -> Tensor:
+        """Put values and log-probabilities of its rows into a rollout, and values of the successors that no row holds.
 
         They are computed in batches, as gradient steps compute them: ratios of probabilities begin at 1.
 
         Args:
-            rows: see :meth:`~polyak.collecting.rollout.RolloutWriter.rows`.
-            successors: of rows.
+            rollout: is whole.
+            last: what there is after its last step: see :meth:`~polyak.experience.RolloutBuffer.successors`.
             acting: the policy that has made it, whose values they are: the learner's own, or an older copy.
+
+        Returns:
+            values [N, 1] of the observations after the last step.
         """
-        pieces = [self.eagerly(self.next_values, piece, acting) for piece in successors.pieces(_EVALUATION_ROWS)]
-        next_values = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
-        if not rows:
-            return Evaluation(None, None, next_values)
-        found = self._evaluate(rows, acting)
-        return Evaluation(found["values"], found["log_probs"], next_values, found.get("state_values"))
+        next_values = self.values_of(rollout.successors(last), acting)
+        return rollout.fill(self._evaluate(rollout.flat_inputs(), acting), next_values)
+
+    @torch.no_grad()
+    def values_of(self, states: Experience, acting: Any) -> Tensor:
+        """:meth:`next_values` of states in tensors, in pieces of a size that memory bears: [S]"""
+        count = len(first(states.columns))
+        return torch.cat(
+            [
+                self.eagerly(self.next_values, states[start : start + _EVALUATION_ROWS], acting)
+                for start in range(0, count, _EVALUATION_ROWS)
+            ]
+        )
 
     def _evaluate(self, rows: tuple[Any, ...], acting: Any) -> Metrics:
         """:meth:`evaluation` of all rows, in pieces of a size that memory bears."""
@@ -129,7 +71,7 @@ class RolloutLearner(Learner):
         """``values`` and ``log_probs`` [B] of rows.
 
         Args:
-            rows: B of those that :meth:`prepare` gets.
+            rows: observations [B, ...], actions [B, ...], and a dict of further columns [B, ...] if there are some.
             acting: the policy that has acted; ``None``: the learner's own.
         """
         policy = self.policy if acting is None else acting
@@ -137,8 +79,8 @@ class RolloutLearner(Learner):
         values, log_prob, _ = policy.evaluate_actions(observations, actions, **(more[0] if more else {}))
         return {"values": values.flatten(), "log_probs": log_prob}
 
-    def next_values(self, successors: States, acting: Any) -> Tensor:
-        """State values [S]."""
+    def next_values(self, successors: Experience, acting: Any) -> Tensor:
+        """State values [S] of ``observations`` [S, ...], given ``memory`` and ``masks``."""
         return acting.predict_values(successors.observations, **successors.memory).flatten()
 
 
@@ -189,17 +131,5 @@ def _normalized_together(advantages: Tensor, group: Group) -> Tensor:
 def _pieces(rows: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Columns [R, ...], each of them a tensor or a dict of such, in pieces of a size that memory bears."""
     for start in range(0, len(rows[1]), _EVALUATION_ROWS):
-        yield tuple(sliced(column, slice(start, start + _EVALUATION_ROWS)) for column in rows)
-
-
-def sliced(column: Any, rows: slice) -> Any:
-    """Some rows of a column, or of a dict of them."""
-    return mapped(lambda part: part[rows], column)
-
-
-def _tensors(observations: Any, space: spaces.Space, device: torch.device) -> Any:
-    """Observations [S, ...] of a space as tensors of its shape and type."""
-    if isinstance(space, spaces.Dict):
-        return {key: _tensors(observations[key], part, device) for key, part in space.spaces.items()}
-    rows = np.array(observations, space.dtype, order="C").reshape(-1, *(space.shape or ()))
-    return to_device(torch.from_numpy(rows), device)
+        piece = slice(start, start + _EVALUATION_ROWS)
+        yield tuple(mapped(lambda part, piece=piece: part[piece], column) for column in rows)

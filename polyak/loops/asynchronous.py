@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from torch import Tensor
 
 from polyak.callbacks.callback import BaseCallback
 from polyak.collecting.actor_thread import ActorThread
@@ -22,8 +21,8 @@ from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.separate_runners import Finished, SeparateRunners
 from polyak.distributed.weights import put_back
-from polyak.experience import RolloutBuffer
-from polyak.experience.step import Observations, Step
+from polyak.experience import Experience, RolloutBuffer
+from polyak.experience.step import Step
 from polyak.learning.vtrace_learner import Unroll, joined
 from polyak.loops.on_policy import OnPolicyLoop
 
@@ -32,9 +31,9 @@ class Rollout(NamedTuple):
     """Steps that were made with the same weights, and what these say of them."""
 
     buffer: RolloutBuffer
-    last_observations: Observations
+    last: Experience
+    """What there was after the last step: see :meth:`~polyak.collecting.rollout.RolloutWriter.following`."""
     episode_starts: np.ndarray
-    memory: dict[str, Tensor]
     version: int
     """The learner's steps when the weights were published."""
     steps: Sequence[Step | None] = ()
@@ -42,7 +41,7 @@ class Rollout(NamedTuple):
 
     def unrolled(self) -> Unroll:
         """As learners see it."""
-        return Unroll(self.buffer.trajectory(self.last_observations, self.episode_starts), self.memory)
+        return Unroll(self.buffer.trajectory(self.last.observations, self.episode_starts), self.last.memory)
 
     def evaluated(self, step: Step, row: int) -> Step:
         """A step with what the policy that acted says of it."""
@@ -167,8 +166,7 @@ class RolloutCollector:
         """
         settings = self.settings
         with self.runner.split.inference:
-            ends = writer.ends(after, settings.device)
-            writer.fill(settings.learner.prepare(writer.rows(), ends, self.actor.policy))
+            writer.evaluate(settings.learner, after, self.actor.policy)
         return Rollout(writer.buffer, *writer.following(after), version, steps)
 
     def show(self, rollout: Rollout, rows: Iterable[tuple[int, bool]], step_of: Callable[[int], Step | None]) -> bool:

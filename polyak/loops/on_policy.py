@@ -10,8 +10,7 @@ from typing_extensions import Self
 from polyak.callbacks.callback import BaseCallback, LoopLocals
 from polyak.checkpoint.collection import Collection
 from polyak.collecting import stepwise
-from polyak.collecting.rollout import RolloutWriter, Successors
-from polyak.collecting.tensors.rollout import TensorRolloutWriter
+from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.tensors.rows import on_host
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.runners import RunnerGroup
@@ -130,8 +129,7 @@ class OnPolicyLoop:
             task()
         rollout, collector, settings = self.rollout, self.collector, self.settings
         with self.split.inference:
-            ends = rollout.ends(collector.runner, settings.device)
-            last_values = rollout.fill(settings.learner.prepare(rollout.rows(), ends, collector.policy()))
+            last_values = rollout.evaluate(settings.learner, collector.runner, collector.policy())
         if self.estimates:
             with self.split.update:
                 rollout.estimate(last_values, collector.runner.episode_starts)
@@ -191,14 +189,9 @@ def on_policy_locals(step: Step) -> dict[str, Any]:
     }
 
 
-def tensor_writer(buffer: Any, successors: Successors, model: Any, steps: int | None = None) -> Any:
-    """What steps enter a buffer in tensors by."""
-    return TensorRolloutWriter(buffer, steps)
-
-
-def writer_of(buffer: Any, successors: Successors, model: Any, steps: int | None = None) -> Any:
-    """What steps enter a buffer in numpy by."""
+def writer_of(buffer: Any, model: Any, steps: int | None = None) -> RolloutWriter:
+    """What steps enter a buffer by; ``steps``: how many, if not as many as it takes."""
     actor = model.runner.actor
     if buffer.values_may_follow and not getattr(actor.policy, "acts_by_forward", False):
-        return RolloutWriter(buffer, actor, successors, steps)
+        return RolloutWriter(buffer, actor, steps)
     return stepwise.StepwiseWriter(buffer, actor, model.learner, steps)

@@ -7,11 +7,9 @@ from typing import Any, ClassVar, cast
 
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.collecting.exploration import Exploration, gsde
-from polyak.collecting.rollout import Successors
-from polyak.collecting.tensors.rollout import TensorRollout
 from polyak.experience import RolloutBuffer
 from polyak.hyperparameters.declaration import require
-from polyak.loops.on_policy import rollout_updates, tensor_writer, writer_of
+from polyak.loops.on_policy import rollout_updates, writer_of
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.parts.part import Part
@@ -35,14 +33,10 @@ class Rollouts(Part):
         super().__init__(model)
         self.buffer: Any = None
         """A rollout buffer, once there are environments."""
-        self.successors: Any = None
-        """Those of the rollout that is being collected."""
         self.rewards_follow: Callable[[Any], None] | None = None
         """Fills in the rewards of a rollout that was collected without them."""
         self._due: list[Callable[[], None]] = []
         """What is to be done before the next rollout begins."""
-        self._write = writer_of
-        """Makes a writer of a buffer."""
 
     # -- what is learned -----------------------------------------------------------------------------------------------
 
@@ -117,7 +111,7 @@ class Rollouts(Part):
         require(takes, "entropy_index", model.entropy_index, fix)
 
     def change_env(self) -> None:
-        if self.buffer is not None and isinstance(self.buffer, TensorRollout) is not self.model.in_tensors:
+        if self.buffer is not None and self.buffer.in_tensors is not self.model.in_tensors:
             self.buffer, self.model._collection = self.make_buffer(), None
 
     def adopt(self, name: str, before: Any) -> None:
@@ -148,11 +142,7 @@ class Rollouts(Part):
     def make_buffer(self) -> Any:
         """A buffer as the hyper-parameters describe it, in numpy or in tensors."""
         model = self.model
-        self._write = tensor_writer if model.in_tensors else writer_of
-        if model.in_tensors:
-            known = model.n_steps, model.observation_space, model.action_space, model.device
-            return TensorRollout(*known, model.gae_lambda, model.gamma, model.n_envs, model._columns())
-        sequences: dict[str, Any] = {}
+        sequences: dict[str, Any] = {"in_tensors": True} if model.in_tensors else {}
         if isinstance(model.policy, RecurrentActorCriticPolicy):
             model.policy.sequence_length = sequences["sequence_length"] = self.sequence_length(model.policy.max_seq_len)
         return (model.rollout_buffer_class or self.buffer_class)(
@@ -208,18 +198,17 @@ class Rollouts(Part):
         """Empties the buffer for another rollout."""
         self.make_room()
         self.buffer.reset()
-        self.successors = Successors()
 
     def writer(self, steps: int | None = None) -> Any:
         """What steps enter the buffer by; ``steps``: how many, if not as many as it takes."""
-        return self._write(self.buffer, self.successors, self.model, steps)
+        return writer_of(self.buffer, self.model, steps)
 
     def exploration(self) -> dict[str, Exploration]:
         return gsde(self.model.use_sde, self.model.sde_sample_freq)
 
     def fresh_writer(self) -> Any:
         """The same into a buffer of its own."""
-        return self._write(self.make_buffer(), Successors(), self.model)
+        return writer_of(self.make_buffer(), self.model)
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
@@ -227,14 +216,14 @@ class Rollouts(Part):
         if self.model._collection is not None and self.buffer.resumable:
             saved.info["rollout"], arrays = split_state(self.buffer.state_dict())
             saved.state |= prefixed("rollout", arrays)
-            saved.state |= prefixed("successors", self.successors.state())
+            saved.state |= prefixed("successors", self.buffer.finals_state())
 
     def resume(self, saved: Saved, resume: bool) -> None:
         if self.model._collection is None:
             return
         if "rollout" in saved.info and self.buffer.resumable:
             self.buffer.load_state_dict(join_state(saved.info["rollout"], saved.state_of("rollout")))
-            self.successors = Successors.from_state(saved.state_of("successors"), self.model.device)
+            self.buffer.load_finals(saved.state_of("successors"))
         else:
             self.model._collection = None
 

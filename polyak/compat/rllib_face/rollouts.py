@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from polyak.arrays import mapped
@@ -22,7 +21,6 @@ from polyak.experience import Experience, RolloutBuffer
 from polyak.experience.step import Step
 from polyak.hyperparameters.changing import inherited
 from polyak.loops.off_policy import OffPolicyLoop, storage_of
-from polyak.nn.policies.base import State
 from polyak.parts.part import Through
 
 
@@ -295,21 +293,15 @@ class EpisodeWriter:
         self._last = step
         self._rows += self._finished(step)
 
-    def ends(self, runner: Any, device: torch.device) -> Any:
+    def evaluate(self, learner: Any, runner: Any, policy: Any) -> Tensor:
         self.buffer.buffer_size = len(self._rows)
         self.buffer.reset()
         for row in self._rows:
             self._inner.record(row)
-        return self._inner.ends(runner, device)
+        return self._inner.evaluate(learner, runner, policy)[:1]  # which is not read: the last row ends an episode
 
-    def following(self, runner: Any) -> tuple[Any, np.ndarray, State]:
-        return mapped(lambda part: part[:1], runner.obs), np.ones(1, bool), {}
-
-    def rows(self) -> tuple[Any, ...]:
-        return self._inner.rows()
-
-    def fill(self, evaluation: Any) -> Tensor:
-        return self._inner.fill(evaluation)[:1]  # which is not read: the last row ends an episode
+    def following(self, runner: Any) -> tuple[Experience, np.ndarray]:
+        return Experience({"observations": runner.obs, "memory": {}})[:1], np.ones(1, bool)
 
     def estimate(self, last_values: Tensor, dones: np.ndarray) -> None:
         self._inner.estimate(last_values, np.ones(1))

@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from polyak.arrays import Array, place
 from polyak.envs.batched import BatchedVecEnv
-from polyak.envs.vec.env_slot import add_note
+from polyak.envs.vec.reaching import add_note
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.experience.episodes import Episodes
 from polyak.experience.randomness import Randomness

@@ -64,3 +64,19 @@ class Eager:
         outcome = self.decide(tensors, noise, None if state is None else dict(state), allowed)
         extras = {name: value.numpy(force=True) for name, value in outcome.extras.items()}
         return outcome.actions.numpy(force=True), extras, outcome.state
+
+
+class InTensors(Eager):
+    """From observations, masks and state in tensors to actions in tensors. The host reads none of them."""
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        observations: Any,
+        deterministic: bool = False,
+        masks: Any = None,
+        state: Mapping[str, Tensor] | None = None,
+    ) -> Any:
+        """As :meth:`Eager.__call__`, but actions and further columns are tensors."""
+        noise = None if deterministic else self.policy.draw_noise(n_rows(observations))
+        return self.decide(observations, noise, None if state is None else dict(state), masks)

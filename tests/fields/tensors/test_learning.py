@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from polyak import A2C, DQN, PPO, SAC, TD3
 from polyak.algorithms import REGISTRY, get
@@ -22,14 +23,45 @@ from tests.envs.tensor.test_tensor_envs import NoCopyToHost, NoRead
 from tests.pairs import one_of_each
 from tests.trials import trial
 
+
+class Forbidding(TensorCartPole):
+    """Pushing to the left is forbidden where the cart is on the left."""
+
+    masked = True
+
+    def reset(self) -> Any:
+        return super().reset()._replace(masks=self.allowed())
+
+    def step(self, actions: torch.Tensor) -> Any:
+        assert self.allowed().gather(1, actions[:, None]).all()
+        return super().step(actions)._replace(masks=self.allowed())
+
+    def allowed(self) -> torch.Tensor:
+        return torch.stack([self.state[:, 0] > 0, torch.ones(self.num_envs, dtype=torch.bool)], 1)
+
+
+class Short(TensorCartPole):
+    """Observations are dicts, and episodes are cut short."""
+
+    observation_space = spaces.Dict({"cart": spaces.Box(-9, 9, (2,)), "pole": spaces.Box(-9, 9, (2,))})
+    max_episode_steps = 9
+
+    def observe(self, state: torch.Tensor) -> Any:
+        return {"cart": state[:, :2].clamp(-9, 9), "pole": state[:, 2:].clamp(-9, 9)}
+
+
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16]}, "seed": 0, "device": "cpu", "compile": False}
+MEMORY = {"net_arch": [16], "memory": "lstm", "memory_size": 8}
 ROLLOUTS = {**SMALL, "n_steps": 16, "gamma": 0.9}
 REPLAYS = {**SMALL, "learning_starts": 32, "batch_size": 16, "buffer_size": 400}
 LEARNERS: dict[str, tuple[Any, type[TensorEnv], dict[str, Any]]] = {
     "ppo": (PPO, TensorCartPole, {**ROLLOUTS, "batch_size": 32, "n_epochs": 2}),
     "ppo-box": (PPO, TensorPendulum, {**ROLLOUTS, "batch_size": 32, "n_epochs": 2}),
     "ppo-sde": (PPO, TensorPendulum, {**ROLLOUTS, "batch_size": 32, "n_epochs": 2, "use_sde": True}),
+    "ppo-dict": (PPO, Short, {**ROLLOUTS, "batch_size": 32, "policy": "MultiInputPolicy"}),
+    "ppo-memory": (PPO, Short, {**ROLLOUTS, "batch_size": 32, "policy": "MultiInputPolicy", "policy_kwargs": MEMORY}),
     "a2c": (A2C, TensorCartPole, ROLLOUTS),
+    "qac": (get("qac"), Short, {**ROLLOUTS, "policy": "MultiInputPolicy"}),
     "dqn": (DQN, TensorCartPole, {**REPLAYS, "target_update_interval": 10}),
     "sac": (SAC, TensorPendulum, REPLAYS),
     "sac-3-steps": (SAC, TensorPendulum, {**REPLAYS, "n_steps": 3}),
@@ -50,7 +82,7 @@ class Untouched(VecEnvWrapper):
 
 def made(name: str, n_envs: int = 4, **options: Any) -> Any:
     kind, env, arguments = LEARNERS[name]
-    return kind("MlpPolicy", env(n_envs), **{**arguments, **options})
+    return kind(**{"policy": "MlpPolicy", "env": env(n_envs), **arguments, **options})
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -68,13 +100,10 @@ def test_nothing_is_read_in_a_rollout_and_an_update(name: str, monkeypatch: pyte
     assert any(not torch.equal(before[key], tensor) for key, tensor in model.learner.networks().items())
 
 
-@pytest.mark.parametrize("name", ["ppo", "ppo-box", "ppo-sde", "a2c"])
+@pytest.mark.parametrize("name", ["ppo", "ppo-box", "ppo-sde", "ppo-dict", "ppo-memory", "a2c", "qac"])
 def test_the_loop_in_numpy_gives_the_same_networks(name: str) -> None:
-    kind, env, arguments = LEARNERS[name]
-    ours, theirs = (
-        kind("MlpPolicy", env(4), **arguments),
-        kind("MlpPolicy", Untouched(BatchedVecEnv(env(4))), **arguments),
-    )
+    env = LEARNERS[name][1]
+    ours, theirs = made(name), made(name, env=Untouched(BatchedVecEnv(env(4))))
     assert ours.in_tensors
     assert not theirs.in_tensors
     for model in (ours, theirs):
@@ -109,7 +138,7 @@ def test_every_algorithm_takes_environments_in_tensors(name: str) -> None:
     assert model.env.action_space.contains(model.predict(observations, deterministic=True)[0][0])
 
 
-@pytest.mark.parametrize("name", ["ppo", "sac", "sac-observations-once", "dqn"])
+@pytest.mark.parametrize("name", ["ppo", "ppo-memory", "sac", "sac-observations-once", "dqn"])
 def test_training_resumes_in_the_middle_of_episodes(name: str, tmp_path: Any) -> None:
     kind, env, _ = LEARNERS[name]
 
@@ -134,14 +163,14 @@ def test_training_resumes_in_the_middle_of_episodes(name: str, tmp_path: Any) ->
 def test_training_from_a_file_begins_with_other_episodes(tmp_path: Any) -> None:
     model = made("ppo")
     model.learn(64)
-    first = model.rollout_buffer.ring.columns["observations"][0].clone()
+    first = model.rollout_buffer.observations[:4].clone()
     model.save(tmp_path / "model")
     again = PPO.load(tmp_path / "model", env=TensorCartPole(4), device="cpu")
     again.learn(64, reset_num_timesteps=False)
-    assert not torch.equal(first, again.rollout_buffer.ring.columns["observations"][0])
+    assert not torch.equal(first, again.rollout_buffer.observations[:4])
     fresh = made("ppo")
     fresh.learn(64)
-    assert torch.equal(first, fresh.rollout_buffer.ring.columns["observations"][0])
+    assert torch.equal(first, fresh.rollout_buffer.observations[:4])
 
 
 class Rows(BaseCallback):
@@ -181,30 +210,12 @@ def test_an_evaluation_in_the_same_environments_ends_their_episodes() -> None:
     assert model.replay_buffer.dones[written - 1].all()
 
 
-class Forbidding(TensorCartPole):
-    """Pushing to the left is forbidden where the cart is on the left."""
-
-    masked = True
-
-    def reset(self) -> Any:
-        return super().reset()._replace(masks=self.allowed())
-
-    def step(self, actions: torch.Tensor) -> Any:
-        assert self.allowed().gather(1, actions[:, None]).all()
-        return super().step(actions)._replace(masks=self.allowed())
-
-    def allowed(self) -> torch.Tensor:
-        return torch.stack([self.state[:, 0] > 0, torch.ones(self.num_envs, dtype=torch.bool)], 1)
-
-
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
+@pytest.mark.parametrize("name", ["ppo", "dqn", "ppo-memory"])
 def test_what_is_forbidden_is_not_chosen(name: str) -> None:
-    kind, _, arguments = LEARNERS[name]
-    model = kind("MlpPolicy", Forbidding(4), **arguments)
+    model = made(name, policy="MlpPolicy", env=Forbidding(4))
     model.learn(160)
     assert model.in_tensors
-    schema = (model.rollout_buffer if name == "ppo" else model.replay_buffer).schema
-    assert "masks" in schema
+    assert "masks" in (model.replay_buffer if name == "dqn" else model.rollout_buffer).schema
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn"])

@@ -398,18 +398,17 @@ class UnclippedValueLoss(BeforePPO):
         return found._replace(metrics={**found.metrics, "value_loss_unclipped": unclipped})
 
 
-class NoValueLoss(BeforePPO):
-    """Before a learner of PPO that has no critic: its values lose nothing."""
+class WithoutCritic(BeforePPO):
+    """Before a learner of PPO that has no critic: its values lose nothing, and all count 0, so that advantages are
+    discounted returns."""
 
     def objective(self, batch: Any, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Any:
         batch = batch._replace(returns=values.detach())
         return super().objective(batch, values, log_prob, entropy)
 
+    def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Any:
+        found = super().evaluation(rows, acting)
+        return {**found, "values": torch.zeros_like(found["values"])}
 
-class WithoutCritic(BeforePPO):
-    """Before a learner of PPO: all values count 0, so that advantages are discounted returns."""
-
-    def prepare(self, rows: tuple[Any, ...], successors: Any, acting: Any) -> Any:
-        found = super().prepare(rows, successors, acting)
-        values = None if found.values is None else torch.zeros_like(found.values)
-        return found._replace(values=values, next_values=torch.zeros_like(found.next_values))
+    def next_values(self, successors: Any, acting: Any) -> Tensor:
+        return torch.zeros_like(super().next_values(successors, acting))

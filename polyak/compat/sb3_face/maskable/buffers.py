@@ -92,15 +92,6 @@ class MaskableRolloutBuffer(RolloutBuffer):
     def _arguments(self, extras: dict[str, Any]) -> dict[str, Any]:
         return extras
 
-    @property
-    def values_may_follow(self) -> bool:
-        cls, ours = type(self), MaskableRolloutBuffer
-        return cls.add is ours.add and cls.compute_returns_and_advantage is ours.compute_returns_and_advantage
-
-    @property
-    def resumable(self) -> bool:
-        return type(self).add is MaskableRolloutBuffer.add
-
     def _rollout(self) -> MaskableRolloutBufferSamples:  # type: ignore[override]
         rollout, nested = super()._rollout(), isinstance(self.observations, dict)
         kind = MaskableDictRolloutBufferSamples if nested else MaskableRolloutBufferSamples

@@ -165,15 +165,6 @@ class RecurrentRolloutBuffer(RolloutBuffer):
                 extras |= {name: _array(state).swapaxes(0, 1) for name, state in known if name in self.extras}
         super().add(*args, extras=extras, **kwargs)
 
-    @property
-    def values_may_follow(self) -> bool:
-        cls, ours = type(self), RecurrentRolloutBuffer
-        return cls.add is ours.add and cls.compute_returns_and_advantage is ours.compute_returns_and_advantage
-
-    @property
-    def resumable(self) -> bool:
-        return type(self).add is RecurrentRolloutBuffer.add
-
     # -- sequences -----------------------------------------------------------------------------------------------------
 
     def get(self, batch_size: int | None = None) -> Generator[RecurrentRolloutBufferSamples, None, None]:  # type: ignore[override]
