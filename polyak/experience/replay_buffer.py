@@ -361,9 +361,9 @@ class ReplayBuffer(BaseBuffer):
 
         Returns:
             "observations", "next_observations", "actions", "rewards", "dones", "timeouts", and "extras" if there are
-            any -> copies [steps, n_envs, ...]; dicts of these for Dict observations and for extras.
+            any -> copies [steps, n_envs, ...] in numpy; dicts of these for Dict observations and for extras.
         """
-        return self.storage.copies().columns
+        return self.storage.copies().to(None).columns
 
     def replace_rewards(self, reward: Callable[[Any, np.ndarray, Any, np.ndarray], np.ndarray]) -> None:
         """Let another function say what the stored steps were worth; sums over several steps are made of these.
