@@ -162,9 +162,8 @@ class Runner:
         then, rewards, terminated, truncated, now, dones, ended, infos, episodes, masks, stored, more = outcome
         self.obs, self.original_obs, self.episode_starts, self.allowed = now, stored, dones, masks
         if masks is not None:
-            extras = {**extras, "masks": np.ones_like(masks) if allowed is None else allowed}
-        if more:
-            extras = {**extras, **more}
+            extras["masks"] = np.ones_like(masks) if allowed is None else allowed
+        extras.update(more)
         return Step(
             obs, actions, sent, rewards, then, terminated, truncated, dones, infos, now, starts, ended, extras, episodes
         )

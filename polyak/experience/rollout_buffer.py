@@ -491,11 +491,8 @@ class RolloutBuffer(BaseBuffer):
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         steps = self.sequence_length
-        order = self.rng.permutation(rows // steps)
-        if steps > 1:
-            order = (order[:, None] * steps + np.arange(steps)).reshape(-1)
-            batch_size = max(1, batch_size // steps) * steps
-        return order, batch_size
+        order = self.rng.permutation(rows // steps)[:, None] * steps + np.arange(steps)
+        return order.reshape(-1), max(1, batch_size // steps) * steps
 
     def _read(self) -> None:
         """Flatten the arrays of a rollout that is full, unless they are flat."""
