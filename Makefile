@@ -5,7 +5,7 @@ VENV ?= .venv
 # Parallel test processes: one more than there are cores, for some tests wait for others; at most 4.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 1); [ $$n -gt 3 ] && echo 4 || echo $$((n + 1)))
 
-# Where polyak benchmark keeps its runs.
+# Where python -m benchmarks.suites keeps its runs.
 LOGS ?= logs/benchmark
 
 BIN := $(VENV)/bin
@@ -29,7 +29,7 @@ help:
 	@echo 'make type     mypy                               make laws     architecture tests and figures'
 	@echo 'make learn    the slow checks: every algorithm reaches its score'
 	@echo 'make bench    speed beside other libraries       make docs     build the documentation into site/'
-	@echo 'make results  docs/results.md from the runs of polyak benchmark (LOGS=logs/benchmark)'
+	@echo 'make results  docs/results.md from the runs of benchmarks/suites (LOGS=logs/benchmark)'
 	@echo 'make cards    write what follows from the algorithms cards: tables, pages, the stub for type checkers'
 	@echo 'make gallery  draw the figures of the documentation again, from benchmarks/results and from short trainings'
 	@echo 'make clean    delete what these verbs made, $(VENV) included'
@@ -72,7 +72,7 @@ bench: $(VENV)/.installed-demo
 	$(BIN)/python benchmarks/bench.py
 
 results: $(VENV)/.installed-demo
-	$(BIN)/python -m polyak benchmark --table-only --log-folder $(LOGS) --output docs/results.md
+	$(BIN)/python -m benchmarks.suites --table-only --log-folder $(LOGS) --output docs/results.md
 
 cards: $(VENV)/.installed-demo
 	$(BIN)/python docs/from_cards.py

@@ -14,6 +14,7 @@ from typing import Any
 
 from gymnasium import spaces
 
+from polyak.algorithm_info.card import reference_of
 from polyak.algorithms import REGISTRY, get
 from polyak.algorithms.tabular.table import TableAlgorithm
 from polyak.fields.off_policy import OffPolicyAlgorithm
@@ -98,7 +99,7 @@ def actions(cls: Any) -> str:
 
 def reference(cls: Any) -> str:
     """The card's, as a link if it is on arXiv."""
-    text: str = cls.card.reference
+    text = reference_of(cls)
     return f"[{text}](https://arxiv.org/abs/{text.partition(':')[2]})" if text.startswith("arXiv:") else text
 
 

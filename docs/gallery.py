@@ -119,7 +119,7 @@ def film(agent: PPO, gif: Path, frames: int = 120) -> None:
 
 def cliff(folder: Path, steps: int = 50_000) -> None:
     """Values and greedy moves of Q-learning on the cliff."""
-    from polyak.zoo.book.drawing import grid, grid_of, new_figure
+    from polyak.zoo.plots.grids import grid, grid_of, new_figure
 
     model = QLearning("CliffWalking-v1", learning_rate=0.5, gamma=1.0, seed=0).learn(steps)
     shape, _ = grid_of(model.get_env().envs[0])

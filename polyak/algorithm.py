@@ -121,7 +121,6 @@ class Algorithm:
     _init_setup_model: InitVar[bool] = True
     """Build what learns at once; ``False`` leaves it to a later ``_setup_model()``."""
 
-    __signature__: ClassVar[Any] = Signature()
     loop: ClassVar[Callable[..., Loop]]
     """Called with a model, a callback and ``log_interval``: what happens when, in one call of ``learn``. See
     :mod:`polyak.loops`."""
@@ -133,8 +132,6 @@ class Algorithm:
     refuse them, and files of earlier versions may hold them."""
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Space,)
     """Action spaces that the algorithm can handle."""
-    policies_squash: ClassVar[bool] = False
-    """Whether actions are scaled to the bounds of a Box, however wide it is."""
     steps_environments: ClassVar[bool] = True
     """Whether it takes ``env`` and learns by stepping it itself; games are searched, and a generator acts for what
     imitates."""
@@ -369,8 +366,8 @@ class Algorithm:
         return self.supports_masks
 
     def _check_action_space(self, space: spaces.Space) -> None:
-        explores, others = not self.policies_squash, FROM_DATA if "units" in self.parts else TAKE
-        check_action_space(type(self).__name__, space, self.action_spaces, others, explores)
+        explores_by_one, others = "rollouts" in self.parts, FROM_DATA if "units" in self.parts else TAKE
+        check_action_space(type(self).__name__, space, self.action_spaces, others, explores_by_one)
 
     def get_env(self) -> VecEnv | None:
         """The vectorised environment, with every wrapper."""
@@ -813,18 +810,8 @@ class Algorithm:
             ValueError: not a model file, or one of another algorithm, or it does not fit ``env``, or a ``kwargs`` does
                 not fit what was learned.
         """
-        return checkpoint.load(
-            cls,
-            path,
-            env=env,
-            device=device,
-            custom_objects=custom_objects or {},
-            overrides=kwargs,
-            print_system_info=print_system_info,
-            force_reset=force_reset,
-            trust=trust,
-            resume=resume,
-        )
+        wanted = checkpoint.Wanted(env, device, custom_objects or {}, kwargs, force_reset, trust, resume)
+        return checkpoint.load(cls, path, wanted, print_system_info)
 
 
 def _check_env_is_given(cls: type, policy: Any, others: Iterable[str]) -> None:
@@ -865,4 +852,5 @@ def _layers(env: VecEnv) -> str:
     return f"{name}({_layers(env.venv)})" if isinstance(env, VecEnvWrapper) else name
 
 
+setattr(Algorithm, "__signature__", Signature())  # noqa: B010  # no hyper-parameter, and nothing that a class declares
 setattr(Algorithm, "load", _Loader(Algorithm.__dict__["load"].__func__))  # noqa: B010  # type checkers see the classmethod

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def assign(column: Column, index: Any, value: Column) -> None:
         for key, part in column.items():
             assign(part, index, value[key])
     elif isinstance(column, Tensor):
-        column[index] = torch.as_tensor(value, device=column.device)
+        column[index] = torch.as_tensor(value, dtype=column.dtype, device=column.device)
     else:
         column[index] = value.numpy(force=True) if isinstance(value, Tensor) else value
 
@@ -143,6 +144,24 @@ def backwards(array: Array) -> Array:
 def all_so_far(flags: Array) -> Array:
     """[B, n] flags -> [B, n] whether all up to this column are True."""
     return flags.cumprod(1) > 0 if isinstance(flags, Tensor) else np.logical_and.accumulate(flags, 1)
+
+
+def torch_dtype(dtype: np.dtype) -> torch.dtype:
+    """Torch's type of the elements of a numpy type."""
+    return torch.from_numpy(np.empty(0, dtype.base)).dtype
+
+
+@cache
+def numpy_dtype(dtype: torch.dtype) -> np.dtype:
+    """Numpy's type of the elements of a tensor."""
+    found: np.dtype = torch.empty(0, dtype=dtype).numpy().dtype
+    return found
+
+
+def bytes_of(array: Array) -> Array:
+    """[B, ...] contiguous rows as their bytes [B, n]."""
+    rows = array.reshape(len(array), -1)
+    return rows.view(torch.uint8) if isinstance(rows, Tensor) else rows.view(np.uint8)
 
 
 def single(array: Array) -> Array:

@@ -89,6 +89,8 @@ MODULES_MOVED = {
     "polyak.envs.mistakes": "polyak.envs.validation",
     "polyak.envs.providers": "polyak.envs.registration",
     "polyak.envs.shown": "polyak.envs.normalisation_scale",
+    "polyak.envs.vec.dummy": "polyak.envs.gym_batch",
+    "polyak.envs.vec.env_slot": "polyak.envs.gym_batch",
     "polyak.kinds.off_policy": "polyak.collecting.train_freq",
     "polyak.nn.actor_critic": "polyak.nn.policies.actor_critic",
     "polyak.nn.continuous_policy": "polyak.nn.policies.continuous",

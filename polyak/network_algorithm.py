@@ -34,7 +34,7 @@ from polyak.envs.wrappers.layers import turned_images
 from polyak.envs.wrappers.transpose import VecTransposeImage
 from polyak.experience.schema import Column
 from polyak.hyperparameters.changing import Fixed, WithNetworks
-from polyak.hyperparameters.declaration import Becomes, NonNegative, Rate, fitted, later, require
+from polyak.hyperparameters.declaration import Becomes, LearningRate, NonNegative, fitted, later, require
 from polyak.hyperparameters.held import Held
 from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
@@ -47,7 +47,7 @@ from polyak.nn.export.policy_graph import PolicyGraph
 from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
 from polyak.parts import episodes
-from polyak.parts.acting import predicted
+from polyak.parts.acting import predict
 from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, value_of
 from polyak.seeding import set_random_seed
 from polyak.suggestions import did_you_mean
@@ -78,7 +78,7 @@ class NetworkAlgorithm(Algorithm):
     env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
-    learning_rate: Rate | Schedule = 3e-4
+    learning_rate: LearningRate = 3e-4
     """Step size of the optimizers: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     policy_kwargs: WithNetworks[dict[str, Any] | None] = None
@@ -385,33 +385,7 @@ class NetworkAlgorithm(Algorithm):
 
     # -- learning and predicting ---------------------------------------------------------------------------------------
 
-    def predict(
-        self,
-        observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-        *,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """The policy's action for one observation or a batch of them.
-
-        Args:
-            observation: one, or N stacked, as the model's environment returns them; nested observations also as the
-                environment itself has them, before their parts got names. A model that learned under
-                ``VecNormalize`` and was loaded without an environment takes them as they are before normalisation: the
-                statistics are in its file.
-            state: a recurrent policy's memory; others hand it back.
-            episode_start: [N] where a recurrent policy forgets.
-            deterministic: the most likely action instead of a sample.
-            action_masks: which choices are allowed, [M] or [N, M] bool (see :mod:`polyak.envs.masks`); ``None``: all,
-                or what a Dict observation says under ``"action_mask"``.
-
-        Returns:
-            the action or actions, an array in the environment's units, and the next state. Of a Dict or Tuple space one
-            action is a value of the space, and several are a list of such, which type checkers are not shown.
-        """
-        return predicted(self, observation, state, episode_start, deterministic, action_masks)
+    predict = predict
 
     # -- exporting -----------------------------------------------------------------------------------------------------
 
@@ -436,10 +410,7 @@ class NetworkAlgorithm(Algorithm):
 
     @names_file
     def set_parameters(
-        self,
-        load_path_or_dict: Any,
-        exact_match: bool = True,
-        device: torch.device | str = "auto",
+        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
     ) -> None:
         """Load weights into this model, in place.
 

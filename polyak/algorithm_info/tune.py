@@ -165,6 +165,11 @@ def replay(smallest_batch: int = 16, largest_batch: int = 512) -> SearchPart:
     return SearchPart("replay", draw)
 
 
+def batches() -> SearchPart:
+    """Rows of a minibatch that is drawn from a dataset."""
+    return power_of_two("batch_size", 64, 1024)
+
+
 def n_step_returns() -> SearchPart:
     """Rewards summed before bootstrapping; one where goals are relabelled."""
     return SearchPart(
@@ -203,12 +208,6 @@ def hard_target() -> SearchPart:
     return one_of("target_update_interval", [10, 100, 500, 1_000, 5_000, 10_000], of_the_budget=0.1)
 
 
-def from_data() -> Search:
-    """Ranges of every actor-critic that learns from a dataset."""
-    batches = power_of_two("batch_size", 64, 1024)
-    return Search(rate(), discount(), batches, network(widest=512), soft_target())
-
-
 # -- exploration -------------------------------------------------------------------------------------------------------
 
 
@@ -244,6 +243,54 @@ def gsde() -> SearchPart:
         return {"use_sde": True, "sde_sample_freq": draw_one_of(trial, "sde_sample_freq", [4, 16, 64])}
 
     return SearchPart("use_sde", draw)
+
+
+# -- kinds of algorithms -----------------------------------------------------------------------------------------------
+
+
+def passes(most_epochs: int, *more: SearchPart) -> Search:
+    """Of what makes several passes over each rollout, at most so many."""
+    return Search(rollout(), rate(), discount(), minibatches(most_epochs), traces(), *more, network())
+
+
+def clipped_steps(*more: SearchPart) -> Search:
+    """Of PPO and its relatives."""
+    clipping, values = uniform("clip_range", 0.05, 0.4), uniform("vf_coef", 0.1, 1.0)
+    return passes(20, clipping, values, entropy(), clipped_gradients(), *more)
+
+
+def short_rollouts(per_env: int, *more: SearchPart) -> Search:
+    """Of what makes one update with each rollout, which may have as few steps of each environment as ``per_env``."""
+    return Search(rate(), discount(), rollout(per_env=per_env), traces(), *more, clipped_gradients(), network())
+
+
+def lagging_rollouts() -> Search:
+    """Of what learns from rollouts of a slightly older policy."""
+    parts = rate(), discount(), rollout(), traces(), log_uniform("vf_coef", 0.01, 1.0), entropy()
+    return Search(*parts, clipped_gradients(0.5, 100.0), gsde(), network())
+
+
+def actor_critic(*more: SearchPart, how_often: SearchPart | None = None) -> Search:
+    """Of an actor-critic that replays its experience, with soft targets; ``how_often`` takes the place of
+    :func:`updates`."""
+    often = how_often or updates(most=64)
+    return Search(rate(), discount(), replay(), often, soft_target(), *more, network(widest=512))
+
+
+def q_learning(*more: SearchPart) -> Search:
+    """Of DQN and its relatives."""
+    parts = hard_target(), n_step_returns(), rate(), discount(), replay(), updates()
+    return Search(*parts, *more, network())
+
+
+def of_data() -> Search:
+    """Of what learns from a dataset."""
+    return Search(rate(), discount(), batches(), network(widest=512))
+
+
+def from_data() -> Search:
+    """Of an actor-critic that learns from a dataset."""
+    return Search(of_data(), soft_target())
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------

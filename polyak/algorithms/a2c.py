@@ -11,20 +11,16 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.experience import RolloutSamples
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import Fixed, WithOptimizer
-from polyak.hyperparameters.declaration import Count, Fraction, Positive, Rate
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate, Positive
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
-from polyak.nn.catalog import policy_aliases
-from polyak.nn.distributions.choice import ACTION_SPACES
+from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable, Update
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
 from polyak.parts.part import MadeOf, Part
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -45,16 +41,13 @@ def value_loss(values: Tensor, returns: Tensor) -> Tensor:
 class A2CLearner(LaggingCriticLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
+    optimized = ("policy",)
     policy: ActorCriticPolicy
     ent_coef: Tunable[Tensor]
     entropy_index: Tunable[float]
     vf_coef: Tunable[Tensor]
     max_grad_norm: Tunable[Tensor | None]
     normalize_advantage: Tunable[bool]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective."""
@@ -88,10 +81,25 @@ class LaggingCritic(Part):
 
 
 @dataclass(eq=False, repr=False)
-class A2C(OnPolicyAlgorithm):
+class LaggingValues:
+    """Fields of what may bootstrap from a lagging copy of its critic."""
+
+    _: KW_ONLY
+    tau: Annotated[Fraction | None, Fixed(TARGET)] = None
+    """Bootstrap from a lagging copy of the critic, which follows at this rate, in [0, 1]; 1 copies. ``None``: from the
+    critic itself, without a copy."""
+    target_update_interval: Count = 1
+    """Updates between two of that copy."""
+
+    log_every = 100
+    made_of: ClassVar[MadeOf] = {"lagging_critic": LaggingCritic}
+
+
+@dataclass(eq=False, repr=False)
+class A2C(LaggingValues, OnPolicyAlgorithm):
     """Advantage Actor-Critic: one step on each short rollout (arXiv:1602.01783)."""
 
-    learning_rate: Rate | Schedule = 7e-4
+    learning_rate: LearningRate = 7e-4
     _: KW_ONLY
     n_steps: Count = 5
     """Steps per environment in one rollout."""
@@ -99,21 +107,12 @@ class A2C(OnPolicyAlgorithm):
     """Trace decay of generalised advantage estimation, in [0, 1]; 1 gives the paper's n-step returns."""
     normalize_advantage: bool = False
     """Scale advantages to mean 0 and standard deviation 1 within each rollout."""
-    tau: Annotated[Fraction | None, Fixed(TARGET)] = None
-    """Bootstrap from a lagging copy of the critic, which follows at this rate, in [0, 1]; 1 copies. ``None``: from the
-    critic itself, without a copy."""
-    target_update_interval: Count = 1
-    """Updates between two of that copy."""
     rms_prop_eps: WithOptimizer[Positive] = 1e-5
     """RMSprop's epsilon."""
     use_rms_prop: WithOptimizer[bool] = True
     """Optimize with RMSprop, as the paper does; ``False`` uses Adam."""
 
-    log_every = 100
-    made_of: ClassVar[MadeOf] = {"lagging_critic": LaggingCritic}
     learner_class: ClassVar[type[Learner]] = A2CLearner
-    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
-    action_spaces: ClassVar = ACTION_SPACES
 
     def _default_optimizer(self) -> OptimizerRecipe:
         if self.use_rms_prop:
@@ -123,19 +122,12 @@ class A2C(OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="one step on each short rollout",
         learns_from="its own rollouts",
-        reference="arXiv:1602.01783",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.rollout(per_env=4),
-            tune.traces(),
+        search=tune.short_rollouts(
+            4,
             tune.uniform("vf_coef", 0.1, 1.0),
             tune.choice("normalize_advantage"),
             tune.choice("use_rms_prop"),
             tune.entropy(),
-            tune.clipped_gradients(),
             tune.gsde(),
-            tune.network(),
         ),
-        settings="a2c.yml",
     )

@@ -15,25 +15,22 @@ Shapes: B rows, one of each environment.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
-from polyak.algorithms.a2c import LaggingCritic, policy_gradient_loss, value_loss
+from polyak.algorithms.a2c import LaggingValues, policy_gradient_loss, value_loss
 from polyak.experience import RolloutSamples
 from polyak.fields.on_policy import OnPolicyAlgorithm
-from polyak.hyperparameters.changing import Fixed
-from polyak.hyperparameters.declaration import Count, Fraction, Rate, Scheduled
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate, Scheduled
 from polyak.hyperparameters.settled import Settled
-from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner
+from polyak.learning.lagging_critic import LaggingCriticLearner
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
-from polyak.parts.part import MadeOf
-from polyak.schedules import Schedule
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
@@ -83,28 +80,20 @@ class ActorCriticLearner(LaggingCriticLearner):
 
 
 @dataclass(eq=False, repr=False)
-class ActorCritic(OnPolicyAlgorithm):
-    """One-step actor-critic: an update of both at every step (Sutton and Barto 2018, section 13.5)."""
+class ActorCritic(LaggingValues, OnPolicyAlgorithm):
+    """One-step actor-critic of section 13.5: an update of both at every step (Sutton and Barto 2018)."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
-    critic_learning_rate: Scheduled[Rate | Schedule | None] = None
+    critic_learning_rate: Scheduled[LearningRate | None] = None
     """Step size of the critic's optimizer; ``None``: ``learning_rate``, which is the actor's."""
     n_steps: Count = 1
     """Steps per environment in one update."""
     gae_lambda: Fraction = 0.0
     """Trace decay, in [0, 1], for updates of several steps: 0 takes one-step errors, 1 the rewards of all steps."""
 
-    tau: Annotated[Fraction | None, Fixed(TARGET)] = None
-    """Bootstrap from a lagging copy of the critic, which follows at this rate, in [0, 1]; 1 copies. ``None``: from the
-    critic itself, without a copy."""
-    target_update_interval: Count = 1
-    """Updates between two of that copy."""
-
     vf_coef: Settled[float] = 0.5
     normalize_advantage: Settled[bool] = False
-    log_every = 100
-    made_of: ClassVar[MadeOf] = {"lagging_critic": LaggingCritic}
     learner_class: ClassVar[type[Learner]] = ActorCriticLearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
     action_spaces: ClassVar = SINGLE_SPACES
@@ -112,16 +101,5 @@ class ActorCritic(OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="one step of actor and critic at each step of the environments",
         learns_from="its own steps",
-        reference="Sutton and Barto 2018",
-        search=Search(
-            tune.rate(),
-            tune.rate(name="critic_learning_rate"),
-            tune.discount(),
-            tune.rollout(per_env=2),
-            tune.traces(),
-            tune.entropy(),
-            tune.clipped_gradients(),
-            tune.network(),
-        ),
-        settings="actor_critic.yml",
+        search=Search(tune.rate(), tune.rate(name="critic_learning_rate"), tune.short_rollouts(2, tune.entropy())),
     )

@@ -135,8 +135,6 @@ class AIRL(AdversarialImitation):
     card: ClassVar[Card] = Card(
         idea="GAIL's reward in a form that outlives the dynamics that it was learned in",
         learns_from="demonstrations, and acting",
-        reference="arXiv:1710.11248",
-        settings="airl.yml",
         needs="demonstrations",
     )
 

@@ -30,6 +30,7 @@ from polyak.algorithms.search.position_buffer import PositionBuffer, Positions
 from polyak.algorithms.search.rules import draw, softmax
 from polyak.algorithms.search.self_play import SelfPlay, match
 from polyak.callbacks.callback import BaseCallback
+from polyak.checkpoint.exporting import not_exported
 from polyak.checkpoint.saved import Saved, beneath, prefixed
 from polyak.envs.games.game import Game
 from polyak.envs.games.known import find_game, name_of
@@ -41,24 +42,22 @@ from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
+    LearningRate,
     Natural,
     NonNegative,
     Parallel,
     Positive,
     Processes,
-    Rate,
     later,
     require,
 )
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
 from polyak.loops.training import Loop, engine_checks, write_logs
 from polyak.loops.updates import measured, record_means
 from polyak.network_algorithm import NetworkAlgorithm
 from polyak.nn.catalog import PolicyRecipe
-from polyak.nn.export.ports import Graph
 from polyak.nn.policies.game import GamePolicy
 from polyak.parts.part import KeptWithExperience
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -85,13 +84,10 @@ def squared_norm(parameters: Iterable[Tensor]) -> Tensor:
 class AlphaZeroLearner(Learner):
     """Evaluates positions as the search did, and as games ended."""
 
+    optimized = ("policy",)
     policy: GamePolicy
     value_coef: Tunable[Tensor]
     l2_coef: Tunable[Tensor]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def gradient_step(self, batch: Positions) -> Update:
         """Towards what the search found, and how games ended."""
@@ -166,7 +162,7 @@ class SearchLoop:
 
 @dataclass(eq=False, repr=False)
 class AlphaZero(NetworkAlgorithm):
-    """AlphaZero: plays against itself by a search that a network guides, and learns from it (Silver et al. 2018).
+    """AlphaZero: plays against itself by a search that a network guides, and learns from it (arXiv:1712.01815).
 
     ``learn(total_timesteps)`` counts positions played. Rewards of its logs are the results of games to the player who
     began them, with the first move that was not left to chance; ratings are those of :meth:`rate`.
@@ -175,7 +171,7 @@ class AlphaZero(NetworkAlgorithm):
     env: NewModel[Becomes[Game | str | None, Game | None]] = later()  # type: ignore[assignment]
     """A game: ``"connect4"``, ``"go"``, ``"tictactoe"``, or a :class:`~polyak.envs.games.game.Game`; ``None`` for a
     model that only predicts."""
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     simulations: Reload[Count] = 50
@@ -274,14 +270,10 @@ class AlphaZero(NetworkAlgorithm):
             self.device,
         )
 
-    def acting_graph(
-        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
-    ) -> Graph:
-        why = (
-            "it looks ahead by the rules of its game before each move, and no graph of tensors holds these. Save the "
-            "model, and load it beside the game"
-        )
-        raise ValueError(f"{type(self).__name__} cannot be exported: {why}.")
+    acting_graph = not_exported(
+        "it looks ahead by the rules of its game before each move, and no graph of tensors holds these. Save the "
+        "model, and load it beside the game"
+    )
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -305,11 +297,7 @@ class AlphaZero(NetworkAlgorithm):
         }
 
     def _play_settings(self) -> dict[str, Any]:
-        return {
-            "warm_moves": self.warm_moves,
-            "keeps_trees": self.keeps_trees,
-            "opening_moves": self.opening_moves,
-        }
+        return {"warm_moves": self.warm_moves, "keeps_trees": self.keeps_trees, "opening_moves": self.opening_moves}
 
     def _games(self) -> SelfPlay | Crew:
         """What plays: this process, or several others."""
@@ -473,7 +461,6 @@ class AlphaZero(NetworkAlgorithm):
     card: ClassVar[Card] = Card(
         idea="a search that a network guides, and a network that learns from it",
         learns_from="games against itself",
-        reference="arXiv:1712.01815",
         needs="game",
     )
 
@@ -484,11 +471,7 @@ def searcher(policy: Any, game: Any, **settings: Any) -> MCTS:
 
 
 def make_player(
-    make_policy: Callable[[], Any],
-    game: Any,
-    searching: dict[str, Any],
-    playing: dict[str, Any],
-    n_games: int,
+    make_policy: Callable[[], Any], game: Any, searching: dict[str, Any], playing: dict[str, Any], n_games: int
 ) -> Player:
     """What plays in a process of its own, on one thread.
 

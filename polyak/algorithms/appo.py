@@ -17,20 +17,15 @@ from torch import Tensor
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import log_ranges, next_kl_coef
-from polyak.fields.asynchronous import (
-    AsynchronousAlgorithm,
-)
+from polyak.fields.asynchronous import AsynchronousAlgorithm
 from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Scheduled, require
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.learning.vtrace_learner import Evaluated, Unroll, in_time, rows_of
 from polyak.loops.asynchronous import log_lag
 from polyak.loops.updates import Gained
-from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
-from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.updates import polyak_update
 from polyak.parts.asynchronous import UsedAgain
 from polyak.parts.part import MadeOf
@@ -164,27 +159,15 @@ class APPO(AsynchronousAlgorithm):
     less than 2/3 of this, and doubled where it was more than 3/2. ``None`` leaves it as it is."""
 
     learner_class: ClassVar[type[Learner]] = APPOLearner
-    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
-    action_spaces: ClassVar = ACTION_SPACES
     made_of: ClassVar[MadeOf] = {"rollouts": ClippedUses}
 
     card: ClassVar[Card] = Card(
         idea="IMPALA in PPO's clipped steps, with a target network",
         learns_from="rollouts of a slightly older policy",
-        reference="arXiv:1912.00167",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.rollout(),
-            tune.traces(),
-            tune.log_uniform("vf_coef", 0.01, 1.0),
-            tune.entropy(),
-            tune.clipped_gradients(0.5, 100.0),
-            tune.gsde(),
-            tune.network(),
+            tune.lagging_rollouts(),
             tune.uniform("clip_range", 0.05, 0.4),
             tune.power_of_two("target_update_interval", 1, 64),
             tune.whole("uses_per_rollout", 1, 8),
         ),
-        settings="appo.yml",
     )

@@ -24,8 +24,8 @@ from polyak.checkpoint.saved import Saved, prefixed
 from polyak.collecting.candidates import CandidateActor
 from polyak.experience.step import Step
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Becomes, Count, Positive, Rate, later, require
-from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe, Tunable, Update
+from polyak.hyperparameters.declaration import Becomes, Count, LearningRate, Positive, later, require
+from polyak.learning.learner import Learner, OptimizerRecipe, Tunable, Update
 from polyak.loops.clock import Patience
 from polyak.loops.on_policy import on_policy_locals
 from polyak.loops.training import Loop, engine_checks, restart_if_interrupted
@@ -77,14 +77,11 @@ class ARSLearner(Learner):
     """A policy that moves along directions that were worth it. Nothing is differentiated, but the direction takes the
     place of a gradient: plain gradient descent makes the paper's step, and other optimizers make others."""
 
+    optimized = ("policy",)
     policy: DirectPolicy
     delta_std: Tunable[Tensor]
     n_top: Tunable[int | None]
     correction: ClassVar[int] = 0
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def theta(self) -> Tensor:
         """The policy's parameters, without those that are frozen. [P]"""
@@ -198,12 +195,7 @@ class TournamentLoop:
     """
 
     def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
-        self.model, self.callback, self.log_interval, self.follow = (
-            model,
-            callback,
-            log_interval,
-            model._following(),
-        )
+        self.model, self.callback, self.log_interval, self.follow = (model, callback, log_interval, model._following())
         self.between = engine_checks(model)
         self.tick: Callable[[], None] = model.clock.tick_within
         self.note: Callable[[Any], None] = partial(note_episodes, model)
@@ -290,7 +282,7 @@ class ARS(NetworkAlgorithm):
     n_top: Count | None = None
     """How many of them, the best, the update uses; ``None``: all."""
     _: KW_ONLY
-    learning_rate: Rate | Schedule = 0.02
+    learning_rate: LearningRate = 0.02
     """Length of a step in units of the direction: a number, or a function of the remaining progress (1 at the start, 0
     at the end)."""
     delta_std: Positive | Schedule = 0.05
@@ -313,7 +305,6 @@ class ARS(NetworkAlgorithm):
         **policy_aliases(DirectPolicy),
     }
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
-    policies_squash: ClassVar[bool] = True
     made_of: ClassVar[MadeOf] = {"tournament": Tournaments}
     _tournament = cast("Tournament | None", None)  # the one under way, or that a file has brought
 
@@ -376,12 +367,10 @@ class ARS(NetworkAlgorithm):
     card: ClassVar[Card] = Card(
         idea="a step along random directions that were worth it, without gradients",
         learns_from="its own episodes",
-        reference="arXiv:1803.07055",
         search=Search(
             tune.power_of_two("n_delta", 2, 32),
             tune.rate(1e-3, 0.2),
             tune.log_uniform("delta_std", 0.01, 0.5),
             SearchPart("n_top", _top),
         ),
-        settings="ars.yml",
     )

@@ -12,15 +12,14 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.experience import Transition
+from polyak.fields.actor_critic import Critics, Spaced
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
-from polyak.hyperparameters.declaration import Count, Fraction, Positive
-from polyak.hyperparameters.held import Held
+from polyak.hyperparameters.declaration import Count, Positive
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.gaussian import Gaussian
@@ -134,7 +133,7 @@ class AWACLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class AWAC(OfflineAlgorithm, OffPolicyAlgorithm):
+class AWAC(Critics, Spaced, OfflineAlgorithm, OffPolicyAlgorithm):
     """Advantage Weighted Actor-Critic: an actor fitted to recorded actions, the better ones more so (arXiv:2006.09359).
 
     The actor is a Gaussian around tanh of its network, whose samples are cut off at the bounds: its density is finite
@@ -143,10 +142,6 @@ class AWAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """
 
     _: KW_ONLY
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    target_update_interval: Count = 1
-    """Gradient steps between two target updates."""
     temperature: Positive = 1.0
     """By which advantages are divided, lambda: the smaller, the more the best actions alone count; a large one clones.
     It is in units of returns, as they are after ``reward_scaling``."""
@@ -160,19 +155,9 @@ class AWAC(OfflineAlgorithm, OffPolicyAlgorithm):
 
     learner_class: ClassVar[type[Learner]] = AWACLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Held("policy.actor")
-    critic = Held("policy.critic")
-    critic_target = Held("policy.critic_target")
 
     card: ClassVar[Card] = Card(
         idea="an actor fitted to recorded actions, the better ones more so",
         learns_from="a dataset, then replay",
-        reference="arXiv:2006.09359",
-        search=Search(
-            tune.from_data(),
-            tune.log_uniform("temperature", 0.03, 10.0),
-        ),
-        settings="awac.yml",
+        search=Search(tune.from_data(), tune.log_uniform("temperature", 0.03, 10.0)),
     )

@@ -17,7 +17,7 @@ from polyak.algorithm_info import Card, Search, tune
 from polyak.experience import Transition
 from polyak.fields.offline import OfflineAlgorithm, RewardScaling
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import NonNegative, Rate, require
+from polyak.hyperparameters.declaration import LearningRate, NonNegative, require
 from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
@@ -27,7 +27,6 @@ from polyak.nn.policies.base import Policy
 from polyak.nn.policies.cloning import CloningPolicy
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf, OfPolicy
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -149,7 +148,7 @@ class BC(OfflineAlgorithm):
     ``BC(ActorCriticPolicy, dataset)``, whose model continues from there.
     """
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     stochastic: WithNetworks[bool] = False
@@ -166,18 +165,10 @@ class BC(OfflineAlgorithm):
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
-    policies_squash: ClassVar = True
     actor = Held("policy.actor")
 
     card: ClassVar[Card] = Card(
         idea="do what the data show",
         learns_from="a dataset",
-        reference="Pomerleau 1989",
-        search=Search(
-            tune.rate(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.log_uniform("l2_coef", 1e-8, 1e-2),
-            tune.network(widest=512),
-        ),
-        settings="bc.yml",
+        search=Search(tune.rate(), tune.batches(), tune.log_uniform("l2_coef", 1e-8, 1e-2), tune.network(widest=512)),
     )

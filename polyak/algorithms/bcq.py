@@ -16,15 +16,14 @@ from torch.nn import functional as F
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.dqn import DQN, DQNLearner
 from polyak.experience import Transition
-from polyak.fields.off_policy import TrainFreq
 from polyak.fields.offline import OfflineAlgorithm
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, Rate, later, require
+from polyak.fields.values import CarefulTargets
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate, NonNegative, require
 from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.constrained import UNLIKELY, ConstrainedPolicy, ConstrainedQNetwork, likely
 from polyak.parts.part import MadeOf, of_policy
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -80,10 +79,10 @@ class BCQLearner(DQNLearner):
 
 
 @dataclass(eq=False, repr=False)
-class BCQ(OfflineAlgorithm, DQN):
+class BCQ(CarefulTargets, OfflineAlgorithm, DQN):
     """Batch-constrained deep Q-learning: DQN among the actions that the data might have chosen (arXiv:1910.01708)."""
 
-    learning_rate: Rate | Schedule = 3e-4
+    learning_rate: LearningRate = 3e-4
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     batch_size: Count = 64
@@ -92,18 +91,6 @@ class BCQ(OfflineAlgorithm, DQN):
     """Least probability of an action that may be taken, relative to that of the likeliest: 0 is DQN, 1 imitates."""
     logit_coef: NonNegative = 1e-2
     """Penalty on the mean square of the imitator's logits."""
-    double: bool = True
-    """Double Q-learning: the online network chooses the next action whose value by the target network counts
-    (arXiv:1509.06461)."""
-    tau: Fraction = 0.005
-    """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
-    target_update_interval: Count = 1
-    """Gradient steps between two target updates; environment steps where it learns by acting."""
-    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
-    """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
-    exploration_initial_eps: Fraction = 0.05
-    """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
-    already."""
 
     made_of: ClassVar[MadeOf] = {"network": of_policy("threshold")}
     learner_class: ClassVar[type[Learner]] = BCQLearner
@@ -122,14 +109,5 @@ class BCQ(OfflineAlgorithm, DQN):
     card: ClassVar[Card] = Card(
         idea="DQN among the actions that the data might have chosen",
         learns_from="a dataset, then replay",
-        reference="arXiv:1910.01708",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.network(widest=512),
-            tune.uniform("threshold", 0.0, 0.7),
-            tune.soft_target(high=0.02),
-        ),
-        settings="bcq.yml",
+        search=Search(tune.from_data(), tune.uniform("threshold", 0.0, 0.7), tune.soft_target(high=0.02)),
     )

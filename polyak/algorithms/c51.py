@@ -95,8 +95,8 @@ class Atoms(OfPolicy):
 
 
 @dataclass(eq=False, repr=False)
-class C51(DQN):
-    """Categorical DQN: learns distributions of returns on fixed atoms, and acts by their means (arXiv:1707.06887)."""
+class OnAtoms:
+    """Fields of what learns distributions of returns on fixed atoms."""
 
     _: KW_ONLY
     n_atoms: WithNetworks[AtLeastTwo] = 51
@@ -110,10 +110,13 @@ class C51(DQN):
     learner_class: ClassVar[type[Learner]] = C51Learner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=CategoricalQNetwork)
 
+
+@dataclass(eq=False, repr=False)
+class C51(OnAtoms, DQN):
+    """Categorical DQN: learns distributions of returns on fixed atoms, and acts by their means (arXiv:1707.06887)."""
+
     card: ClassVar[Card] = Card(
         idea="DQN with distributions of returns, on fixed atoms",
         learns_from="replay",
-        reference="arXiv:1707.06887",
         search=Search(DQN.card.search, tune.one_of("n_atoms", [21, 51, 101])),
-        settings="c51.yml",
     )

@@ -11,20 +11,27 @@ space scaled to [-1, 1], and so are densities over them.
 import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner
 from polyak.experience import Transition
+from polyak.fields.actor_critic import SoftCritics
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
-from polyak.hyperparameters.changing import FixedHyperparameterError, WithNetworks
-from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, Rate, Scheduled, require
-from polyak.hyperparameters.held import Held
+from polyak.hyperparameters.changing import FixedHyperparameterError
+from polyak.hyperparameters.declaration import (
+    Count,
+    LearningRate,
+    Natural,
+    NonNegative,
+    Positive,
+    Scheduled,
+    require,
+)
 from polyak.learning.learner import (
     Learner,
     LearnerRecipe,
@@ -36,10 +43,8 @@ from polyak.learning.learner import (
     set_rate,
 )
 from polyak.learning.part_rates import PartRates
-from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf
-from polyak.schedules import Schedule
 
 LARGEST_MULTIPLIER = 1e6
 ROWS_IN_CACHE = 900
@@ -247,20 +252,12 @@ def split(tried: Drawn, parts: int) -> Iterator[Drawn]:
 
 
 @dataclass(eq=False, repr=False)
-class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
+class CQL(SoftCritics, OfflineAlgorithm, OffPolicyAlgorithm):
     """Conservative Q-Learning: SAC with critics that think little of what the data do not show (arXiv:2006.04779)."""
 
     _: KW_ONLY
-    actor_learning_rate: Scheduled[Rate | Schedule] = 1e-4
+    actor_learning_rate: Scheduled[LearningRate] = 1e-4
     """Step size of the actor and of the temperature; ``learning_rate`` is that of the critics and of the multiplier."""
-    ent_coef: NonNegative | str = "auto"
-    """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
-    target_entropy: float | Literal["auto"] = "auto"
-    """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    target_update_interval: Count = 1
-    """Gradient steps between two target updates."""
     conservative_weight: NonNegative = 5.0
     """How much the gap between other actions and the recorded ones counts, relative to squared errors."""
     n_action_samples: Count = 10
@@ -279,25 +276,10 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     The authors' runs of a million begin with 40,000."""
     learning_rates: PartRates | None = None
     """Learning rates of single parts that differ from both: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
-    action_noise: ActionNoise | None = None
-    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    use_sde: WithNetworks[bool] = False
-    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
-    sde_sample_freq: int | Literal["episode"] = -1
-    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``
-    draws one for each episode, where it begins."""
-    use_sde_at_warmup: bool = False
-    """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
     made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature}
     learner_class: ClassVar[type[Learner]] = CQLLearner
     policies: ClassVar = SAC.policies
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Held("policy.actor")
-    critic = Held("policy.critic")
-    critic_target = Held("policy.critic_target")
-    log_ent_coef = Held("learner.log_ent_coef")
 
     def _adopt(self, name: str, before: Any) -> None:
         if name == "lagrange_threshold" and (before is None) != (self.lagrange_threshold is None):
@@ -315,11 +297,9 @@ class CQL(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="SAC whose critics think little of what the data do not show",
         learns_from="a dataset",
-        reference="arXiv:2006.04779",
         search=Search(
             tune.from_data(),
             tune.log_uniform("actor_learning_rate", 1e-5, 1e-3),
             tune.log_uniform("conservative_weight", 0.1, 20.0),
         ),
-        settings="cql.yml",
     )

@@ -7,32 +7,24 @@ Shapes: B batch rows, A action dimensions, K critics. Actions are in units of th
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
-from polyak.algorithms.sac import (
-    GaussianTemperature,
-    SoftActorCriticLearner,
-    soft_value,
-)
+from polyak.algorithms.sac import GaussianTemperature, SoftActorCriticLearner, soft_value
 from polyak.experience import Transition
+from polyak.fields.actor_critic import GaussianEntropy
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Count, NonNegative, Rate, require
+from polyak.hyperparameters.declaration import Count, LearningRate, require
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe, Tunable, Update
-from polyak.learning.part_rates import PartRates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.batch_renorm import running_statistics
 from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.nn.policies.crossq import CrossQActor, CrossQCritic
-from polyak.noise import ActionNoise
 from polyak.parts.part import MadeOf
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -109,42 +101,21 @@ def joined(first: Any, second: Any) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class CrossQ(OffPolicyAlgorithm):
+class CrossQ(GaussianEntropy, OffPolicyAlgorithm):
     """CrossQ: soft actor-critic with batch-normalised critics and no target networks (arXiv:1902.05605)."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
-    action_noise: ActionNoise | None = None
-    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    ent_coef: NonNegative | str = "auto"
-    """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
-    target_entropy: float | Literal["auto"] = "auto"
-    """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
-    learning_rates: PartRates | None = None
-    """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
-    use_sde: WithNetworks[bool] = False
-    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
-    sde_sample_freq: int | Literal["episode"] = -1
-    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``
-    draws one for each episode, where it begins."""
-    use_sde_at_warmup: bool = False
-    """Use gSDE instead of uniform random actions before ``learning_starts``."""
     policy_delay: Count = 3
     """Critic steps per step of the actor and the temperature."""
 
     made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature}
     learner_class: ClassVar[type[Learner]] = CrossQLearner
     policies: ClassVar = policy_aliases(
-        ContinuousPolicy,
-        actor=CrossQActor,
-        critic=CrossQCritic,
-        net_arch={"pi": [256, 256], "qf": [1024, 1024]},
+        ContinuousPolicy, actor=CrossQActor, critic=CrossQCritic, net_arch={"pi": [256, 256], "qf": [1024, 1024]}
     )
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
     actor = Held("policy.actor")
     critic = Held("policy.critic")
-    log_ent_coef = Held("learner.log_ent_coef")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -159,9 +130,7 @@ class CrossQ(OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="SAC with batch-normalised, wider critics and no targets",
         learns_from="replay",
-        reference="arXiv:1902.05605",
         search=Search(
             tune.rate(), tune.discount(), tune.replay(), tune.updates(most=64), tune.whole("policy_delay", 1, 4)
         ),
-        settings="crossq.yml",
     )

@@ -31,7 +31,16 @@ from polyak.experience.step import Observations, Step
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm, RewardScaling
 from polyak.hyperparameters.changing import Reload, WithNetworks
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
+from polyak.hyperparameters.declaration import (
+    Becomes,
+    Count,
+    Fraction,
+    LearningRate,
+    Natural,
+    NonNegative,
+    later,
+    require,
+)
 from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner
@@ -204,7 +213,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     env: Becomes[GymEnv | str | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     stochastic: WithNetworks[bool] = False
@@ -259,7 +268,6 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = BCLearner
     policies: ClassVar = BC.policies
     action_spaces: ClassVar = SINGLE_SPACES
-    policies_squash: ClassVar = True
     actor = Held("policy.actor")
     _rounds = 0
     _new_steps = 0
@@ -327,8 +335,6 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="clone the expert where one's own mistakes lead",
         learns_from="an expert, asked while it acts",
-        reference="arXiv:1011.0686",
-        settings="dagger.yml",
         needs="expert",
     )
 

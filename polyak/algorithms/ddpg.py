@@ -10,20 +10,18 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.experience import Transition
+from polyak.fields.actor_critic import Critics, Noisy
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.declaration import Fraction, Rate
+from polyak.hyperparameters.declaration import LearningRate
 from polyak.hyperparameters.held import Held
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
-from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -44,13 +42,9 @@ def actor_loss(q: Tensor) -> Tensor:
 class DDPGLearner(Learner):
     """Actor and critic, each with a target."""
 
+    optimized = ("actor", "critic")
     policy: ContinuousPolicy
     tau: Tunable[Tensor]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
-        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
     def gradient_step(self, batch: Transition) -> Update:
         """Critic and actor, algorithm 1; then both targets follow."""
@@ -89,40 +83,19 @@ class DDPGLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class DDPG(OffPolicyAlgorithm):
+class DDPG(Critics, Noisy, OffPolicyAlgorithm):
     """Deep Deterministic Policy Gradient: a deterministic actor and one critic (arXiv:1509.02971)."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    action_noise: ActionNoise | None = None
-    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
 
     learner_class: ClassVar[type[Learner]] = DDPGLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, ContinuousPolicy, actor="deterministic")
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Held("policy.actor")
     actor_target = Held("policy.actor_target")
-    critic = Held("policy.critic")
-    critic_target = Held("policy.critic_target")
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_critics": 1, **super()._policy_options()}
 
     card: ClassVar[Card] = Card(
-        idea="one critic, one deterministic actor",
-        learns_from="replay",
-        reference="arXiv:1509.02971",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.action_noise(),
-            tune.network(widest=512),
-        ),
-        settings="ddpg.yml",
+        idea="one critic, one deterministic actor", learns_from="replay", search=tune.actor_critic(tune.action_noise())
     )

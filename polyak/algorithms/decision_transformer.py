@@ -24,7 +24,16 @@ from polyak.experience.sampling.reduce import Sequence
 from polyak.experience.schema import Column
 from polyak.fields.offline import OfflineAlgorithm, RewardScaling
 from polyak.hyperparameters.changing import WithDataset, WithNetworks
-from polyak.hyperparameters.declaration import Becomes, Count, Natural, NonNegative, Only, Positive, Rate, later
+from polyak.hyperparameters.declaration import (
+    Becomes,
+    Count,
+    LearningRate,
+    Natural,
+    NonNegative,
+    Only,
+    Positive,
+    later,
+)
 from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update, set_rate
@@ -34,7 +43,6 @@ from polyak.nn.export.ports import Graph
 from polyak.nn.policies.decision_transformer import DecisionTransformerPolicy
 from polyak.parts.part import MadeOf, of_policy
 from polyak.parts.replay import DatasetReplay
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -65,6 +73,7 @@ def _mean_of(values: Tensor, valid: Tensor) -> Tensor:
 class DecisionTransformerLearner(Learner):
     """A sequence model of actions, whose step size rises at first."""
 
+    optimized = ("policy",)
     policy: DecisionTransformerPolicy
     max_grad_norm: Tunable[Tensor | None]
     warmup_steps: Tunable[int]
@@ -72,7 +81,6 @@ class DecisionTransformerLearner(Learner):
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
         self.first_rate = recipe.lr
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: Transition) -> Update:
         """One gradient step on sequences."""
@@ -152,7 +160,7 @@ class DecisionTransformer(OfflineAlgorithm):
     ``activation_fn``. The optimizer is AdamW with a weight decay of 1e-4.
     """
 
-    learning_rate: Rate | Schedule = 1e-4
+    learning_rate: LearningRate = 1e-4
     """Step size of the optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the end)."""
     _: KW_ONLY
     batch_size: Count = 64
@@ -182,7 +190,6 @@ class DecisionTransformer(OfflineAlgorithm):
     learner_class: ClassVar[type[Learner]] = DecisionTransformerLearner
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
-    policies_squash: ClassVar = True
     transformer = Held("policy.transformer")
 
     # -- the policy ----------------------------------------------------------------------------------------------------
@@ -229,7 +236,6 @@ class DecisionTransformer(OfflineAlgorithm):
     card: ClassVar[Card] = Card(
         idea="a sequence model of actions, asked for a return",
         learns_from="a dataset",
-        reference="arXiv:2106.01345",
         search=Search(
             tune.of_policy(tune.power_of_two("width", 32, 256)),
             tune.of_policy(tune.whole("n_layers", 1, 4)),
@@ -238,6 +244,5 @@ class DecisionTransformer(OfflineAlgorithm):
             tune.power_of_two("batch_size", 64, 1024),
             tune.one_of("context_length", [5, 10, 20, 50]),
         ),
-        settings="decision_transformer.yml",
         title="Decision Transformer",
     )

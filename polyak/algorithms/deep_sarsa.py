@@ -13,20 +13,18 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.dqn import taken
 from polyak.experience import Experience, RolloutSamples
 from polyak.fields.on_policy import OnPolicyAlgorithm
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
-from polyak.hyperparameters.held import Held
-from polyak.hyperparameters.settled import Settled
-from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
+from polyak.fields.values import GreedyOnPolicy
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate
+from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
-from polyak.parts.epsilon import Epsilon, EpsilonOfRollouts
-from polyak.parts.part import MadeOf, Through
-from polyak.schedules import Schedule
+from polyak.parts.epsilon import EpsilonOfRollouts
+from polyak.parts.part import MadeOf
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -47,16 +45,13 @@ def value_loss(q: Tensor, returns: Tensor) -> Tensor:
 class DeepSARSALearner(RolloutLearner):
     """Action values of the policy that acts."""
 
+    optimized = ("policy",)
     policy: GreedyPolicy
     max_grad_norm: Tunable[Tensor | None]
     exploration_rate: float = 0.0
     """Probability of a random action in the rollout that is evaluated."""
     expected: bool = False
     """Whether all states count by their expected values as successors, and not only those that no row holds."""
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     # Returns of section 12.7: sums of errors r + gamma V(s') - Q(s, a) that decay by lambda.
 
@@ -98,17 +93,12 @@ class PassedOn(EpsilonOfRollouts):
 
 
 @dataclass(eq=False, repr=False)
-class DeepSARSA(OnPolicyAlgorithm):
-    """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts."""
+class DeepSARSA(GreedyOnPolicy, OnPolicyAlgorithm):
+    """SARSA with a network: learns the values of the epsilon-greedy policy that acts, from fresh rollouts
+    (Sutton and Barto 2018)."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
-    exploration_fraction: Fraction = 0.1
-    """Fraction of training over which the exploration rate falls."""
-    exploration_initial_eps: Fraction = 1.0
-    """Probability of a random action at the start."""
-    exploration_final_eps: Fraction = 0.05
-    """Probability of a random action once it has fallen."""
     n_steps: Count = 8
     """Steps per environment in one rollout."""
     gae_lambda: Fraction = 0.9
@@ -116,38 +106,15 @@ class DeepSARSA(OnPolicyAlgorithm):
     expected: bool = False
     """Expected SARSA: the next state counts by its expected value under the policy, rather than by the value of the
     action that was taken there. After the last step of a rollout it always does."""
-    max_grad_norm: NonNegative | None = 10.0
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
-    use_sde: Settled[bool] = False
-    sde_sample_freq: Settled[int] = -1
-    ent_coef: Settled[float] = 0.0
-    entropy_index: Settled[float] = 1.0
-    vf_coef: Settled[float] = 0.5
-    normalize_advantage: Settled[bool] = False
     made_of: ClassVar[MadeOf] = {"epsilon": PassedOn}
     learner_class: ClassVar[type[Learner]] = DeepSARSALearner
     policies: ClassVar = policy_aliases(GreedyPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     supports_masks: ClassVar[bool] = False
-    q_net = Held("policy.q_net")
-    predict = Through("epsilon", Epsilon.predict)
-    exploration_rate = Held[float]("epsilon.rate")
-    exploration_schedule = Held[Schedule]("epsilon.schedule")
 
     card: ClassVar[Card] = Card(
         idea="values of the policy that acts: SARSA, Expected SARSA, n-step, lambda",
         learns_from="its own rollouts",
-        reference="Sutton and Barto 2018",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.rollout(per_env=4),
-            tune.traces(),
-            tune.choice("expected"),
-            tune.epsilon(),
-            tune.clipped_gradients(),
-            tune.network(),
-        ),
-        settings="deep_sarsa.yml",
+        search=tune.short_rollouts(4, tune.choice("expected"), tune.epsilon()),
     )

@@ -17,10 +17,10 @@ from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.algorithms.qrdqn import QRDQN, QRDQNLearner
 from polyak.experience import Transition
-from polyak.fields.off_policy import TrainFreq
 from polyak.fields.offline import OfflineAlgorithm
+from polyak.fields.values import CarefulTargets
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, later
+from polyak.hyperparameters.declaration import Count, NonNegative
 from polyak.learning.learner import Learner, Objective, Tunable
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class QuantileCQLLearner(DiscreteCQLLearner, QRDQNLearner):
 
 
 @dataclass(eq=False, repr=False)
-class DiscreteCQL(OfflineAlgorithm, DQN):
+class DiscreteCQL(CarefulTargets, OfflineAlgorithm, DQN):
     """Conservative Q-Learning for discrete actions: DQN that thinks little of what the data do not show
     (arXiv:2006.04779)."""
 
@@ -71,18 +71,6 @@ class DiscreteCQL(OfflineAlgorithm, DQN):
     """How much the gap between all actions and the recorded ones counts, relative to the temporal-difference loss."""
     n_quantiles: WithNetworks[Count | None] = None
     """Learn so many quantiles of returns, as QR-DQN does, whose means are compared; ``None``: values alone."""
-    double: bool = True
-    """Double Q-learning: the online network chooses the next action whose value by the target network counts
-    (arXiv:1509.06461)."""
-    tau: Fraction = 0.005
-    """Rate at which the target network follows at each of its updates, in [0, 1]; 1 copies."""
-    target_update_interval: Count = 1
-    """Gradient steps between two target updates; environment steps where it learns by acting."""
-    train_freq: Becomes[int | tuple[int, str], TrainFreq] = later(1)
-    """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
-    exploration_initial_eps: Fraction = 0.05
-    """Probability of a random action at the start of learning by acting: a model that has learned from data acts well
-    already."""
 
     learner_class: ClassVar[type[Learner]] = DiscreteCQLLearner
 
@@ -101,14 +89,9 @@ class DiscreteCQL(OfflineAlgorithm, DQN):
     card: ClassVar[Card] = Card(
         idea="DQN, or QR-DQN, that thinks little of what the data do not show",
         learns_from="a dataset",
-        reference="arXiv:2006.04779",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
-            tune.network(widest=512),
+            tune.of_data(),
             tune.log_uniform("conservative_weight", 0.1, 20.0),
             tune.one_of("target_update_interval", [100, 500, 1_000, 5_000]),
         ),
-        settings="discrete_cql.yml",
     )

@@ -18,8 +18,9 @@ from torch import Tensor
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import SACLearner, Temperature, temperature_loss
 from polyak.experience import Transition
+from polyak.fields.actor_critic import Entropy, Spaced
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative
+from polyak.hyperparameters.declaration import Fraction
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, Objective, Update
 from polyak.nn.catalog import policy_aliases
@@ -101,17 +102,11 @@ class DiscreteSACLearner(SACLearner):
 
 
 @dataclass(eq=False, repr=False)
-class DiscreteSAC(OffPolicyAlgorithm):
+class DiscreteSAC(Spaced, Entropy, OffPolicyAlgorithm):
     """Soft Actor-Critic for discrete actions: maximum-entropy off-policy learning with exact means over all actions
     (arXiv:1910.07207)."""
 
     _: KW_ONLY
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    ent_coef: NonNegative | str = "auto"
-    """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
-    target_update_interval: Count = 1
-    """Gradient steps between two target updates."""
     target_entropy: Fraction = 0.1
     """Entropy to hold when alpha is learned, as a fraction of the largest, log A of A actions, in [0, 1]. The paper's
     is 0.98: almost uniform, so that where every choice matters it cannot settle on the better one."""
@@ -123,20 +118,9 @@ class DiscreteSAC(OffPolicyAlgorithm):
     actor = Held("policy.actor")
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
-    log_ent_coef = Held("learner.log_ent_coef")
 
     card: ClassVar[Card] = Card(
         idea="SAC with exact means over all actions",
         learns_from="replay",
-        reference="arXiv:1910.07207",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.network(widest=512),
-            tune.log_uniform("target_entropy", 0.01, 0.9),
-        ),
-        settings="discrete_sac.yml",
+        search=Search(tune.actor_critic(), tune.log_uniform("target_entropy", 0.01, 0.9)),
     )

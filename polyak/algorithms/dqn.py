@@ -15,33 +15,33 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.collecting.train_freq import TrainFreq
 from polyak.distributed.runners import RunnerGroup
 from polyak.experience import Transition
 from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.values import Greedy
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
-    NonNegative,
+    LearningRate,
     Only,
     Positive,
-    Rate,
     later,
     require,
 )
 from polyak.hyperparameters.held import Held
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import ValuePolicy
 from polyak.ops.soft_values import munchausen_bonus, soft_log_policy
 from polyak.ops.updates import polyak_update
-from polyak.parts.epsilon import Epsilon, EpsilonOfSteps
-from polyak.parts.part import MadeOf, Part, Through
-from polyak.schedules import LinearSchedule, Schedule
+from polyak.parts.epsilon import EpsilonOfSteps
+from polyak.parts.part import MadeOf, Part
+from polyak.schedules import LinearSchedule
 from polyak.warning import warn_user
 
 FORBIDDEN = -1e8
@@ -85,6 +85,7 @@ def q_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 class DQNLearner(Learner):
     """Action values and their target."""
 
+    optimized = ("policy",)
     policy: ValuePolicy
     tau: Tunable[Tensor]
     max_grad_norm: Tunable[Tensor | None]
@@ -93,10 +94,6 @@ class DQNLearner(Learner):
     munchausen_alpha: Tunable[Tensor]
     munchausen_temperature: Tunable[Tensor]
     munchausen_clip: Tunable[Tensor]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def update_target(self) -> None:
         """Move the target network towards the online one."""
@@ -174,7 +171,7 @@ class TargetClock(Part):
         if n_envs > interval:
             warn_user(
                 f"The number of environments used is greater than target_update_interval ({n_envs} > {interval}): the "
-                f"target network is updated at every step of all of them, that is, every {n_envs} environment steps.",
+                f"target network is updated at every step of all of them, that is, every {n_envs} environment steps."
             )
         self.calls = 0
 
@@ -242,17 +239,11 @@ class Extensions(Part):
 
 
 @dataclass(eq=False, repr=False)
-class DQN(OffPolicyAlgorithm):
-    """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Nature 518, 2015)."""
+class DQN(Greedy, OffPolicyAlgorithm):
+    """Deep Q-Network: Q-learning with replay and a target network, for discrete actions (Mnih et al. 2015)."""
 
-    learning_rate: Rate | Schedule = 1e-4
+    learning_rate: LearningRate = 1e-4
     _: KW_ONLY
-    exploration_fraction: Fraction = 0.1
-    """Fraction of training over which the exploration rate falls."""
-    exploration_initial_eps: Fraction = 1.0
-    """Probability of a random action at the start."""
-    exploration_final_eps: Fraction = 0.05
-    """Probability of a random action once it has fallen."""
     batch_size: Count = 32
     """Transitions per gradient step."""
     tau: Fraction = 1.0
@@ -261,8 +252,6 @@ class DQN(OffPolicyAlgorithm):
     """Collect this long before each update: n steps of the vectorised environment, or ``(n, "step" | "episode")``."""
     target_update_interval: Count = 10_000
     """Environment steps between two target updates."""
-    max_grad_norm: NonNegative | None = 10
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
     double: bool = False
     """Double Q-learning: the online network chooses the next action whose value by the target network counts
     (arXiv:1509.06461)."""
@@ -284,36 +273,16 @@ class DQN(OffPolicyAlgorithm):
     munchausen_clip: Annotated[float, Only("a negative number", lambda x: x < 0)] = -1.0
     """Least bonus, before it is weighted."""
 
-    made_of: ClassVar[MadeOf] = {
-        "target_clock": TargetClock,
-        "epsilon": NoisyEpsilon,
-        "extensions": Extensions,
-    }
+    made_of: ClassVar[MadeOf] = {"target_clock": TargetClock, "epsilon": NoisyEpsilon, "extensions": Extensions}
     supports_masks: ClassVar[bool] = True
     learner_class: ClassVar[type[Learner]] = DQNLearner
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
-    q_net, q_net_target = Held("policy.q_net"), Held("policy.q_net_target")
-    predict = Through("epsilon", Epsilon.predict)
+    q_net_target = Held("policy.q_net_target")
     _n_calls = Held[int]("target_clock.calls")
-    exploration_rate = Held[float]("epsilon.rate")
-    exploration_schedule = Held[Schedule]("epsilon.schedule")
 
     card: ClassVar[Card] = Card(
         idea="learn the value of each action, act greedily",
         learns_from="replay",
-        reference="Mnih et al. 2015",
-        search=Search(
-            tune.hard_target(),
-            tune.n_step_returns(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(),
-            tune.choice("double"),
-            tune.choice("dueling"),
-            tune.epsilon(),
-            tune.network(),
-        ),
-        settings="dqn.yml",
+        search=tune.q_learning(tune.choice("double"), tune.choice("dueling"), tune.epsilon()),
     )

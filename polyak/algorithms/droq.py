@@ -13,13 +13,11 @@ from typing import Annotated, Any, ClassVar
 
 from torch import nn
 
-from polyak.algorithm_info import Card, Search, tune
-from polyak.algorithms.redq import REDQLearner
+from polyak.algorithm_info import Card, tune
+from polyak.algorithms.redq import ManyUpdates
 from polyak.algorithms.sac import SAC
-from polyak.fields.off_policy import GradientSteps
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Count, Only, require
-from polyak.learning.learner import Learner
+from polyak.hyperparameters.declaration import Count, Only
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import Activation, create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
@@ -65,44 +63,23 @@ class DropoutCritic(ContinuousCritic):
 
 
 @dataclass(eq=False, repr=False)
-class DroQ(SAC):
+class DroQ(ManyUpdates, SAC):
     """Dropout Q-functions: two critics with dropout and layer normalisation, and many updates (arXiv:2110.02034)."""
 
     _: KW_ONLY
-    gradient_steps: GradientSteps = 20
     n_critics: WithNetworks[Count] = 2
     """Critics."""
-    subset: Count = 2
-    """Target critics of which the smallest value is taken; fewer than ``n_critics`` are redrawn for each gradient
-    step."""
-    policy_delay: Count = 20
-    """Gradient steps of the critics per step of the actor and the temperature."""
     dropout_rate: WithNetworks[Annotated[float, Only("a number in [0, 1)", lambda p: 0 <= p < 1)]] = 0.01
     """Probability that a hidden unit of a critic is dropped. The authors' lie between 0.0001 and 0.1, higher for larger
     bodies."""
 
     made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics", "dropout_rate")}
-    learner_class: ClassVar[type[Learner]] = REDQLearner
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, actor="squashed_gaussian", critic=DropoutCritic, net_arch=[256, 256]
     )
 
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        require(self.subset <= self.n_critics, "subset", self.subset, f"there are n_critics={self.n_critics}.")
-
     card: ClassVar[Card] = Card(
         idea="REDQ with two critics, with dropout and layer normalisation",
         learns_from="replay",
-        reference="arXiv:2110.02034",
-        search=Search(
-            tune.many_updates(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.soft_target(),
-            tune.log_uniform("dropout_rate", 1e-3, 0.1),
-            tune.network(widest=512),
-        ),
-        settings="droq.yml",
+        search=tune.actor_critic(tune.log_uniform("dropout_rate", 1e-3, 0.1), how_often=tune.many_updates()),
     )

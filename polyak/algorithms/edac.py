@@ -8,23 +8,20 @@ Shapes: B batch rows, A action dimensions, N critics.
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner
 from polyak.experience import Transition
+from polyak.fields.actor_critic import SoftCritics
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
-from polyak.hyperparameters.held import Held
+from polyak.hyperparameters.declaration import Count, NonNegative, require
 from polyak.learning.learner import Learner, Tunable, Update
-from polyak.learning.part_rates import PartRates
-from polyak.noise import ActionNoise
 from polyak.parts.part import MadeOf, of_policy
 
 TINY = 1e-10
@@ -82,7 +79,7 @@ class EDACLearner(SACLearner):
 
 
 @dataclass(eq=False, repr=False)
-class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
+class EDAC(SoftCritics, OfflineAlgorithm, OffPolicyAlgorithm):
     """Ensemble-Diversified Actor Critic: SAC with many critics that are kept apart (arXiv:2110.01548).
 
     With ``eta=0`` it is SAC-N.
@@ -91,37 +88,12 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
     _: KW_ONLY
     n_critics: WithNetworks[Count] = 10
     """Critics in the ensemble, N. Of SAC-N the authors need up to 500."""
-    ent_coef: NonNegative | str = "auto"
-    """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
-    target_entropy: float | Literal["auto"] = "auto"
-    """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    target_update_interval: Count = 1
-    """Gradient steps between two target updates."""
     eta: NonNegative = 1.0
     """Weight of the term that keeps the critics' slopes apart, relative to squared errors; 0: there is none."""
-    learning_rates: PartRates | None = None
-    """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
-    action_noise: ActionNoise | None = None
-    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    use_sde: WithNetworks[bool] = False
-    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
-    sde_sample_freq: int | Literal["episode"] = -1
-    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``
-    draws one for each episode, where it begins."""
-    use_sde_at_warmup: bool = False
-    """Use gSDE instead of uniform random actions before ``learning_starts``."""
 
     made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature, "network": of_policy("n_critics")}
     learner_class: ClassVar[type[Learner]] = EDACLearner
     policies: ClassVar = SAC.policies
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Held("policy.actor")
-    critic = Held("policy.critic")
-    critic_target = Held("policy.critic_target")
-    log_ent_coef = Held("learner.log_ent_coef")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -131,11 +103,5 @@ class EDAC(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="SAC with the smallest of many critics, which are kept apart; SAC-N",
         learns_from="a dataset",
-        reference="arXiv:2110.01548",
-        search=Search(
-            tune.from_data(),
-            tune.one_of("n_critics", [5, 10, 20, 50]),
-            tune.log_uniform("eta", 0.1, 10.0),
-        ),
-        settings="edac.yml",
+        search=Search(tune.from_data(), tune.one_of("n_critics", [5, 10, 20, 50]), tune.log_uniform("eta", 0.1, 10.0)),
     )

@@ -15,13 +15,21 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.c51 import Atoms
 from polyak.algorithms.td3 import TD3, TD3Learner, smoothed
 from polyak.collecting.exploration import Exploration, MixedNoise
 from polyak.experience import Transition
 from polyak.hyperparameters.changing import WithNetworks, WithOptimizer
-from polyak.hyperparameters.declaration import AtLeastTwo, Count, Fraction, Natural, NonNegative, Rate, require
+from polyak.hyperparameters.declaration import (
+    AtLeastTwo,
+    Count,
+    Fraction,
+    LearningRate,
+    Natural,
+    NonNegative,
+    require,
+)
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.categorical_critic import CategoricalCritic
@@ -29,7 +37,6 @@ from polyak.nn.policies.continuous import ContinuousPolicy
 from polyak.ops.distributional import clamped_share, project
 from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -97,7 +104,7 @@ class LargeBatches(ExperienceReplay):
 class FastTD3(TD3):
     """FastTD3: TD3 with distributional critics and large batches, for many environments (arXiv:2505.22642)."""
 
-    learning_rate: Rate | Schedule = 3e-4
+    learning_rate: LearningRate = 3e-4
     _: KW_ONLY
     batch_size: Count = 32_768
     """Transitions per gradient step."""
@@ -148,17 +155,12 @@ class FastTD3(TD3):
     card: ClassVar[Card] = Card(
         idea="TD3 for many environments: large batches, distributional critics",
         learns_from="replay",
-        reference="arXiv:2505.22642",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
+        search=tune.actor_critic(
             tune.replay(smallest_batch=256, largest_batch=4096),
-            tune.one_of("gradient_steps", [1, 2, 4, 8]),
             tune.soft_target(high=0.2),
             tune.log_uniform("target_policy_noise", 1e-3, 0.4),
             tune.uniform("noise_max", 0.1, 1.0),
             tune.log_uniform("weight_decay", 1e-4, 0.2),
-            tune.network(widest=512),
+            how_often=tune.one_of("gradient_steps", [1, 2, 4, 8]),
         ),
-        settings="fast_td3.yml",
     )

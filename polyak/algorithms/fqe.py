@@ -18,6 +18,7 @@ from polyak.algorithm import Algorithm
 from polyak.algorithm_info import Card
 from polyak.arrays import mapped
 from polyak.checkpoint import saved as checkpoint
+from polyak.checkpoint.exporting import not_exported
 from polyak.checkpoint.saved import Saved, prefixed
 from polyak.envs.normalisation_scale import shown_to
 from polyak.evaluation.off_policy.estimate import Estimate, of_episodes
@@ -31,9 +32,8 @@ from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.changing import Fixed, Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, Only, require
 from polyak.hyperparameters.held import Held
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
-from polyak.nn.export.ports import Graph
 from polyak.nn.policies.evaluation import EvaluationPolicy
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import of_policy
@@ -66,13 +66,10 @@ def regression_loss(q: Tensor, target: Tensor, weights: Tensor) -> Tensor:
 class FQELearner(Learner):
     """Critics and lagging copies of them."""
 
+    optimized = ("critic",)
     policy: EvaluationPolicy
     tau: Tunable[Tensor]
     target_update_interval: Tunable[int]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: Transition) -> Update:
         """One gradient step; then the targets follow."""
@@ -186,16 +183,11 @@ class FQE(OfflineAlgorithm):
     learner_class: ClassVar[type[Learner]] = FQELearner
     policies: ClassVar = policy_aliases(EvaluationPolicy)
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
-    policies_squash: ClassVar = True
     replay = cast(Choices, None)  # a part, no hyper-parameter
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
 
-    def acting_graph(
-        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
-    ) -> Graph:
-        why = "it evaluates a policy and has none of its own. Export the model that it evaluates"
-        raise ValueError(f"{type(self).__name__} cannot be exported: {why}.")
+    acting_graph = not_exported("it evaluates a policy and has none of its own. Export the model that it evaluates")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -322,15 +314,9 @@ class FQE(OfflineAlgorithm):
                 setattr(inner, part, saved.state_of(f"target/{part}"))
             with random_states_kept():
                 cls = get(class_names()[inner.info["algorithm"]])
-                self.target = checkpoint.built(cls, inner, "target", device=self.device)
+                self.target = checkpoint.built(cls, inner, "target", checkpoint.Wanted(device=self.device))
 
-    card: ClassVar[Card] = Card(
-        idea="what a given policy would earn",
-        learns_from="a dataset",
-        reference="arXiv:1903.08738",
-        settings="fqe.yml",
-        needs="target",
-    )
+    card: ClassVar[Card] = Card(idea="what a given policy would earn", learns_from="a dataset", needs="target")
 
 
 _PARTS = "networks", "optimizers", "state"

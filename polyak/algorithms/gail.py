@@ -147,7 +147,5 @@ class GAIL(AdversarialImitation):
     card: ClassVar[Card] = Card(
         idea="a reward that distinguishes demonstrations from one's own steps",
         learns_from="demonstrations, and acting",
-        reference="arXiv:1606.03476",
-        settings="gail.yml",
         needs="demonstrations",
     )

@@ -21,7 +21,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
@@ -29,19 +28,18 @@ from polyak.algorithms.td3 import actor_loss, critic_loss, smoothed
 from polyak.arrays import mapped
 from polyak.experience import Dataset, Transition
 from polyak.experience.sampling import reduce
+from polyak.fields.actor_critic import Noisy, Soft
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Only, Positive, Rate, require
+from polyak.hyperparameters.declaration import Count, LearningRate, NonNegative, Only, Positive, require
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
 from polyak.learning.replayed_sequences import picked
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.hierarchical import ELAPSED, GOAL, HierarchicalPolicy
-from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf, of_policy
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 Level = Literal["low", "high"]
 SAMPLED = 8
@@ -275,7 +273,7 @@ class GoalWindows(ExperienceReplay):
 
 
 @dataclass(eq=False, repr=False)
-class HIRO(OffPolicyAlgorithm):
+class HIRO(Soft, Noisy, OffPolicyAlgorithm):
     """HIRO: a higher level sets goals every few steps, a lower level learns to reach them (arXiv:1805.08296).
 
     Goals are changes of ``"achieved_goal"`` where observations are a Dict that has it, else of a vector, or of some of
@@ -283,7 +281,7 @@ class HIRO(OffPolicyAlgorithm):
     ``predict`` takes it and returns it. Both levels discount by ``gamma``, the lower one a step, the higher one a goal.
     """
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     goal_steps: WithNetworks[Count] = 10
     """c: environment steps between two goals."""
@@ -298,10 +296,6 @@ class HIRO(OffPolicyAlgorithm):
     """What the rewards of the higher level, sums over the steps of a goal, are multiplied by."""
     level_delay: Count = 10
     """Gradient steps of the lower level per step of the higher one."""
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    action_noise: ActionNoise | None = None
-    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
     policy_delay: Count = 2
     """Critic steps of a level per step of its actor and its targets."""
     target_policy_noise: NonNegative = 0.2
@@ -316,26 +310,16 @@ class HIRO(OffPolicyAlgorithm):
     }
     learner_class: ClassVar[type[Learner]] = HIROLearner
     policies: ClassVar = policy_aliases(HierarchicalPolicy)
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
 
     card: ClassVar[Card] = Card(
         idea="a level that sets goals every few steps, and one that learns to reach them",
         learns_from="replay",
-        reference="arXiv:1805.08296",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.action_noise(),
-            tune.network(widest=512),
+            tune.actor_critic(tune.action_noise()),
             tune.whole("goal_steps", 3, 20),
             tune.log_uniform("goal_range", 0.1, 10.0),
             tune.uniform("goal_noise", 0.05, 0.5),
             tune.log_uniform("reward_scale", 0.01, 1.0),
             tune.whole("level_delay", 1, 10),
         ),
-        settings="hiro.yml",
     )

@@ -14,17 +14,11 @@ import torch
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
-from polyak.fields.asynchronous import (
-    AsynchronousAlgorithm,
-)
+from polyak.fields.asynchronous import AsynchronousAlgorithm
 from polyak.hyperparameters.changing import WithOptimizer
 from polyak.hyperparameters.declaration import Fraction, Positive
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
+from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.vtrace_learner import Evaluated, Unroll, VTraceLearner
-from polyak.nn.catalog import policy_aliases
-from polyak.nn.distributions.choice import ACTION_SPACES
-from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -54,13 +48,10 @@ def unexplained_variance(values: Tensor, targets: Tensor) -> Tensor:
 class IMPALALearner(VTraceLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
+    optimized = ("policy",)
     ent_coef: Tunable[Tensor]
     vf_coef: Tunable[Tensor]
     max_grad_norm: Tunable[Tensor | None]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def gradient_step(self, batch: Unroll) -> Update:
         """Descend the objective."""
@@ -108,8 +99,6 @@ class IMPALA(AsynchronousAlgorithm):
     """RMSprop's momentum."""
 
     learner_class: ClassVar[type[Learner]] = IMPALALearner
-    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
-    action_spaces: ClassVar = ACTION_SPACES
 
     def _default_optimizer(self) -> OptimizerRecipe:
         if not self.use_rms_prop:
@@ -120,18 +109,5 @@ class IMPALA(AsynchronousAlgorithm):
     card: ClassVar[Card] = Card(
         idea="acting and learning at once, with V-trace between them",
         learns_from="rollouts of a slightly older policy",
-        reference="arXiv:1802.01561",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.rollout(),
-            tune.traces(),
-            tune.log_uniform("vf_coef", 0.01, 1.0),
-            tune.entropy(),
-            tune.clipped_gradients(0.5, 100.0),
-            tune.gsde(),
-            tune.network(),
-            tune.choice("use_rms_prop"),
-        ),
-        settings="impala.yml",
+        search=Search(tune.lagging_rollouts(), tune.choice("use_rms_prop")),
     )

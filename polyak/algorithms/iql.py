@@ -11,21 +11,21 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.experience import Transition
+from polyak.fields.actor_critic import Critics
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
-from polyak.hyperparameters.declaration import Fraction, NonNegative, Positive, Rate, Scheduled
+from polyak.hyperparameters.declaration import Fraction, LearningRate, NonNegative, Positive, Scheduled
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.bounded import BoundedGaussianActor
 from polyak.nn.policies.valued import ValuedPolicy
 from polyak.ops.updates import polyak_update
-from polyak.schedules import CosineSchedule, Schedule
+from polyak.schedules import CosineSchedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ _FALLING = CosineSchedule(3e-4)
 
 
 @dataclass(eq=False, repr=False)
-class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
+class IQL(Critics, OfflineAlgorithm, OffPolicyAlgorithm):
     """Implicit Q-Learning: offline learning that never evaluates actions that are not in the data (arXiv:2110.06169).
 
     The actor is a Gaussian around tanh of its network, with deviations that do not depend on the state, as the authors
@@ -135,9 +135,7 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
     """
 
     _: KW_ONLY
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    actor_learning_rate: Scheduled[Rate | Schedule] = _FALLING
+    actor_learning_rate: Scheduled[LearningRate] = _FALLING
     """Step size of the actor, which falls along a cosine to 0 at the end of ``learn``; ``learning_rate`` is that of the
     critics."""
     expectile: Fraction = 0.7
@@ -149,21 +147,10 @@ class IQL(OfflineAlgorithm, OffPolicyAlgorithm):
 
     learner_class: ClassVar[type[Learner]] = IQLLearner
     policies: ClassVar = policy_aliases(ValuedPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Held("policy.actor")
-    critic = Held("policy.critic")
-    critic_target = Held("policy.critic_target")
     value = Held("policy.value")
 
     card: ClassVar[Card] = Card(
         idea="values of recorded actions alone; imitate the better ones",
         learns_from="a dataset, then replay",
-        reference="arXiv:2110.06169",
-        search=Search(
-            tune.from_data(),
-            tune.uniform("expectile", 0.5, 0.95),
-            tune.log_uniform("beta", 0.3, 30.0),
-        ),
-        settings="iql.yml",
+        search=Search(tune.from_data(), tune.uniform("expectile", 0.5, 0.95), tune.log_uniform("beta", 0.3, 30.0)),
     )

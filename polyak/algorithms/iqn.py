@@ -75,18 +75,9 @@ class IQN(DQN):
     card: ClassVar[Card] = Card(
         idea="DQN with quantiles of returns, at any level",
         learns_from="replay",
-        reference="arXiv:1806.06923",
         search=Search(
-            tune.hard_target(),
-            tune.n_step_returns(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(),
-            tune.epsilon(),
-            tune.network(),
+            tune.q_learning(tune.epsilon()),
             tune.power_of_two("n_levels", 8, 64),
             tune.power_of_two("n_target_levels", 8, 64),
         ),
-        settings="iqn.yml",
     )

@@ -94,6 +94,7 @@ class ValuedCloningPolicy(CloningPolicy):
 class MARWILLearner(BCLearner):
     """Behaviour cloning by weighted rows, and the values that weights are made of."""
 
+    optimized = ("value",)
     policy: ValuedCloningPolicy
     beta: Tunable[Tensor]
     vf_coef: Tunable[Tensor]
@@ -105,7 +106,6 @@ class MARWILLearner(BCLearner):
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
-        self.add_optimizer("value", self.policy.value, recipe.make_optimizer, recipe.lr)
         self.register_buffer("mean_square", torch.tensor(float(self.advantage_norm_start)))
 
     def gradient_step(self, batch: Transition) -> Update:
@@ -199,15 +199,10 @@ class MARWIL(BC):
     card: ClassVar[Card] = Card(
         idea="clone the actions that came out better than expected, exponentially more",
         learns_from="a dataset",
-        reference="Wang et al. 2018",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.power_of_two("batch_size", 64, 1024),
+            tune.of_data(),
             tune.log_uniform("beta", 0.1, 10.0),
             tune.log_uniform("advantage_norm_rate", 1e-5, 0.1),
-            tune.log_uniform("ent_coef", 1e-8, 0.1),
-            tune.network(widest=512),
+            tune.entropy(),
         ),
-        settings="marwil.yml",
     )

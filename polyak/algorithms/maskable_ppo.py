@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from gymnasium import spaces
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card
 from polyak.algorithms.ppo import PPO
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.maskable import MaskableActorCriticPolicy
@@ -39,19 +39,6 @@ class MaskablePPO(PPO):
     card: ClassVar[Card] = Card(
         idea="PPO that insists on masks of allowed choices",
         learns_from="its own rollouts",
-        reference="arXiv:2006.14171",
-        search=Search(
-            tune.rollout(),
-            tune.rate(),
-            tune.discount(),
-            tune.minibatches(),
-            tune.traces(),
-            tune.uniform("clip_range", 0.05, 0.4),
-            tune.uniform("vf_coef", 0.1, 1.0),
-            tune.entropy(),
-            tune.clipped_gradients(),
-            tune.network(),
-        ),
-        settings="maskable_ppo.yml",
+        search=PPO.card.search,
         page="masks.md#maskableppo",
     )

@@ -11,7 +11,7 @@ likelihood of the holdout; outputs of the model are standardised.
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.model_based.imagining import Imagining
 from polyak.algorithms.sac import SAC
 from polyak.fields.off_policy import GradientSteps
@@ -35,17 +35,10 @@ class MBPO(Imagining, SAC):
     card: ClassVar[Card] = Card(
         idea="SAC from short rollouts of an ensemble of models that is learned",
         learns_from="replay, and a model",
-        reference="arXiv:1906.08253",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.one_of("gradient_steps", [1, 5, 10, 20, 40]),
-            tune.soft_target(),
+        search=tune.actor_critic(
             tune.uniform("real_share", 0.0, 0.5),
             tune.whole("rollout_length", 1, 10),
             tune.one_of("model_freq", [100, 250, 1_000], 0.2),
-            tune.network(widest=512),
+            how_often=tune.one_of("gradient_steps", [1, 5, 10, 20, 40]),
         ),
-        settings="mbpo.yml",
     )

@@ -247,7 +247,7 @@ class MCEIRL:
             warn_user(
                 f"after {self.max_iterations} iterations a mean feature is still {unsolved:.3g} from where it should "
                 f"be, more than tolerance={self.tolerance:g}. Features that the expert alone has call for infinite "
-                "rewards: use weight_decay=1e-3, say, or more max_iterations.",
+                "rewards: use weight_decay=1e-3, say, or more max_iterations."
             )
         return self
 

@@ -13,21 +13,27 @@ from typing import Any, ClassVar
 from gymnasium import spaces
 
 from polyak.algorithm_info import Card, Search, tune
-from polyak.algorithms.model_based.dynamics import Outcomes
-from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
+from polyak.algorithms.model_based.fitting import FitsModel, ModelLearner, model_optimizer, rows_of
 from polyak.algorithms.model_based.planning import PlanningPolicy, Propagation
 from polyak.experience.base_buffer import Normalizer
 from polyak.experience.schema import Column
 from polyak.experience.step import Step
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.changing import Reload, WithNetworks
-from polyak.hyperparameters.declaration import Becomes, Count, Fraction, Natural, NonNegative, Rate, later, require
+from polyak.hyperparameters.changing import Reload
+from polyak.hyperparameters.declaration import (
+    Becomes,
+    Count,
+    Fraction,
+    LearningRate,
+    Natural,
+    later,
+    require,
+)
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, OptimizerRecipe
 from polyak.loops.updates import record_means
-from polyak.parts.part import MadeOf
+from polyak.parts.part import MadeOf, of_policy
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 
 def without_plans(model: Any, step: Step) -> Step:
@@ -72,8 +78,15 @@ class Fitted(ExperienceReplay):
         return Fits(self.model)
 
 
+PLANNED = (
+    *("horizon", "n_candidates", "n_top", "n_iterations", "momentum", "n_particles", "propagation", "gamma"),
+    *("reward_function", "termination_function"),
+)
+"""Arguments of the policy."""
+
+
 @dataclass(eq=False, repr=False)
-class PETS(OffPolicyAlgorithm):
+class PETS(FitsModel, OffPolicyAlgorithm):
     """Planning by the cross-entropy method on a learned probabilistic ensemble of models (arXiv:1805.12114).
 
     The policy is the model and the planner; ``policy_kwargs`` are arguments of the model (``n_members``, ``n_elites``,
@@ -81,7 +94,7 @@ class PETS(OffPolicyAlgorithm):
     optimizer. Observations are a Box of real numbers.
     """
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
     end)."""
     _: KW_ONLY
@@ -107,50 +120,21 @@ class PETS(OffPolicyAlgorithm):
     """Trajectories that are imagined for each plan, whose mean return counts: a multiple of the model's elites."""
     propagation: Reload[Propagation] = "tsinf"
     """``"ts1"``: a trajectory continues with another member of the ensemble at each step; ``"tsinf"``: with one."""
-    holdout: Share = 0.2
-    """Share of the experience that models are compared by and not fitted to; at most 5,000 steps."""
-    patience: Count = 5
-    """Passes over the experience without progress on the holdout, after which a fit ends."""
-    bounds_weight: NonNegative = 0.01
-    """Weight of the distance between the learned bounds of log-variances in the model's loss."""
-    reward_function: WithNetworks[Outcomes | None] = None
-    """Rewards [B] of tensors of observations, actions in the environment's units and next observations [B, ...];
-    ``None``: they are learned."""
-    termination_function: WithNetworks[Outcomes | None] = None
-    """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
 
     n_steps: Settled[int] = 1  # of returns, of which there are none
-    prioritized: Settled[bool] = False  # a fit takes all steps
     dataset_share: Settled[None] = None
     replay_buffer_class: Settled[None] = None
     replay_buffer_kwargs: Settled[None] = None
-    n_replay_shards: Settled[int] = 0
     n_learners: Settled[int] = 1
-    made_of: ClassVar[MadeOf] = {"replay": Fitted}
+    made_of: ClassVar[MadeOf] = {"replay": Fitted, "plans": of_policy(*PLANNED)}
     learner_class: ClassVar[type[Learner]] = ModelLearner
     policies: ClassVar = {"MlpPolicy": PlanningPolicy}
     action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar[bool] = True
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
         fix = f"there are only n_candidates={self.n_candidates}. Use fewer."
         require(self.n_top <= self.n_candidates, "n_top", self.n_top, fix)
-
-    def _policy_options(self) -> dict[str, Any]:
-        return {
-            **super()._policy_options(),
-            "horizon": self.horizon,
-            "n_candidates": self.n_candidates,
-            "n_top": self.n_top,
-            "n_iterations": self.n_iterations,
-            "momentum": self.momentum,
-            "n_particles": self.n_particles,
-            "propagation": self.propagation,
-            "gamma": self.gamma,
-            "reward_function": self.reward_function,
-            "termination_function": self.termination_function,
-        }
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return model_optimizer()
@@ -161,7 +145,6 @@ class PETS(OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="plan by the cross-entropy method on an ensemble of models that is learned",
         learns_from="replay, by a model",
-        reference="arXiv:1805.12114",
         search=Search(
             tune.rate(),
             tune.power_of_two("batch_size", 32, 512),
@@ -171,5 +154,4 @@ class PETS(OffPolicyAlgorithm):
             tune.choice("propagation", ["ts1", "tsinf"]),
             tune.network(),
         ),
-        settings="pets.yml",
     )

@@ -12,18 +12,15 @@ from typing import Annotated, Any, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.experience import RolloutSamples
 from polyak.experience.batch import RolloutRows
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Scheduled, require
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
+from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.loops.updates import Gained, Minibatches
-from polyak.nn.catalog import policy_aliases
-from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.ops.policy_gradient import entropy_loss
 from polyak.parts.part import MadeOf
 from polyak.parts.rollouts import Rollouts
@@ -84,6 +81,7 @@ class Lesson(NamedTuple):
 class PPOLearner(OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
+    optimized = ("policy",)
     policy: ActorCriticPolicy
     clip_range: Tunable[Tensor]
     clip_range_vf: Tunable[Tensor | None]
@@ -95,10 +93,6 @@ class PPOLearner(OnPolicyLearner):
     normalize_advantage: Tunable[bool]
     target_kl: Tunable[float | None]
     kl_coef: Tunable[Tensor | None]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def learn_from(self, passes: Iterable[Iterable[RolloutSamples | RolloutRows]]) -> Lesson:
         """Make a gradient step on each minibatch of several passes over a rollout, until one is skipped.
@@ -249,25 +243,9 @@ class PPO(OnPolicyAlgorithm):
 
     made_of: ClassVar[MadeOf] = {"rollouts": Epochs}
     learner_class: ClassVar[type[Learner]] = PPOLearner
-    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
-    action_spaces: ClassVar = ACTION_SPACES
 
     card: ClassVar[Card] = Card(
         idea="many small clipped steps on each rollout",
         learns_from="its own rollouts",
-        reference="arXiv:1707.06347",
-        search=Search(
-            tune.rollout(),
-            tune.rate(),
-            tune.discount(),
-            tune.minibatches(),
-            tune.traces(),
-            tune.uniform("clip_range", 0.05, 0.4),
-            tune.uniform("vf_coef", 0.1, 1.0),
-            tune.entropy(),
-            tune.clipped_gradients(),
-            tune.gsde(),
-            tune.network(),
-        ),
-        settings="ppo.yml",
+        search=tune.clipped_steps(tune.gsde()),
     )

@@ -16,22 +16,20 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.deep_sarsa import DeepSARSALearner
 from polyak.algorithms.dqn import allowed
 from polyak.experience import Experience
 from polyak.fields.on_policy import OnPolicyAlgorithm
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
-from polyak.hyperparameters.held import Held
-from polyak.hyperparameters.settled import Settled
+from polyak.fields.values import GreedyOnPolicy
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate
 from polyak.learning.learner import Learner, Metrics, OptimizerRecipe
 from polyak.loops.updates import Gained, Minibatches, measured
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import GreedyPolicy
-from polyak.parts.epsilon import Epsilon, EpsilonOfEach
-from polyak.parts.part import MadeOf, Through
+from polyak.parts.epsilon import EpsilonOfEach
+from polyak.parts.part import MadeOf
 from polyak.parts.rollouts import Rollouts
-from polyak.schedules import Schedule
 
 # -- targets -----------------------------------------------------------------------------------------------------------
 
@@ -81,17 +79,11 @@ class Passes(Rollouts):
 
 
 @dataclass(eq=False, repr=False)
-class PQN(OnPolicyAlgorithm):
+class PQN(GreedyOnPolicy, OnPolicyAlgorithm):
     """Parallelised Q-learning: lambda-returns of short rollouts, layer normalisation, no replay (arXiv:2407.04811)."""
 
-    learning_rate: Rate | Schedule = 2.5e-4
+    learning_rate: LearningRate = 2.5e-4
     _: KW_ONLY
-    exploration_fraction: Fraction = 0.1
-    """Fraction of training over which the exploration rate falls."""
-    exploration_initial_eps: Fraction = 1.0
-    """Probability of a random action at the start."""
-    exploration_final_eps: Fraction = 0.05
-    """Probability of a random action once it has fallen."""
     n_steps: Count = 32
     """Steps per environment in one rollout."""
     gae_lambda: Fraction = 0.65
@@ -100,38 +92,15 @@ class PQN(OnPolicyAlgorithm):
     """Rows of the rollout in one minibatch."""
     n_epochs: Count = 2
     """Passes over each rollout."""
-    max_grad_norm: NonNegative | None = 10.0
-    """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
 
     supports_masks: ClassVar[bool] = True
-    use_sde: Settled[bool] = False
-    sde_sample_freq: Settled[int] = -1
-    ent_coef: Settled[float] = 0.0
-    entropy_index: Settled[float] = 1.0
-    vf_coef: Settled[float] = 0.5
-    normalize_advantage: Settled[bool] = False
     made_of: ClassVar[MadeOf] = {"rollouts": Passes, "epsilon": EpsilonOfEach}
     learner_class: ClassVar[type[Learner]] = PQNLearner
     policies: ClassVar = policy_aliases(GreedyPolicy, layer_norm=True)
     action_spaces: ClassVar = (spaces.Discrete,)
-    q_net = Held("policy.q_net")
-    predict = Through("epsilon", Epsilon.predict)
-    exploration_rate = Held[float]("epsilon.rate")
-    exploration_schedule = Held[Schedule]("epsilon.schedule")
 
     card: ClassVar[Card] = Card(
         idea="Q-learning of many environments, with layer normalisation in place of replay and targets",
         learns_from="its own rollouts",
-        reference="arXiv:2407.04811",
-        search=Search(
-            tune.rollout(),
-            tune.rate(),
-            tune.discount(),
-            tune.minibatches(most_epochs=8),
-            tune.traces(),
-            tune.epsilon(),
-            tune.clipped_gradients(),
-            tune.network(),
-        ),
-        settings="pqn.yml",
+        search=tune.passes(8, tune.epsilon(), tune.clipped_gradients()),
     )

@@ -138,17 +138,5 @@ class QAC(ActorCritic):
     card: ClassVar[Card] = Card(
         idea="the actor follows values of actions, which the critic learns by SARSA",
         learns_from="its own rollouts",
-        reference="Sutton et al. 2000",
-        search=Search(
-            tune.rate(),
-            tune.rate(name="critic_learning_rate"),
-            tune.discount(),
-            tune.rollout(per_env=2),
-            tune.uniform("gae_lambda", 0.0, 1.0),
-            tune.choice("baseline"),
-            tune.entropy(),
-            tune.clipped_gradients(),
-            tune.network(),
-        ),
-        settings="qac.yml",
+        search=Search(ActorCritic.card.search, tune.uniform("gae_lambda", 0.0, 1.0), tune.choice("baseline")),
     )

@@ -15,13 +15,12 @@ from torch import Tensor
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.dqn import DQN, DQNLearner, taken
 from polyak.experience import Transition
-from polyak.hyperparameters.declaration import Fraction, NonNegative, Rate
+from polyak.hyperparameters.declaration import Fraction, LearningRate, NonNegative
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.value import QuantileNetwork, ValuePolicy
 from polyak.ops.distributional import midpoints, quantile_huber_loss
-from polyak.schedules import Schedule
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
@@ -59,7 +58,7 @@ class QRDQNLearner(DQNLearner):
 class QRDQN(DQN):
     """Quantile Regression DQN: learns quantiles of returns, and acts by their means (arXiv:1710.10044)."""
 
-    learning_rate: Rate | Schedule = 5e-5
+    learning_rate: LearningRate = 5e-5
     _: KW_ONLY
     exploration_fraction: Fraction = 0.005
     """Fraction of training over which the exploration rate falls."""
@@ -77,18 +76,8 @@ class QRDQN(DQN):
     card: ClassVar[Card] = Card(
         idea="DQN with quantiles of returns, at fixed levels",
         learns_from="replay",
-        reference="arXiv:1710.10044",
         search=Search(
-            tune.of_policy(tune.one_of("n_quantiles", [10, 25, 50, 100, 200])),
-            tune.hard_target(),
-            tune.n_step_returns(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(),
-            tune.epsilon(),
-            tune.network(),
+            tune.of_policy(tune.one_of("n_quantiles", [10, 25, 50, 100, 200])), tune.q_learning(tune.epsilon())
         ),
-        settings="qrdqn.yml",
         title="QR-DQN",
     )

@@ -9,14 +9,12 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from polyak.algorithm_info import Card, Search, tune
-from polyak.algorithms.c51 import C51, Atoms, C51Learner
+from polyak.algorithms.c51 import OnAtoms
 from polyak.algorithms.dqn import DQN
-from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import AtLeastTwo, Count, Natural, Rate
-from polyak.learning.learner import Learner, OptimizerRecipe
+from polyak.hyperparameters.declaration import Count, LearningRate, Natural
+from polyak.learning.learner import OptimizerRecipe
 from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 
 class HalfPrioritised(ExperienceReplay):
@@ -26,10 +24,10 @@ class HalfPrioritised(ExperienceReplay):
 
 
 @dataclass(eq=False, repr=False)
-class Rainbow(DQN):
+class Rainbow(OnAtoms, DQN):
     """Rainbow: all of DQN's extensions at once, with the settings of its paper's table 1 (arXiv:1710.02298)."""
 
-    learning_rate: Rate | Schedule = 6.25e-5
+    learning_rate: LearningRate = 6.25e-5
     _: KW_ONLY
     learning_starts: Natural = 20_000
     """Environment steps of random actions before the first update."""
@@ -50,16 +48,7 @@ class Rainbow(DQN):
     """Noise in the weights of the last hidden layer and the output, whose size is learned, replaces random actions
     (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
 
-    n_atoms: WithNetworks[AtLeastTwo] = 51
-    """Atoms of a distribution."""
-    v_min: WithNetworks[float] = -10.0
-    """The first atom: discounted returns below it count as this."""
-    v_max: WithNetworks[float] = 10.0
-    """The last atom: discounted returns above it count as this."""
-
-    made_of: ClassVar[MadeOf] = {"atoms": Atoms, "replay": HalfPrioritised}
-    learner_class: ClassVar[type[Learner]] = C51Learner
-    policies: ClassVar = C51.policies
+    made_of: ClassVar[MadeOf] = {"replay": HalfPrioritised}
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1.5e-4})
@@ -67,17 +56,5 @@ class Rainbow(DQN):
     card: ClassVar[Card] = Card(
         idea="all of DQN's extensions at once",
         learns_from="replay",
-        reference="arXiv:1710.02298",
-        search=Search(
-            tune.hard_target(),
-            tune.n_step_returns(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(),
-            tune.network(),
-            tune.one_of("n_atoms", [21, 51, 101]),
-            tune.uniform("sigma0", 0.1, 1.0),
-        ),
-        settings="rainbow.yml",
+        search=Search(tune.q_learning(), tune.one_of("n_atoms", [21, 51, 101]), tune.uniform("sigma0", 0.1, 1.0)),
     )

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.algorithm_info import Card, Search, tune
@@ -23,18 +22,16 @@ from polyak.envs.spaces import get_action_dim
 from polyak.experience import Column, Dataset, Transition
 from polyak.experience.datasets.episodes import Parts
 from polyak.experience.step import Step
+from polyak.fields.actor_critic import Smoothed
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
-from polyak.hyperparameters.held import Held
+from polyak.hyperparameters.declaration import LearningRate, NonNegative, require
 from polyak.learning.learner import Learner, Objective, Tunable
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.layers import create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
-from polyak.noise import ActionNoise
 from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 NEXT_ACTIONS, CONTINUES = "next_actions", "continues"
 """Columns: the action [A] that was recorded after a step, in the networks' units; whether there was one."""
@@ -154,7 +151,7 @@ class NextActions(ExperienceReplay):
 
 
 @dataclass(eq=False, repr=False)
-class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
+class ReBRAC(Smoothed, OfflineAlgorithm, OffPolicyAlgorithm):
     """ReBRAC: TD3+BC with penalties in actor and critics, and normalised critics (arXiv:2305.09836).
 
     The authors' minibatches have 1024 transitions (``batch_size``), and their discount in AntMaze is 0.999 (``gamma``).
@@ -163,20 +160,9 @@ class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     """
 
     _: KW_ONLY
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of actor and critics, or a function of the progress that remains (1 -> 0): the authors' but in Adroit,
     where it is 3e-4."""
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    policy_delay: Count = 2
-    """Critic steps per step of the actor and the targets."""
-    target_policy_noise: NonNegative | None = 0.2
-    """Standard deviation of the normal noise that smooths the target actions; ``None``: the noise is uniform in
-    [-target_noise_clip, target_noise_clip]."""
-    target_noise_clip: NonNegative = 0.5
-    """Largest such noise."""
-    action_noise: ActionNoise | None = None
-    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
     actor_bc_coef: NonNegative = 0.01
     """Weight of the actor's squared distance from the recorded actions, beta_1. The authors' lie between 0.0005 and
     1."""
@@ -190,12 +176,6 @@ class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, ContinuousPolicy, actor="deterministic", critic=NormalisedCritic, net_arch=[256, 256, 256]
     )
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Held("policy.actor")
-    actor_target = Held("policy.actor_target")
-    critic = Held("policy.critic")
-    critic_target = Held("policy.critic_target")
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -205,11 +185,9 @@ class ReBRAC(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="TD3 with penalties in actor and critics for leaving the data, and layer normalisation",
         learns_from="a dataset",
-        reference="arXiv:2305.09836",
         search=Search(
             tune.from_data(),
             tune.log_uniform("actor_bc_coef", 1e-3, 1.0),
             tune.log_uniform("critic_bc_coef", 1e-3, 1.0),
         ),
-        settings="rebrac.yml",
     )

@@ -39,16 +39,6 @@ class RecurrentPPO(PPO):
         search=Search(
             tune.of_policy(tune.power_of_two("memory_size", 32, 256)),
             tune.of_policy(tune.choice("critic_memory", ["own", "shared", "none"])),
-            tune.rollout(),
-            tune.rate(),
-            tune.discount(),
-            tune.minibatches(),
-            tune.traces(),
-            tune.uniform("clip_range", 0.05, 0.4),
-            tune.uniform("vf_coef", 0.1, 1.0),
-            tune.entropy(),
-            tune.clipped_gradients(),
-            tune.network(),
+            tune.clipped_steps(),
         ),
-        settings="recurrent_ppo.yml",
     )

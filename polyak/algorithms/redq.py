@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.sac import SAC, SACLearner, soft_value
 from polyak.experience import Transition
 from polyak.fields.off_policy import GradientSteps
@@ -21,7 +21,7 @@ from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, require
 from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
 from polyak.ops.updates import polyak_update
-from polyak.parts.part import MadeOf, of_policy
+from polyak.parts.part import MadeOf, Part, of_policy
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -86,40 +86,45 @@ class REDQLearner(SACLearner):
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
 
 
+class Subsets(Part):
+    """Which critics a target is made of."""
+
+    def check(self) -> None:
+        subset, n_critics = self.model.subset, self.model.n_critics
+        require(subset <= n_critics, "subset", subset, f"there are n_critics={n_critics}.")
+
+
 @dataclass(eq=False, repr=False)
-class REDQ(SAC):
-    """Randomized Ensembled Double Q-learning: SAC with an ensemble of critics and many updates (arXiv:2101.05982)."""
+class ManyUpdates:
+    """Fields of what makes many updates with an ensemble of critics."""
 
     _: KW_ONLY
     gradient_steps: GradientSteps = 20
-    n_critics: WithNetworks[Count] = 10
-    """Critics in the ensemble, N."""
+    """Gradient steps per update; -1 makes as many as transitions were collected."""
     subset: Count = 2
     """Target critics of which the smallest value is taken, M: as many as this, redrawn for each gradient step. At
     most ``n_critics``, of which it takes all."""
     policy_delay: Count = 20
     """Gradient steps of the critics per step of the actor and the temperature."""
 
-    made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics")}
+    made_of: ClassVar[MadeOf] = {"ensemble": Subsets}
     learner_class: ClassVar[type[Learner]] = REDQLearner
 
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        require(self.subset <= self.n_critics, "subset", self.subset, f"there are n_critics={self.n_critics}.")
+
+@dataclass(eq=False, repr=False)
+class REDQ(ManyUpdates, SAC):
+    """Randomized Ensembled Double Q-learning: SAC with an ensemble of critics and many updates (arXiv:2101.05982)."""
+
+    _: KW_ONLY
+    n_critics: WithNetworks[Count] = 10
+    """Critics in the ensemble, N."""
+
+    made_of: ClassVar[MadeOf] = {"network": of_policy("n_critics")}
 
     card: ClassVar[Card] = Card(
         idea="an ensemble of critics, a few of which are drawn for each target; 20 updates a step",
         learns_from="replay",
-        reference="arXiv:2101.05982",
-        search=Search(
-            tune.many_updates(),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.soft_target(),
-            tune.one_of("n_critics", [2, 5, 10]),
-            tune.whole("subset", 1, 2),
-            tune.network(widest=512),
+        search=tune.actor_critic(
+            tune.one_of("n_critics", [2, 5, 10]), tune.whole("subset", 1, 2), how_often=tune.many_updates()
         ),
-        settings="redq.yml",
     )

@@ -22,17 +22,15 @@ from polyak.collecting.rollout import RolloutWriter
 from polyak.experience import EpisodeBuffer, RolloutSamples, Step
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import WithNetworks
-from polyak.hyperparameters.declaration import Count, NonNegative, Rate, Scheduled, require
+from polyak.hyperparameters.declaration import Count, LearningRate, NonNegative, Scheduled, require
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable
 from polyak.loops.on_policy import OnPolicyLoop
 from polyak.loops.training import Loop
 from polyak.nn.catalog import policy_aliases
-from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.parts.part import MadeOf
 from polyak.parts.rollouts import Rollouts
-from polyak.schedules import Schedule
 
 # -- returns -----------------------------------------------------------------------------------------------------------
 
@@ -169,14 +167,14 @@ class WholeEpisodes(Rollouts):
 class REINFORCE(OnPolicyAlgorithm):
     """REINFORCE: one step along the policy gradient by the returns of whole episodes (Williams 1992)."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
     episodes_per_update: Count = 8
     """Episodes of one update: the first so many that begin, in all environments together. Environments that are in the
     middle of another one when an update is due are reset."""
     baseline: WithNetworks[bool] = True
     """Learn state values, and subtract them from the returns."""
-    critic_learning_rate: Scheduled[Rate | Schedule | None] = None
+    critic_learning_rate: Scheduled[LearningRate | None] = None
     """Step size of the baseline's optimizer; ``None``: ``learning_rate``."""
     discount_states: bool = False
     """Weigh step t of an episode by gamma^t, as the exact gradient of the discounted return does; without, later states
@@ -200,7 +198,6 @@ class REINFORCE(OnPolicyAlgorithm):
     made_of: ClassVar[MadeOf] = {"rollouts": WholeEpisodes}
     learner_class: ClassVar[type[Learner]] = REINFORCELearner
     policies: ClassVar = policy_aliases(ActorCriticPolicy, share_features_extractor=False)
-    action_spaces: ClassVar = ACTION_SPACES
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -210,7 +207,6 @@ class REINFORCE(OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="one step along the policy gradient by the returns of whole episodes",
         learns_from="its own episodes",
-        reference="Williams 1992",
         search=Search(
             tune.choice("baseline"),
             tune.rate(),
@@ -222,5 +218,4 @@ class REINFORCE(OnPolicyAlgorithm):
             tune.clipped_gradients(),
             tune.network(),
         ),
-        settings="reinforce.yml",
     )

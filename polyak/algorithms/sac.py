@@ -7,23 +7,21 @@ Shapes: B batch rows, A action dimensions, K critics.
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.experience import Transition
+from polyak.fields.actor_critic import SoftCritics
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.changing import FixedHyperparameterError, WithNetworks
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, require
-from polyak.hyperparameters.held import Held
+from polyak.hyperparameters.changing import FixedHyperparameterError
+from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, OptimizerRecipe, Tunable, Update
-from polyak.learning.part_rates import PartRates, check_part_rates
+from polyak.learning.part_rates import check_part_rates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
-from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf, Part
 from polyak.parts.replay import minus_action_dim
@@ -188,55 +186,21 @@ class GaussianTemperature(Temperature):
 
 
 @dataclass(eq=False, repr=False)
-class SAC(OffPolicyAlgorithm):
+class SAC(SoftCritics, OffPolicyAlgorithm):
     """Soft Actor-Critic: maximum-entropy off-policy learning for continuous actions (arXiv:1812.05905)."""
 
     _: KW_ONLY
-    action_noise: ActionNoise | None = None
-    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    ent_coef: NonNegative | str = "auto"
-    """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
-    target_entropy: float | Literal["auto"] = "auto"
-    """Entropy to hold when alpha is learned; ``"auto"`` is minus the number of action dimensions."""
-    learning_rates: PartRates | None = None
-    """Learning rates of single parts that differ from ``learning_rate``: ``"actor"``, ``"critic"``, ``"ent_coef"``."""
-    use_sde: WithNetworks[bool] = False
-    """Explore with noise that depends on the state (gSDE, arXiv:2005.05719) instead of independent Gaussian noise."""
-    sde_sample_freq: int | Literal["episode"] = -1
-    """Steps between two draws of gSDE's exploration matrix; -1 draws only at the start of a rollout; ``"episode"``
-    draws one for each episode, where it begins."""
-    use_sde_at_warmup: bool = False
-    """Use gSDE instead of uniform random actions before ``learning_starts``."""
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    target_update_interval: Count = 1
-    """Gradient steps between two target updates."""
 
     made_of: ClassVar[MadeOf] = {"temperature": GaussianTemperature}
     learner_class: ClassVar[type[Learner]] = SACLearner
     policies: ClassVar = policy_aliases(
         ContinuousPolicy, ContinuousPolicy, actor="squashed_gaussian", net_arch=[256, 256]
     )
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Held("policy.actor")
-    critic = Held("policy.critic")
-    critic_target = Held("policy.critic_target")
-    log_ent_coef = Held("learner.log_ent_coef")
 
     card: ClassVar[Card] = Card(
         idea="maximum entropy: stochastic actor, two critics, tuned temperature",
         learns_from="replay",
-        reference="arXiv:1812.05905",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.network(widest=512),
-        ),
-        settings="sac.yml",
+        search=tune.actor_critic(),
     )
 
 

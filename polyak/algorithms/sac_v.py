@@ -16,12 +16,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.sac import SAC, GaussianTemperature, SACLearner, soft_value
 from polyak.experience import Transition
 from polyak.hyperparameters.declaration import NonNegative
 from polyak.hyperparameters.held import Held
-from polyak.learning.learner import Learner, LearnerRecipe, Objective, Update
+from polyak.learning.learner import Learner, Objective, Update
 from polyak.learning.part_rates import PartRates
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.valued import CriticWithoutTarget, LaggingValuePolicy
@@ -43,10 +43,7 @@ class SACVLearner(SACLearner):
     """Actor, critics, and a state-value function with a lagging copy."""
 
     policy: LaggingValuePolicy
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("value", self.policy.value, recipe.make_optimizer, recipe.lr)
+    optimized = ("value",)
 
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
         """Algorithm 1: values of states, critics, actor, each by the others as they are then; the target follows."""
@@ -113,15 +110,5 @@ class SACV(SAC):
     card: ClassVar[Card] = Card(
         idea="SAC with a state-value network and its target, at a fixed temperature",
         learns_from="replay",
-        reference="arXiv:1801.01290",
-        search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.log_uniform("ent_coef", 1e-3, 1.0),
-            tune.network(widest=512),
-        ),
-        settings="sac_v.yml",
+        search=tune.actor_critic(tune.log_uniform("ent_coef", 1e-3, 1.0)),
     )

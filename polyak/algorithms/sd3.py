@@ -10,25 +10,23 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.ddpg import actor_loss, critic_loss
 from polyak.experience import Transition
+from polyak.fields.actor_critic import Noisy, Soft
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
+from polyak.hyperparameters.declaration import Count, LearningRate, NonNegative
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.loops.updates import Updates, updates_of
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.pairs import PairedPolicy
-from polyak.noise import ActionNoise
 from polyak.ops.soft_values import softmax_mean
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
-from polyak.schedules import Schedule
 
 # -- targets; the losses are those of DDPG -----------------------------------------------------------------------------
 
@@ -136,19 +134,15 @@ class PairedReplay(ExperienceReplay):
 
 
 @dataclass(eq=False, repr=False)
-class SD3(OffPolicyAlgorithm):
+class SD3(Soft, Noisy, OffPolicyAlgorithm):
     """Softmax Deep Double Deterministic policy gradients: two deterministic actors with a critic each, whose targets
     are softmax-weighted means over actions nearby (arXiv:2010.09177).
 
     ``policy_kwargs={"n_pairs": 1}`` makes it the paper's SD2, with a single actor and critic.
     """
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    action_noise: ActionNoise | None = None
-    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
     batch_size: Count = 256
     """Transitions per gradient step for each of the two pairs of actor and critic, which learn from different ones."""
     beta: NonNegative = 0.05
@@ -167,26 +161,16 @@ class SD3(OffPolicyAlgorithm):
     made_of: ClassVar[MadeOf] = {"replay": PairedReplay}
     learner_class: ClassVar[type[Learner]] = SD3Learner
     policies: ClassVar = policy_aliases(PairedPolicy)
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
     pairs = Held("policy.pairs")
     pairs_target = Held("policy.pairs_target")
 
     card: ClassVar[Card] = Card(
         idea="two actors with a critic each, targets that are softmax means over actions nearby",
         learns_from="replay",
-        reference="arXiv:2010.09177",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.action_noise(),
-            tune.network(widest=512),
+            tune.actor_critic(tune.action_noise()),
             tune.log_uniform("target_policy_noise", 1e-3, 0.4),
             tune.log_uniform("beta", 1e-3, 1.0),
             tune.one_of("n_noise_samples", [10, 50, 100]),
         ),
-        settings="sd3.yml",
     )

@@ -19,7 +19,7 @@ from polyak.algorithms.sac import SAC, SACLearner
 from polyak.callbacks.callback import BaseCallback
 from polyak.fields.off_policy import GradientSteps
 from polyak.hyperparameters.changing import WithNetworks, WithOptimizer
-from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Rate
+from polyak.hyperparameters.declaration import Count, LearningRate, Natural, NonNegative
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.loops.off_policy import OffPolicyLoop
 from polyak.loops.training import Loop
@@ -27,7 +27,6 @@ from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
 from polyak.parts.part import MadeOf, of_policy
 from polyak.parts.replay import minus_action_dim
-from polyak.schedules import Schedule
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
 
@@ -62,7 +61,7 @@ def observing_loop(model: Any, callback: BaseCallback, log_interval: int | None)
 class SimBa(SAC):
     """SimBa: sample-efficient SAC with normalised observations and residual networks (arXiv:2410.09754)."""
 
-    learning_rate: Rate | Schedule = 1e-4
+    learning_rate: LearningRate = 1e-4
     _: KW_ONLY
     learning_starts: Natural = 5_000
     """Environment steps of random actions before the first update."""
@@ -90,7 +89,6 @@ class SimBa(SAC):
     card: ClassVar[Card] = Card(
         idea="SAC with normalised observations and residual networks; two updates a step",
         learns_from="replay",
-        reference="arXiv:2410.09754",
         search=Search(
             tune.rate(),
             tune.discount(),
@@ -99,5 +97,4 @@ class SimBa(SAC):
             tune.soft_target(),
             tune.log_uniform("weight_decay", 1e-4, 0.1),
         ),
-        settings="simba.yml",
     )

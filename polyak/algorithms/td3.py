@@ -10,20 +10,17 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.experience import Transition
+from polyak.fields.actor_critic import Smoothed
 from polyak.fields.off_policy import OffPolicyAlgorithm
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate
-from polyak.hyperparameters.held import Held
-from polyak.learning.learner import Learner, LearnerRecipe, Metrics, Objective, Tunable, Update
+from polyak.hyperparameters.declaration import LearningRate
+from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.continuous import ContinuousPolicy
-from polyak.noise import ActionNoise
 from polyak.ops.updates import polyak_update
-from polyak.schedules import Schedule
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -56,16 +53,12 @@ def actor_loss(q: Tensor) -> Tensor:
 class TD3Learner(Learner):
     """Actor and twin critics, each with a target."""
 
+    optimized = ("actor", "critic")
     policy: ContinuousPolicy
     tau: Tunable[Tensor]
     target_policy_noise: Tunable[Tensor | None]
     target_noise_clip: Tunable[Tensor]
     policy_delay: Tunable[int]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
-        self.add_optimizer("critic", self.policy.critic, recipe.make_optimizer, recipe.lr)
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of the critics; every ``policy_delay`` steps also of the actor and of all targets."""
@@ -120,46 +113,21 @@ class TD3Learner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class TD3(OffPolicyAlgorithm):
+class TD3(Smoothed, OffPolicyAlgorithm):
     """Twin Delayed DDPG: a deterministic actor with twin critics (arXiv:1802.09477)."""
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     _: KW_ONLY
-    tau: Fraction = 0.005
-    """Rate at which target networks follow, in [0, 1]; 1 copies."""
-    action_noise: ActionNoise | None = None
-    """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    policy_delay: Count = 2
-    """Critic steps per step of the actor and the targets."""
-    target_policy_noise: NonNegative | None = 0.2
-    """Standard deviation of the normal noise that smooths the target actions; ``None``: the noise is uniform in
-    [-target_noise_clip, target_noise_clip]."""
-    target_noise_clip: NonNegative = 0.5
-    """Largest such noise."""
 
     learner_class: ClassVar[type[Learner]] = TD3Learner
     policies: ClassVar = policy_aliases(ContinuousPolicy, ContinuousPolicy, actor="deterministic")
-    action_spaces: ClassVar = (spaces.Box,)
-    policies_squash: ClassVar = True
-    actor = Held("policy.actor")
-    actor_target = Held("policy.actor_target")
-    critic = Held("policy.critic")
-    critic_target = Held("policy.critic_target")
 
     card: ClassVar[Card] = Card(
         idea="DDPG with two critics, smoothed targets and a delayed actor",
         learns_from="replay",
-        reference="arXiv:1802.09477",
         search=Search(
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.action_noise(),
-            tune.network(widest=512),
+            tune.actor_critic(tune.action_noise()),
             tune.log_uniform("target_policy_noise", 1e-3, 0.4),
             tune.whole("policy_delay", 1, 4),
         ),
-        settings="td3.yml",
     )

@@ -116,16 +116,8 @@ class TQC(SAC):
     card: ClassVar[Card] = Card(
         idea="SAC with distributional critics, of which the target drops the highest quantiles",
         learns_from="replay",
-        reference="arXiv:2005.04269",
         search=Search(
             tune.of_policy(tune.one_of("n_quantiles", [10, 25, 50])),
-            tune.rate(),
-            tune.discount(),
-            tune.replay(),
-            tune.updates(most=64),
-            tune.soft_target(),
-            tune.whole("top_quantiles_to_drop_per_net", 0, 9),
-            tune.network(widest=512),
+            tune.actor_critic(tune.whole("top_quantiles_to_drop_per_net", 0, 9)),
         ),
-        settings="tqc.yml",
     )

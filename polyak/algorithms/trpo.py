@@ -13,24 +13,21 @@ from typing import Annotated, ClassVar, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from polyak.algorithm_info import Card, Search, tune
+from polyak.algorithm_info import Card, tune
 from polyak.algorithms.ppo import value_loss
 from polyak.experience import RolloutSamples
 from polyak.experience.batch import RolloutRows, gathered
 from polyak.fields.on_policy import OnPolicyAlgorithm
-from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Rate
+from polyak.hyperparameters.declaration import Count, LearningRate, NonNegative, Only, Positive
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, LearnerRecipe, Metrics, OptimizerRecipe, Tunable, Update
 from polyak.learning.rollout_learner import OnPolicyLearner
 from polyak.loops.updates import Gained, Minibatches
-from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.base import Distribution
-from polyak.nn.distributions.choice import ACTION_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.parts.part import MadeOf
 from polyak.parts.rollouts import Rollouts
-from polyak.schedules import Schedule
 
 # -- objective and direction -------------------------------------------------------------------------------------------
 
@@ -108,11 +105,11 @@ class TRPOLearner(OnPolicyLearner):
     sub_sampling_factor: Tunable[int]
     normalize_advantage: Tunable[bool]
 
+    optimized = ("policy",)
     steps_are_shared = False
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
         self.is_recurrent = isinstance(self.policy, RecurrentActorCriticPolicy)
         if isinstance(self.policy, RecurrentActorCriticPolicy):
             self.policy.actor_memory.in_operations = True  # the Fisher product is a derivative of a derivative
@@ -313,7 +310,7 @@ class TRPO(OnPolicyAlgorithm):
     ``learning_rate`` and the optimizer are those of the value function: the actor's step has a length of its own.
     """
 
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of the value function's optimizer: a number, or a function of the remaining progress (1 at the start,
     0 at the end)."""
     _: KW_ONLY
@@ -342,24 +339,15 @@ class TRPO(OnPolicyAlgorithm):
     vf_coef: Settled[float] = 0.5
     made_of: ClassVar[MadeOf] = {"rollouts": TrustRegion}
     learner_class: ClassVar[type[Learner]] = TRPOLearner
-    policies: ClassVar = policy_aliases(ActorCriticPolicy, RecurrentActorCriticPolicy)
-    action_spaces: ClassVar = ACTION_SPACES
 
     card: ClassVar[Card] = Card(
         idea="one natural-gradient step on each rollout, as long as a KL divergence allows",
         learns_from="its own rollouts",
-        reference="arXiv:1502.05477",
-        search=Search(
-            tune.rollout(),
-            tune.minibatches(most_epochs=1),
-            tune.rate(),
-            tune.discount(),
-            tune.traces(),
+        search=tune.passes(
+            1,
             tune.log_uniform("target_kl", 1e-3, 0.1),
             tune.whole("cg_max_steps", 5, 30),
             tune.whole("n_critic_updates", 5, 30),
             tune.gsde(),
-            tune.network(),
         ),
-        settings="trpo.yml",
     )

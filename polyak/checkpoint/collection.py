@@ -57,7 +57,7 @@ class Collection:
             extras = unflat("extras", here) or {}
             if "env_actions" in values:
                 fields["env_actions"] = decode(values["env_actions"])
-            episodes = episode_columns(infos, arrays["dones"])
+            episodes = episode_columns(infos, arrays["dones"] if infos else None)  # tensors come without infos
             collection.pending = Step(**fields, infos=infos, ended=values["ended"], extras=extras, episodes=episodes)
         return collection
 

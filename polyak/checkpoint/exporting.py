@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from polyak.nn.export.files import check_path, contents
@@ -16,6 +17,15 @@ class Exportable(Protocol):
     def acting_graph(self, masks: bool | None, channels_last: bool | None, stochastic: bool) -> Graph:
         """From raw observations to actions in the environment's units."""
         ...
+
+
+def not_exported(why: str) -> Callable[..., Graph]:
+    """The ``acting_graph`` of a model that has none: raises a ValueError that gives the reason."""
+
+    def acting_graph(model: Any, *_: Any, **__: Any) -> Graph:
+        raise ValueError(f"{type(model).__name__} cannot be exported: {why}.")
+
+    return acting_graph
 
 
 def export(

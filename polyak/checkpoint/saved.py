@@ -21,7 +21,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from importlib import metadata
 from pkgutil import resolve_name
-from types import MappingProxyType
 from typing import IO, Any, ClassVar, Protocol, TypeVar
 
 import gymnasium as gym
@@ -46,16 +45,38 @@ from polyak.warning import printable, warn_user
 
 FORMAT_VERSION = 1
 _COUNTERS = (
-    "num_timesteps",
-    "_n_updates",
-    "_episode_num",
-    "_total_timesteps",
-    "_num_timesteps_at_start",
-    "_current_progress_remaining",
+    *("num_timesteps", "_n_updates", "_episode_num"),
+    *("_total_timesteps", "_num_timesteps_at_start", "_current_progress_remaining"),
 )
 _MAX_COUNT = 2**62
 Arrays = dict[str, np.ndarray]
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a caller of :meth:`Algorithm.load` wants, as its arguments have it."""
+
+    env: Any = None
+    device: torch.device | str = "auto"
+    custom_objects: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Hyper-parameters to change."""
+    force_reset: bool = True
+    trust: bool = False
+    resume: bool = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """All that takes the place of what the file holds."""
+        return {**self.custom_objects, **self.overrides}
+
+    @property
+    def brought(self) -> set[str]:
+        """Names of hyper-parameters that are not read from the file."""
+        return self.custom_objects.keys() | (self.overrides.keys() - {"policy_kwargs"})
+
+
+NOTHING_ELSE = Wanted()
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -344,106 +365,79 @@ def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
 
 
 def load(
-    cls: type[M] | Callable[[Mapping[str, Any]], type[M]],
-    source: Any,
-    env: Any,
-    device: torch.device | str,
-    custom_objects: Mapping[str, Any],
-    overrides: Mapping[str, Any],
-    print_system_info: bool,
-    force_reset: bool,
-    trust: bool,
-    resume: bool,
+    cls: type[M] | Callable[[Mapping[str, Any]], type[M]], source: Any, wanted: Wanted, print_system_info: bool
 ) -> M:
     """Build a model from a file; see :meth:`Algorithm.load`.
 
     Args:
         cls: the model's class, or a function that finds it from the file's description.
+        source: the file.
+        wanted: what the caller wants.
+        print_system_info: print the versions that wrote the file, and the present ones.
     """
-    saved = read(source, trust=trust, skip=custom_objects.keys() | (overrides.keys() - {"policy_kwargs"}))
+    saved = read(source, trust=wanted.trust, skip=wanted.brought)
     info = saved.info
     if print_system_info:
         _print_system_info(info)
-    if resume and saved.foreign:
+    if wanted.resume and saved.foreign:
         raise ValueError("resume=True needs a file that polyak wrote: another library's holds no random states.")
     if not isinstance(cls, type):
         with damage_named(source):
             cls = cls(info)
-    return built(cls, saved, source, env, device, custom_objects, overrides, force_reset, trust, resume)
+    return built(cls, saved, source, wanted)
 
 
-def built(
-    cls: type[M],
-    saved: Saved,
-    source: Any,
-    env: Any = None,
-    device: torch.device | str = "auto",
-    custom_objects: Mapping[str, Any] = _NOTHING,
-    overrides: Mapping[str, Any] = _NOTHING,
-    force_reset: bool = True,
-    trust: bool = False,
-    resume: bool = False,
-) -> M:
+def built(cls: type[M], saved: Saved, source: Any, wanted: Wanted = NOTHING_ELSE) -> M:
     """Build a model from the contents of the file ``source``; see :meth:`Algorithm.load`."""
     try:
-        return _built(cls, saved, source, env, device, custom_objects, overrides, force_reset, trust, resume)
+        return _built(cls, saved, source, wanted)
     except MisfitError as error:
-        if not (blamed := _to_blame(cls, saved, source, {**custom_objects, **overrides}, trust)):
+        if not (blamed := _to_blame(cls, saved, source, wanted)):
             raise
         fix = "Leave it out of load(), or make a new model with it."
         raise MisfitError(f"path={str(source)!r}: what the file holds does not fit {blamed}. {fix}") from error
 
 
-def _to_blame(cls: type[M], saved: Saved, source: Any, given: Mapping[str, Any], trust: bool) -> str:
+def _to_blame(cls: type[M], saved: Saved, source: Any, wanted: Wanted) -> str:
     """Which of the hyper-parameters that the caller gives the file does not fit, in words, if it fits its own."""
 
     def fits(**overrides: Any) -> bool:
         try:
-            _built(cls, saved, source, overrides=overrides, trust=trust)
+            _built(cls, saved, source, Wanted(overrides=overrides, trust=wanted.trust))
         except Exception:  # whatever it is, it is not the reason that is looked for
             return False
         return True
 
+    given = wanted.given
     unlike = _unlike(saved, given)
     if not unlike or not fits():
         return ""
     return " and ".join(words for name, words in unlike.items() if not fits(**{name: given[name]}))
 
 
-def _built(
-    cls: type[M],
-    saved: Saved,
-    source: Any,
-    env: Any = None,
-    device: torch.device | str = "auto",
-    custom_objects: Mapping[str, Any] = _NOTHING,
-    overrides: Mapping[str, Any] = _NOTHING,
-    force_reset: bool = True,
-    trust: bool = False,
-    resume: bool = False,
-) -> M:
+def _built(cls: type[M], saved: Saved, source: Any, wanted: Wanted) -> M:
     info = saved.info
     with damage_named(source):
         _check_algorithm(cls, info)
-        hyper, policy = _hyperparameters(cls, saved, custom_objects, overrides, trust)
+        hyper, policy = _hyperparameters(cls, saved, wanted)
         observation_space, action_space = (
-            custom_objects.get(name) or decode(info[name]) for name in ("observation_space", "action_space")
+            wanted.custom_objects.get(name) or decode(info[name]) for name in ("observation_space", "action_space")
         )
         for name, space in (("observation_space", observation_space), ("action_space", action_space)):
             if not isinstance(space, gym.Space):
                 raise ValueError(f"the file holds no {name}. Pass custom_objects={{{name!r}: ...}}.")
-    _check_overrides(cls, saved, overrides)
+    _check_overrides(cls, saved, wanted.overrides)
 
     with damage_named(source):
-        _check_saved_with(cls, _unlike(saved, {**custom_objects, **overrides}))
-        model = cls._unbuilt(policy, device, hyper)
+        _check_saved_with(cls, _unlike(saved, wanted.given))
+        model = cls._unbuilt(policy, wanted.device, hyper)
         model.observation_space, model.action_space = observation_space, action_space
-        model._enter(saved, env)
-        with no_larger_than(saved.networks.values(), hyper.get("policy_kwargs"), trust):
+        model._enter(saved, wanted.env)
+        with no_larger_than(saved.networks.values(), hyper.get("policy_kwargs"), wanted.trust):
             model._setup_model()
-        restore(model, saved, trust)
-        model._resume(saved, resume, force_reset)
-        if resume:
+        restore(model, saved, wanted.trust)
+        model._resume(saved, wanted.resume, wanted.force_reset)
+        if wanted.resume:
             set_rng_state(info["rng"], saved.state_of("rng"))
             model.action_space.np_random.bit_generator.state = decode(info["rng"]["action_space"])
     model._call_built()
@@ -459,12 +453,10 @@ def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
         raise ValueError(f"the file holds a model of {written}, not of {cls.__name__}. Use {written}.load().")
 
 
-def _hyperparameters(
-    cls: type[Model], saved: Saved, custom_objects: Mapping[str, Any], overrides: Mapping[str, Any], trust: bool
-) -> tuple[dict[str, Any], Any]:
+def _hyperparameters(cls: type[Model], saved: Saved, wanted: Wanted) -> tuple[dict[str, Any], Any]:
     """What to build the model with: from the file, except for what the caller gives; and its policy."""
-    given = {**custom_objects, **overrides}
-    brought = custom_objects.keys() | (overrides.keys() - {"policy_kwargs"})
+    custom_objects, overrides, trust = wanted.custom_objects, wanted.overrides, wanted.trust
+    given, brought = wanted.given, wanted.brought
     info, known = saved.info, {f.name for f in fields(cls)}
     stored = info["hyperparameters"]
     if saved.foreign or cls.__name__ != info["algorithm"]:  # a subclass has attributes of its own

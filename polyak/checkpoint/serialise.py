@@ -191,10 +191,11 @@ def _missing(what: str, why: Any) -> str:
 
 def _present(module_name: str) -> str:
     """The present module of a class that a file names in a former one."""
-    for old, new in ROOMS_MOVED.items():
-        if module_name.startswith(old):
-            module_name = new + module_name.removeprefix(old)
-    return MODULES_MOVED.get(module_name, module_name)
+    if module_name in MODULES_MOVED:
+        return MODULES_MOVED[module_name]
+    rooms = ((old, new) for old, new in ROOMS_MOVED.items() if module_name.startswith(old))
+    old, new = next(rooms, ("", ""))
+    return new + module_name.removeprefix(old)
 
 
 def find_class(name: str, trust: bool = False) -> type:

@@ -22,6 +22,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.arrays import joined, mapped, shared, to_device
+from polyak.collecting.tensors.rows import on_host
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
@@ -71,7 +72,8 @@ class ShardedReplay:
         n_envs: N
         n_shards: S, at most N.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
-        seed: of the draws of shards; ``None``: drawn from numpy's global stream.
+        model_seed: of the draws of shards, where the options have no ``seed``; ``None``: drawn from numpy's global
+            stream.
         sampler: ``None``, ``"uniform"``, ``"prioritized"`` or an object of these kinds, which serves as the pattern.
         columns: what else each row holds.
         drawn_ahead: batches that are asked for before they are wanted, also from one call to the next: nothing waits
@@ -94,10 +96,10 @@ class ShardedReplay:
         action_space: spaces.Space[Any],
         device: torch.device,
         n_envs: int,
+        *,
         n_shards: int,
         transport: Transport,
-        seed: int | None,
-        *,
+        model_seed: int | None,
         sampler: Any = None,
         columns: Any = None,
         drawn_ahead: int | None = None,
@@ -116,7 +118,7 @@ class ShardedReplay:
         stored: dict[str, Any] = {"columns": columns, "handle_timeout_termination": handle_timeout_termination}
         own = options.pop("seed", None)
         self.sampler.seed(own)
-        first = next((one for one in (own, seed) if one is not None), None)
+        first = next((one for one in (own, model_seed) if one is not None), None)
         first = int(np.random.randint(2**31)) if first is None else first
         self._envs = np.array_split(np.arange(n_envs), n_shards)
         recipe = partial(ReplayBuffer, observation_space=observation_space, action_space=action_space, device="cpu")
@@ -171,7 +173,7 @@ class ShardedReplay:
         Raises:
             ValueError: something has another shape than it must have, or a column is missing or unknown.
         """
-        self._outbox.record(step)
+        self._outbox.record(on_host(step) if isinstance(step.rewards, Tensor) else step)
         if self._outbox.full:
             self._send()
 

@@ -53,8 +53,7 @@ class BatchedVecEnv(VecEnv):
         Returns:
             the seed and, since the others share it, ``None`` for each of them.
         """
-        if seed is None:
-            seed = int(np.random.randint(0, np.iinfo(np.uint32).max, dtype=np.uint32))
+        seed = super().seed(seed)[0]
         if (start := getattr(self.batch, "seed", None)) is not None:
             start(seed)
         self._seeds = [seed, *[None] * (self.num_envs - 1)]

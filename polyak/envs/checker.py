@@ -267,14 +267,12 @@ def _check_obs(obs: Any, space: spaces.Space, method: str, name: str = "") -> No
 
 def _check_one_obs(obs: Any, space: spaces.Space, method: str) -> None:
     _require(
-        not isinstance(obs, tuple),
-        f"The observation of `{method}()` is a tuple: return an array or a dict of arrays.",
+        not isinstance(obs, tuple), f"The observation of `{method}()` is a tuple: return an array or a dict of arrays."
     )
     mismatch = f"The observation of `{method}()` does not fit {space}"
     if isinstance(space, spaces.Discrete):
         _require(
-            isinstance(obs, (int, np.integer)),
-            f"{mismatch}: it must be an int, got {type(obs).__name__}: {obs!r}.",
+            isinstance(obs, (int, np.integer)), f"{mismatch}: it must be an int, got {type(obs).__name__}: {obs!r}."
         )
     elif isinstance(space, (spaces.Box, spaces.MultiBinary, spaces.MultiDiscrete)):
         _require(
@@ -282,8 +280,7 @@ def _check_one_obs(obs: Any, space: spaces.Space, method: str) -> None:
             f"{mismatch}: it must be a numpy array, got {type(obs).__name__}. Return np.array(obs, np.{space.dtype}).",
         )
         _require(
-            obs.shape == space.shape,
-            f"{mismatch}: wrong shape. Expected: {space.shape}, actual shape: {obs.shape}",
+            obs.shape == space.shape, f"{mismatch}: wrong shape. Expected: {space.shape}, actual shape: {obs.shape}"
         )
         _require(
             np.can_cast(obs.dtype, space.dtype),

@@ -12,10 +12,12 @@ import gymnasium as gym
 from gymnasium import error as gym_error
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
+from polyak.envs.extras import needed
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.registration import provide
 from polyak.envs.sizes import MOST_ENVS, check_size
-from polyak.envs.vec.dummy import DummyVecEnv
-from polyak.envs.vec.env_slot import is_env_wrapped
+from polyak.envs.state import layers_of
+from polyak.envs.vec.reaching import is_env_wrapped
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.atari import AtariWrapper
@@ -35,17 +37,10 @@ _EXTRAS = {
 
 def unwrap_wrapper(env: gym.Env, wrapper_class: type[Wrapper]) -> Wrapper | None:
     """Outermost wrapper of the class around ``env``, or None."""
-    layer = env
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, wrapper_class):
-            return layer
-        layer = layer.env
-    return None
+    return next((layer for layer in layers_of(env) if isinstance(layer, wrapper_class)), None)
 
 
-def is_wrapped(env: gym.Env, wrapper_class: type[gym.Wrapper]) -> bool:
-    """Whether a wrapper of the class is around ``env``."""
-    return is_env_wrapped(env, wrapper_class)
+is_wrapped = is_env_wrapped
 
 
 # --- one environment ------------------------------------------------------------------------------------------------
@@ -104,11 +99,7 @@ def register_atari(needed_by: str = "Atari") -> None:
     Raises:
         ImportError: when ale-py is not installed.
     """
-    try:
-        import ale_py
-    except ImportError as error:
-        raise ImportError(f"{needed_by} needs ale-py: pip install 'polyak[atari]'") from error
-    gym.register_envs(ale_py)
+    gym.register_envs(needed("ale_py", f"{needed_by} needs ale-py", "atari"))
 
 
 def _unknown_name(env_id: str, name: str, error: Exception) -> str:
@@ -171,8 +162,6 @@ def make_vec_env(
         TypeError: when ``env_id`` is neither name nor callable, or ``vec_env_cls`` is not callable.
         ImportError: when the environment needs a package that is not installed.
     """
-    if n_envs < 1:
-        raise ValueError(f"n_envs must be at least 1, got {n_envs}.")
     check_size("n_envs", n_envs, MOST_ENVS)
     if isinstance(env_id, str):
         find_spec(env_id)  # here, not in a worker process

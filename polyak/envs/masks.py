@@ -16,8 +16,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.gym_batch import FINAL, joined
 from polyak.envs.nested_spaces import compose, is_composed, parts
-from polyak.envs.vec.env_slot import FINAL, METHOD, joined
+from polyak.envs.validation import MASKS
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.normalize import unwrap_vec_normalize
 
@@ -48,43 +49,37 @@ class MethodMasks:
         self.env, self.size = env, size
 
     def after_reset(self, observations: Any) -> np.ndarray:
-        return checked(self.env.env_method(METHOD), self.size, self.env.action_space)
+        return self._checked(self.env.env_method(MASKS))
 
     def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
         return self.after_reset(observations)
+
+    def _checked(self, masks: Any) -> np.ndarray:
+        return checked(masks, self.size, self.env.action_space)
 
     def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
         return _last(info.get(FINAL), self.env.action_space)
 
 
-class ObservationMasks:
+class ObservationMasks(MethodMasks):
     """Of Dict observations with a key ``action_mask``."""
 
-    def __init__(self, env: VecEnv, size: int) -> None:
-        self.env, self.size = env, size
-
     def after_reset(self, observations: Any) -> np.ndarray:
-        return checked(observations[KEY], self.size, self.env.action_space)
-
-    def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
-        return self.after_reset(observations)
+        return self._checked(observations[KEY])
 
     def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
         return _last(successors[KEY][row], self.env.action_space)
 
 
-class InfoMasks:
+class InfoMasks(MethodMasks):
     """Of environments whose infos have a key ``action_mask``, after resets and steps alike."""
 
-    def __init__(self, env: VecEnv, size: int) -> None:
-        self.env, self.size = env, size
-
     def after_reset(self, observations: Any) -> np.ndarray:
-        return checked([_of(info) for info in self.env.reset_infos], self.size, self.env.action_space)
+        return self._checked([_of(info) for info in self.env.reset_infos])
 
     def after_step(self, observations: Any, dones: np.ndarray, infos: Sequence[dict[str, Any]]) -> np.ndarray:
         newest = [first if done else info for first, done, info in zip(self.env.reset_infos, dones, infos, strict=True)]
-        return checked([_of(info) for info in newest], self.size, self.env.action_space)
+        return self._checked([_of(info) for info in newest])
 
     def final(self, row: int, successors: Any, info: dict[str, Any]) -> Any:
         return _last(info.get(KEY), self.env.action_space)
@@ -114,7 +109,7 @@ def find_masks(env: VecEnv) -> Masks | None:
     size = mask_size(env.action_space)
     if size is None:
         return None
-    if env.has_attr(METHOD):
+    if env.has_attr(MASKS):
         return MethodMasks(env, size)
     if holds_masks(env.observation_space, env.action_space):
         normalizer = unwrap_vec_normalize(env)
@@ -139,8 +134,8 @@ def mask_of(env: gym.Env, observation: Any, info: dict[str, Any]) -> np.ndarray 
     size = mask_size(space)
     if size is None:
         return None
-    if env.has_wrapper_attr(METHOD):
-        mask = env.get_wrapper_attr(METHOD)()
+    if env.has_wrapper_attr(MASKS):
+        mask = env.get_wrapper_attr(MASKS)()
     elif holds_masks(env.observation_space, space):
         mask = observation[KEY]
     elif KEY in info:

@@ -7,7 +7,7 @@ order. The name of a part is the path of keys to it, joined by "/": ``"camera/le
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
 from gymnasium import spaces
@@ -57,6 +57,16 @@ def compose(space: spaces.Space, values: Iterator[Any]) -> Any:
     if isinstance(space, spaces.Tuple):
         return tuple(compose(child, values) for child in space.spaces)
     return next(values)
+
+
+def mapped_parts(function: Callable[..., Any], *values: Any) -> Any:
+    """A function of arrays applied to the parts of values of one space, or of batches of them."""
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {key: mapped_parts(function, *(value[key] for value in values)) for key in first}
+    if isinstance(first, tuple):
+        return tuple(mapped_parts(function, *parts) for parts in zip(*values, strict=True))
+    return function(*values)
 
 
 # --- observations by name -------------------------------------------------------------------------------------------

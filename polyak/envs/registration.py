@@ -6,6 +6,11 @@ import importlib
 import re
 from dataclasses import dataclass
 
+import gymnasium as gym
+from gymnasium.envs.registration import WrapperSpec
+
+from polyak.envs.wrappers.mask_velocity import VELOCITIES
+
 
 @dataclass(frozen=True)
 class Provider:
@@ -51,8 +56,6 @@ def provide(env_id: str) -> None:
     Raises:
         ImportError: its package is not installed; the message says how to install it.
     """
-    import gymnasium as gym
-
     if env_id in gym.registry:
         return
     if is_without_velocities(env_id) and (match := _NO_VELOCITIES.fullmatch(env_id)):
@@ -64,20 +67,11 @@ def provide(env_id: str) -> None:
 
 def is_without_velocities(env_id: str) -> bool:
     """Whether an id is that of a registered environment without velocities in its observations."""
-    import gymnasium as gym
-
-    from polyak.envs.wrappers.mask_velocity import VELOCITIES
-
     match = _NO_VELOCITIES.fullmatch(env_id)
     return match is not None and match[1] in VELOCITIES and f"{match[1]}-v{match[2]}" in gym.registry
 
 
 def _register_without_velocities(task: str, version: str) -> None:
-    import gymnasium as gym
-    from gymnasium.envs.registration import WrapperSpec
-
-    from polyak.envs.wrappers.mask_velocity import VELOCITIES
-
     original = gym.registry[f"{task}-v{version}"]
     # It is given the entries to hide: from the new name it could not find them.
     hiding = WrapperSpec(
@@ -97,8 +91,6 @@ def _register_without_velocities(task: str, version: str) -> None:
 
 
 def _import(provider: Provider, env_id: str) -> None:
-    import gymnasium as gym
-
     try:
         module = importlib.import_module(provider.module)
     except ModuleNotFoundError as error:

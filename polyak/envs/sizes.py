@@ -14,11 +14,13 @@ MOST_FRAMES = 1_000
 """Observations that are stacked."""
 
 
-def check_size(name: str, value: int, most: int) -> None:
-    """Refuse a size that is probably a mistake.
+def check_size(name: str, value: int, most: int | None = None) -> None:
+    """Refuse a size below 1, or one that is probably a mistake.
 
     Raises:
-        ValueError: ``value`` exceeds ``most``; the message names the argument, its value and the limit.
+        ValueError: ``value`` is below 1 or exceeds ``most``; the message names the argument, its value and the limit.
     """
-    if value > most:
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}.")
+    if most is not None and value > most:
         raise ValueError(f"{name} must be at most {most:,}, got {value:,}.")

@@ -376,9 +376,7 @@ Key = Any
 """Name of one array of an observation: a Dict's key, a Tuple's index, or None for a space that is one array."""
 
 
-def obs_space_info(
-    obs_space: spaces.Space,
-) -> tuple[list[Key], dict[Key, tuple[int, ...]], dict[Key, np.dtype]]:
+def obs_space_info(obs_space: spaces.Space) -> tuple[list[Key], dict[Key, tuple[int, ...]], dict[Key, np.dtype]]:
     """Keys, shapes and dtypes of the arrays that one observation consists of.
 
     A Dict has its own keys, a Tuple the keys 0, 1, ..., any other space the single key None.

@@ -41,7 +41,7 @@ def get_state(env: gym.Env) -> dict[str, Any]:
     Raises:
         EnvStateError: a part of it is no plain data, such as an object of another library.
     """
-    layers = [_own_state(layer) for layer in _layers(env)]
+    layers = [_own_state(layer) for layer in layers_of(env)]
     state: dict[str, Any] = {"layers": layers}
     if _has_mujoco(env):
         state["mujoco"] = _mujoco_state(env.unwrapped)
@@ -54,7 +54,7 @@ def set_state(env: gym.Env, state: dict[str, Any]) -> None:
     Raises:
         EnvStateError: the state is of another kind of environment, or was not written by :func:`get_state`.
     """
-    layers = list(_layers(env))
+    layers = list(layers_of(env))
     if not isinstance(state, dict) or not isinstance(found := state.get("layers"), list):
         raise EnvStateError("state must be what get_state() returned: a dict with its layers.")
     names = [layer.get("class") if isinstance(layer, dict) else None for layer in found]
@@ -116,7 +116,7 @@ def check_class(holder: Any, state: dict[str, Any]) -> None:
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
-def _layers(env: gym.Env) -> Iterator[gym.Env]:
+def layers_of(env: gym.Env) -> Iterator[gym.Env]:
     """The environment and what it wraps, the outermost first."""
     yield env
     while isinstance(env, gym.Wrapper):

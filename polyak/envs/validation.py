@@ -237,6 +237,5 @@ def _fingerprint(space: spaces.Space) -> Any:
         return space
 
 
-def _shown(value: Any, limit: int = 200) -> str:
-    text = repr(value)
-    return f"{text if len(text) <= limit else text[:limit] + '...'} ({type(value).__name__})"
+def _shown(value: Any) -> str:
+    return f"{value!r:.200} ({type(value).__name__})"

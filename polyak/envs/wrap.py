@@ -5,12 +5,12 @@ from typing import Any, TypeGuard
 import gymnasium as gym
 
 from polyak.envs.batched import BatchedVecEnv
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.make import is_wrapped, make_env
 from polyak.envs.native.gym_vector import GymVectorEnv, resettable
 from polyak.envs.nested_spaces import is_nested
 from polyak.envs.protocol import BatchedEnv
 from polyak.envs.spaces import is_image_space, is_image_space_channels_first
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
 from polyak.envs.wrappers.by_name import VecNamedObservation, name_parts
 from polyak.envs.wrappers.monitor import Monitor

@@ -1,11 +1,6 @@
 """Evaluation of policies: in environments, or off-policy from recorded episodes."""
 
-from polyak.evaluation.in_environments import (
-    EvaluationResult,
-    Predictor,
-    evaluate,
-    evaluate_policy,
-)
+from polyak.evaluation.in_environments import EvaluationResult, Predictor, evaluate, evaluate_policy
 from polyak.evaluation.intervals import (
     Interval,
     bootstrap_interval,

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol
 import gymnasium as gym
 import numpy as np
 
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.masks import Masks, find_masks
 from polyak.envs.normalisation import as_trained
 from polyak.envs.normalisation_scale import as_seen_in
 from polyak.envs.spaces import check_for_correct_spaces
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv, is_vecenv_wrapped
 from polyak.envs.wrap import as_vec_env, check_is_env, is_batch
 from polyak.envs.wrappers.by_name import name_parts
@@ -40,11 +40,7 @@ class Predictor(Protocol):
     """Anything with the ``predict`` of a model or a policy."""
 
     def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+        self, observation: Any, state: Any = None, episode_start: np.ndarray | None = None, deterministic: bool = False
     ) -> tuple[np.ndarray, Any]: ...
 
 

@@ -16,12 +16,10 @@ from polyak.experience.datasets.collecting import collect
 from polyak.experience.datasets.dataset import Dataset, Transitions
 from polyak.experience.datasets.episodes import DatasetError, Episode
 from polyak.experience.episode_buffer import EpisodeBuffer
-from polyak.experience.hindsight.goals import GoalRelabel
 from polyak.experience.hindsight.her import HerReplayBuffer
 from polyak.experience.hindsight.relabel import GoalSelectionStrategy, Hindsight, Relabel
 from polyak.experience.memory import InsufficientMemoryError
 from polyak.experience.record import Experience
-from polyak.experience.replay import Replay
 from polyak.experience.replay_buffer import DictReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from polyak.experience.ring import Ring
 from polyak.experience.rollout_buffer import DictRolloutBuffer, RolloutBuffer
@@ -31,7 +29,6 @@ from polyak.experience.sampling.window import Window
 from polyak.experience.schema import Column, Schema
 from polyak.experience.step import Step
 from polyak.experience.trajectory import Trajectory
-from polyak.experience.windows import RowWindow, look, transitions
 
 __all__ = [
     "BaseBuffer",
@@ -45,7 +42,6 @@ __all__ = [
     "Episode",
     "EpisodeBuffer",
     "Experience",
-    "GoalRelabel",
     "GoalSelectionStrategy",
     "HerReplayBuffer",
     "Hindsight",
@@ -57,7 +53,6 @@ __all__ = [
     "RankBased",
     "Reduce",
     "Relabel",
-    "Replay",
     "ReplayBuffer",
     "ReplayBufferSamples",
     "Ring",
@@ -65,7 +60,6 @@ __all__ = [
     "RolloutBufferSamples",
     "RolloutRows",
     "RolloutSamples",
-    "RowWindow",
     "Sampler",
     "Schema",
     "Sequence",
@@ -77,6 +71,4 @@ __all__ = [
     "Uniform",
     "Window",
     "collect",
-    "look",
-    "transitions",
 ]

@@ -168,9 +168,9 @@ class BaseBuffer(Randomness, ABC):
             if missing:
                 raise ValueError(f"{name} lacks the keys {missing} of the observation space.")
             return {key: self._batched(f"{name}[{key!r}]", value[key], shape[key]) for key in shape}
-        array = np.asarray(value)
-        if array.size != math.prod(shape):
-            raise ValueError(f"{name} must have shape {shape} (n_envs first), got {array.shape}.")
+        array = value if isinstance(value, Tensor) else np.asarray(value)
+        if math.prod(array.shape) != math.prod(shape):
+            raise ValueError(f"{name} must have shape {shape} (n_envs first), got {tuple(array.shape)}.")
         return array.reshape(shape)
 
 

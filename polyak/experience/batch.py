@@ -151,8 +151,8 @@ class TransitionColumns(NamedTuple):
     actions: Tensor  # [R, A]
     rewards: Tensor  # [R]
     next_observations: TensorObs  # [R, ...]
-    dones: Tensor  # [R] float32, 1 at the end of an episode
-    timeouts: Tensor  # [R] float32, 1 where a time limit ended it
+    dones: Tensor  # [R] float32 or bool, 1 at the end of an episode
+    timeouts: Tensor  # [R] the same, 1 where a time limit ended it
     extras: dict[str, Tensor] = NO_EXTRAS  # name -> [R, ...]
 
 
@@ -225,7 +225,7 @@ class TransitionRows(NamedTuple):
         """[B]"""
         last, discounts = self._last()
         dones, timeouts = _gather(self.columns.dones, last), _gather(self.columns.timeouts, last)
-        return (1 - dones * (1 - timeouts)) * discounts
+        return (1 - (dones > timeouts).float()) * discounts
 
     @property
     def extras(self) -> dict[str, Tensor]:

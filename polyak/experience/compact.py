@@ -2,26 +2,31 @@
 
 The successor of a row is the observation of the next row, *checked when the next row is written*; wherever it is not
 (the final observation of an episode, a reset, the newest row) a side table holds the true one. So rows are read with
-the same bits as from a :class:`~polyak.experience.ring.Ring`, and as many rows can be read. ``Ring(share_frames=True)``
-has neither the check nor growing side tables: its shapes are static, as a GPU needs.
+the same bits as from a :class:`~polyak.experience.ring.Ring`, and as many rows can be read.
+
+On a device all shapes are static, so that the host never waits: the side table has a place for each row from the
+beginning, and stacked images are stored as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
+import torch
 
 from polyak import arrays
-from polyak.arrays import Column
+from polyak.arrays import Array, Column
 from polyak.experience.frames import FrameStack, find_stacks
 from polyak.experience.record import Experience, record_dtype
-from polyak.experience.ring import Records, Ring, shaped, unpack
+from polyak.experience.ring import Records, Ring, shaped
 
 
 class CompactRing(Ring):
-    """The newest ``length`` rows in main memory or on disk, observations and frames once; see :class:`Ring`.
+    """The newest ``length`` rows, observations and frames once; see :class:`Ring`.
 
     Attributes:
         columns: as stored: there are no ``next_observations``, and stacked images are numbers of frames.
@@ -30,31 +35,28 @@ class CompactRing(Ring):
 
     records: Records
 
-    def __init__(self, layout: np.dtype, length: int, n_envs: int = 1, on_disk: bool = False) -> None:
-        super().__init__(self._stored(layout), length, n_envs, on_disk=on_disk)
-        self.observation, self._stored_observation = layout["observations"], self.layout["observations"]
-        self.stacks = {
-            key: FrameStack(dtype, length, n_envs, on_disk) for key, dtype in find_stacks(self.observation).items()
-        }
+    def __init__(
+        self,
+        layout: np.dtype,
+        length: int,
+        n_envs: int = 1,
+        device: torch.device | str | None = None,
+        on_disk: bool = False,
+    ) -> None:
+        self.observation = layout["observations"]
+        found = find_stacks(self.observation) if device is None else {}
+        super().__init__(_stored(layout, found), length, n_envs, device, on_disk)
+        self.stacks = {key: FrameStack(dtype, length, n_envs, on_disk) for key, dtype in found.items()}
+        self._lanes = self.index(np.arange(n_envs))
+        self._room = 8 if device is None else length * n_envs
+        """Places of the side table after those of the newest rows' successors and one that is never read."""
         self.clear()
-
-    @staticmethod
-    def _stored(layout: np.dtype) -> np.dtype:
-        """The type of a row as it is stored: stacks are replaced by the numbers of their frames."""
-        fields = {name: layout[name] for name in layout.names or () if name != "next_observations"}
-        observation = fields["observations"]
-        numbers = {key: np.dtype((np.int64, dtype.shape[:1])) for key, dtype in find_stacks(observation).items()}
-        if observation.names is None:
-            fields["observations"] = numbers.get(None, observation)
-        else:
-            parts = {name: numbers.get(name, observation[name]) for name in observation.names}
-            fields["observations"] = record_dtype(parts)
-        return record_dtype(fields)
 
     @classmethod
     def size_of(cls, layout: np.dtype, cells: int) -> int:
-        frames = sum(FrameStack.size_of(dtype, cells) for dtype in find_stacks(layout["observations"]).values())
-        return (cls._stored(layout).itemsize + 4) * cells + frames
+        stacks = find_stacks(layout["observations"])
+        frames = sum(FrameStack.size_of(dtype, cells) for dtype in stacks.values())
+        return (_stored(layout, stacks).itemsize + 4) * cells + frames
 
     @property
     def nbytes(self) -> int:
@@ -72,51 +74,60 @@ class CompactRing(Ring):
 
     def clear(self) -> None:
         super().clear()
-        self._side = np.zeros(0, np.dtype([("observations", self._stored_observation)]))
-        self._side_row = np.zeros(self.length * self.n_envs, np.int32)  # 1 + row in the side table; 0: see the next row
-        self._free: list[int] = []  # rows of the side table
-        self._newest = np.arange(self.n_envs)  # cells of the newest rows ...
-        self._pending: dict[str | None, np.ndarray] = {}  # ... and their successors, [n_envs, ...] each
-        self._pending_numbers: dict[str | None, np.ndarray] = {}  # the successors' frames, [n_envs, C]
+        self._side = self._table(self._room)
+        self._side_row = arrays.full((self.length * self.n_envs,), 0, np.int32, self.device)
+        """[cells] 1 + place in the side table; 0: see the next row."""
+        self._head: Array = arrays.full((), 0, np.int64, self.device)
+        self._tail = 0
+        """Successors are put into the side table in turn: those in use have numbers from tail to head; in numpy."""
+        self._pending: dict[str | None, Array] = {}  # the newest rows' successors, [n_envs, ...] each
+        self._pending_numbers: dict[str | None, np.ndarray] = {}  # their frames, [n_envs, C]
         for stack in self.stacks.values():
             stack.clear()
 
+    def _table(self, room: int) -> Records:
+        aside = record_dtype({"observations": self.layout["observations"]})
+        return Records(aside, self.n_envs + 1 + room, 1, self.device)
+
     def append(self, row: Mapping[str, Column]) -> None:
         at = self.written % self.length
-        cells = at * self.n_envs + np.arange(self.n_envs)
-        now = {key: np.ascontiguousarray(value, dtype) for key, value, dtype in self._entries(row["observations"])}
-        then = {key: np.array(value, dtype, order="C") for key, value, dtype in self._entries(row["next_observations"])}
+        cells = at * self.n_envs + self._lanes
+        now, then = self._entries(row["observations"]), self._entries(row["next_observations"], copy=True)
         continues = self._continues(now)
         numbers = {key: self._number(key, at, now[key], continues) for key in self.stacks}
-        self._drop(np.concatenate([cells, self._newest[continues]]))
+        if self._pending:
+            self._part(continues)
+        self._drop(cells)
         super().append({**row, "observations": _joined({**now, **numbers})})
-        self._pending, self._newest = then, cells
+        self._pending = then
         self._pending_numbers = {
             key: np.stack([stack.follow(*one) for one in zip(then[key], now[key], numbers[key], strict=True)])
             for key, stack in self.stacks.items()
         }
-        self._put(cells, _joined({**then, **self._pending_numbers}))
+        self._put(self._lanes, cells, _joined({**then, **self._pending_numbers}))
 
     def extend(self, experience: Experience, copy: bool = False) -> None:
         for t in range(experience.lead[0]):
             self.append(experience[t])
 
-    def _entries(self, observations: Column) -> Iterator[tuple[str | None, np.ndarray, np.dtype]]:
-        if self.observation.names is None:
-            yield None, observations, self.observation.base
-        else:
-            for key in self.observation.names:
-                yield key, observations[key], self.observation[key].base
+    def _entries(self, observations: Column, copy: bool = False) -> dict[str | None, Array]:
+        """Arrays of the ring's library by entry, in the types of the observations."""
+        found: dict[str | None, Array] = {}
+        for key in self.observation.names or (None,):
+            value, kind = (
+                (observations, self.observation) if key is None else (observations[key], self.observation[key])
+            )
+            if self.device is None:
+                found[key] = np.array(value, kind.base, order="C") if copy else np.ascontiguousarray(value, kind.base)
+            else:
+                placed = torch.as_tensor(value, dtype=arrays.torch_dtype(kind), device=self.device).contiguous()
+                found[key] = placed.clone() if copy else placed
+        return found
 
-    def _continues(self, now: dict[str | None, np.ndarray]) -> np.ndarray:
+    def _continues(self, now: dict[str | None, Array]) -> Array:
         """[n_envs] whether each observation is, bit by bit, the successor of the newest row."""
-        if not self._pending:
-            return np.zeros(self.n_envs, bool)
-        same = np.ones(self.n_envs, bool)
-        for key, value in now.items():
-            ours, theirs = (a.reshape(self.n_envs, -1).view(np.uint8) for a in (value, self._pending[key]))
-            same &= (ours == theirs).all(1)
-        return same
+        same = [(arrays.bytes_of(now[key]) == arrays.bytes_of(before)).all(1) for key, before in self._pending.items()]
+        return reduce(and_, same) if same else arrays.full((self.n_envs,), False, np.bool_, self.device)
 
     def _number(self, key: str | None, at: int, now: np.ndarray, continues: np.ndarray) -> np.ndarray:
         """Numbers [n_envs, C] of the frames that are about to be written."""
@@ -127,27 +138,45 @@ class CompactRing(Ring):
         stack.note(at, numbers)
         return numbers
 
-    def _drop(self, cells: np.ndarray) -> None:
-        """Remove the successors of these rows from the side table."""
-        held = self._side_row[cells]
-        self._free.extend(set((held[held > 0] - 1).tolist()))
-        self._side_row[cells] = 0
+    def _part(self, continues: Array) -> None:
+        """Another row is about to follow the newest one: keep those of its successors that are not in it."""
+        parts = ~continues
+        newest = self.newest * self.n_envs + self._lanes
+        if self.device is None:
+            self._make_room(int(np.count_nonzero(parts)))
+        number = self._head + parts.cumsum(0)  # from 1 on
+        place = arrays.where(parts, (number - 1) % self._room + self.n_envs + 1, 0 * number + self.n_envs)
+        self._put(place, newest, self._side.take(self._lanes, "observations"))
+        self._side_row[newest] *= parts
+        self._head = number[-1]
 
-    def _put(self, cells: np.ndarray, observations: Column) -> None:
-        """Keep the successors of these rows in the side table."""
-        missing = len(cells) - len(self._free)
-        if missing > 0:
-            size = len(self._side)
-            added = max(missing, size // 2, 8)
-            self._side = np.concatenate([self._side, np.zeros(added, self._side.dtype)])
-            self._free.extend(range(size, size + added))
-        rows = np.array([self._free.pop() for _ in cells], np.int32)
-        arrays.assign(unpack(self._side["observations"]), rows, observations)
-        self._side_row[cells] = rows + 1
+    def _put(self, places: Array, cells: Array, observations: Column) -> None:
+        """Keep the successors of some cells in these places of the side table."""
+        arrays.assign(self._side.cells["observations"], places, observations)
+        arrays.assign(self._side_row, cells, places + 1)
+
+    def _drop(self, cells: Array) -> None:
+        """The rows in some cells are about to be overwritten."""
+        if self.device is None:
+            self._tail += int(np.count_nonzero(self._side_row[cells] > self.n_envs + 1))
+
+    def _make_room(self, count: int) -> None:
+        """Let the side table take so many successors more."""
+        used = np.arange(self._tail, self._head)
+        if len(used) + count <= self._room:
+            return
+        first, before = self.n_envs + 1, used % self._room
+        self._room = max(len(used) + count, self._room * 3 // 2)
+        table, moved = self._table(self._room), np.arange(first + len(self._side.rows))
+        table.rows[:first] = self._side.rows[:first]
+        table.rows[first + used % self._room] = self._side.rows[first + before]
+        moved[first + before + 1] = first + used % self._room + 1
+        self._side, self._side_row = table, moved[self._side_row].astype(np.int32)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Column]:
+    def read(self, cells: Any, shared: bool = False) -> dict[str, Column]:
+        cells = self.index(cells)
         flat = cells.reshape(-1)
         columns = self.records.take(flat)
         now, then = columns["observations"], self._successors(flat)
@@ -157,7 +186,8 @@ class CompactRing(Ring):
             columns["observations"], columns["next_observations"] = self._decode(now), self._decode(then)
         return shaped(columns, cells)
 
-    def successors(self, cells: np.ndarray, key: str | None = None) -> Column:
+    def successors(self, cells: Any, key: str | None = None) -> Column:
+        cells = self.index(cells)
         found = self._successors(cells.reshape(-1))
         if key is None:
             found = self._decode(found)
@@ -165,19 +195,24 @@ class CompactRing(Ring):
             found = self.stacks[key].frames(found[key]) if key in self.stacks else found[key]
         return shaped(found, cells)
 
+    def all(self) -> Experience:
+        return self.copies()
+
     def exceptions(self, cells: np.ndarray) -> tuple[np.ndarray, Column]:
-        """Which of ``cells`` are not followed by the next row, and the stored form of their successors."""
+        """Which of ``cells`` are not followed by the next row, and the stored form of their successors; in numpy."""
         rows = self._side_row[cells]
         places = np.flatnonzero(rows)
-        return places, unpack(self._side["observations"][rows[places] - 1])
+        return places, self._side.take(rows[places] - 1, "observations")
 
-    def _successors(self, cells: np.ndarray) -> Column:
+    def _successors(self, cells: Array) -> Column:
         """Stored form of the next observations."""
         found = self.records.take((cells + self.n_envs) % (self.length * self.n_envs), "observations")
-        exceptions, values = self.exceptions(cells)
-        if exceptions.size:
-            arrays.assign(found, exceptions, values)
-        return found
+        if self.device is None:
+            arrays.assign(found, *self.exceptions(cells))
+            return found
+        row = self._side_row[cells]
+        aside = self._side.take((row - 1).clip(0), "observations")
+        return arrays.mapped(lambda a, b: arrays.where(row > 0, a, b), aside, found)
 
     def _decode(self, stored: Column) -> Column:
         """Stored form -> observations [B, ...]."""
@@ -192,8 +227,10 @@ class CompactRing(Ring):
     def rows_state(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         place = np.full(self.length, -1)
         place[rows] = np.arange(len(rows))
-        exceptions = np.flatnonzero(self._side_row)
-        side = unpack(self._side[self._side_row[exceptions] - 1])
+        side_row = arrays.place(self._side_row, None)
+        exceptions = np.flatnonzero(side_row)
+        side = self._side.take(self.index(side_row[exceptions] - 1), "observations")
+        side = arrays.mapped(lambda array: arrays.place(array, None), {"observations": side})
         state = super().rows_state(rows) | dict(arrays.paths(side, "successors/"))
         state["successors/cells"] = place[exceptions // self.n_envs] * self.n_envs + exceptions % self.n_envs
         for key, stack in self.stacks.items():
@@ -209,23 +246,38 @@ class CompactRing(Ring):
         super().load_rows(state, saved, rows)
         for key, stack in self.stacks.items():
             stack.load_state_dict(state[_path("frames", key)], rows, state[_path("observations", key)][saved])
-        row_of = np.full(int(saved.max(initial=-1)) + 1, -1)
-        row_of[saved] = rows
+        if not len(rows):
+            return
         row, env = np.divmod(state["successors/cells"], self.n_envs)
         kept = np.flatnonzero(np.isin(row, saved))
-        keys = self.observation.names or [None]
-        entries = {key: state[_path("successors/observations", key)][kept] for key in keys}
-        self._put(row_of[row[kept]] * self.n_envs + env[kept], _joined(entries))
-        if len(rows):
-            self._resume(int(rows[-1]))
-
-    def _resume(self, newest: int) -> None:
-        """Expect the observation after the newest row."""
-        self._newest = newest * self.n_envs + np.arange(self.n_envs)
-        stored = self._successors(self._newest)
-        for key, value, dtype in self._entries(self._decode(stored)):
-            self._pending[key] = np.array(value, dtype, order="C")
+        kept = kept[np.argsort(row[kept], kind="stable")]  # in the order in which they will be overwritten
+        entries = {key: state[_path("successors/observations", key)][kept] for key in self.observation.names or [None]}
+        newest = row[kept] == saved[-1]
+        count = int(np.count_nonzero(~newest))
+        if self.device is None:
+            self._make_room(count)
+        self._head += count
+        places = np.where(newest, env[kept], self.n_envs + 1 + np.arange(len(kept)))  # the newest row's are the last
+        row_of = np.full(int(saved.max()) + 1, -1)
+        row_of[saved] = rows
+        self._put(self.index(places), self.index(row_of[row[kept]] * self.n_envs + env[kept]), _joined(entries))
+        stored = self._side.take(self._lanes, "observations")
+        self._pending = self._entries(self._decode(stored), copy=True)
         self._pending_numbers = {key: np.array(stored if key is None else stored[key]) for key in self.stacks}
+
+
+def _stored(layout: np.dtype, stacks: Mapping[str | None, np.dtype]) -> np.dtype:
+    """The type of a row as it is stored: stacks are replaced by the numbers of their frames."""
+    fields = {name: layout[name] for name in layout.names or () if name != "next_observations"}
+    observation = fields["observations"]
+    numbers = {key: np.dtype((np.int64, dtype.shape[:1])) for key, dtype in stacks.items()}
+    if observation.names is None:
+        fields["observations"] = numbers.get(None, observation)
+    else:
+        fields["observations"] = record_dtype(
+            {name: numbers.get(name, observation[name]) for name in observation.names}
+        )
+    return record_dtype(fields)
 
 
 def _joined(entries: Mapping[str | None, Any]) -> Any:

@@ -56,25 +56,12 @@ class Mirror(Ring):
             upload(theirs.bytes[rows], ours.bytes[rows])
         self._seen, self._edits = self._ring.written, self._ring.edits
 
-    def index(self, cells: np.ndarray) -> Tensor:
-        return to_device(torch.from_numpy(cells), self._device)
-
-    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
-        return super().read(self.index(cells))
-
-    def successors(self, cells: np.ndarray, key: str | None = None) -> Any:
-        return super().successors(self.index(cells), key)
-
-    @property
-    def _device(self) -> torch.device:
-        assert self.device is not None
-        return self.device
-
 
 class CompactMirror(Mirror):
     """A :class:`Mirror` of a ring that keeps each observation, and each frame of stacked images, once."""
 
     _ring: CompactRing
+    records: Records
 
     def __init__(self, ring: CompactRing, device: torch.device):
         super().__init__(ring, device)
@@ -88,7 +75,7 @@ class CompactMirror(Mirror):
     def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
         flat = cells.reshape(-1)
         places = self.index(flat)
-        columns = self._gathered(places)
+        columns = self.records.take(places)
         columns["observations"] = self._decode(columns["observations"])
         columns["next_observations"] = self._decode(self._successors(flat, places))
         return shaped(columns, cells)
@@ -98,13 +85,9 @@ class CompactMirror(Mirror):
         found: Any = self._decode(self._successors(flat, self.index(flat)))
         return shaped(found if key is None else found[key], cells)
 
-    def _gathered(self, places: Tensor, name: str | None = None) -> Any:
-        assert self.records is not None
-        return self.records.take(places, name)
-
     def _successors(self, cells: np.ndarray, places: Tensor) -> TensorObs:
         """Stored form of the next observations of the rows in ``cells``, whose numbers the device has in ``places``."""
-        found: TensorObs = self._gathered((places + self.n_envs) % (self.length * self.n_envs), "observations")
+        found: TensorObs = self.records.take((places + self.n_envs) % (self.length * self.n_envs), "observations")
         exceptions, values = self._ring.exceptions(cells)
         if exceptions.size:  # the ends of episodes: few enough to be brought with each batch
             at = self.index(exceptions)

@@ -118,7 +118,7 @@ def record_dtype(fields: Mapping[str, np.dtype]) -> np.dtype:
 def _layout(column: Column, lead: int) -> np.dtype:
     if isinstance(column, Mapping):
         return record_dtype({name: _layout(part, lead) for name, part in column.items()})
-    kind = column.dtype if isinstance(column, np.ndarray) else torch.empty(0, dtype=column.dtype).numpy().dtype
+    kind = column.dtype if isinstance(column, np.ndarray) else arrays.numpy_dtype(column.dtype)
     return np.dtype((kind, tuple(column.shape[lead:])))
 
 

@@ -22,7 +22,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.arrays import mapped
+from polyak.arrays import assign, mapped, place
 from polyak.envs.spaces import get_action_dtype, subspaces_of
 from polyak.experience.base_buffer import BaseBuffer, Normalizer, observation_dtype, row_dtype, single_dtype, tensor_of
 from polyak.experience.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
@@ -41,10 +41,11 @@ from polyak.experience.replay_state import (
     load_sampler,
     parts_state,
     section,
+    tensors_of_before,
 )
 from polyak.experience.ring import Ring
 from polyak.experience.samplers import Prioritized, Sampler, Uniform, make_sampler
-from polyak.experience.sampling.pipeline import Pipeline, each_batch, late_batches, uniform_batches
+from polyak.experience.sampling.pipeline import Pipeline, each_batch, ended, late_batches, uniform_batches
 from polyak.experience.sampling.reduce import NStep, Reduce, Sequence, make_reduce
 from polyak.experience.schema import Column, Schema
 from polyak.experience.step import Step
@@ -52,6 +53,8 @@ from polyak.experience.step import Step
 STATE_VERSION = 1
 ROWS_AT_ONCE = 8192
 COLUMNS = "observations", "next_observations", "actions", "rewards", "dones", "timeouts"
+_BATCHES = frozenset({"sample", "_get_samples", "to_torch"})
+"""Methods that a subclass may override to make batches of its own."""
 _STEP = "obs", "next_obs", "action", "reward", "done"
 
 
@@ -103,6 +106,8 @@ class ReplayBuffer(BaseBuffer):
         columns: what else each row holds: a :class:`~polyak.experience.schema.Schema`, or columns. Every step must
             bring them as ``extras``, and every batch has them.
         seed: of the sampler, the relabelling and the choice of environments; None draws from numpy's global stream.
+        in_tensors: rows are tensors on ``device`` and nowhere else, which steps bring; float64 is stored as float32.
+            Which rows are drawn is decided in main memory, which never waits for the device, but with hindsight.
         storage_device: where rows are kept beside main memory, so that batches are gathered there; the samples are the
             same bits. "cpu": nowhere. A device: there; it must be ``device``. "auto": on ``device`` if it is a GPU, at
             most half of whose free memory is needed. "disk": in a temporary file instead of in main memory, which holds
@@ -116,6 +121,11 @@ class ReplayBuffer(BaseBuffer):
     """
 
     observations, next_observations, actions, rewards, dones, timeouts = map(_column, COLUMNS)
+    _own_batches = in_tensors = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._own_batches = any(getattr(cls, name) is not getattr(ReplayBuffer, name) for name in _BATCHES)
 
     @property
     def pos(self) -> int:
@@ -141,7 +151,7 @@ class ReplayBuffer(BaseBuffer):
     @property
     def extras(self) -> dict[str, np.ndarray]:
         """Name -> extra column of all rows [buffer_size, n_envs, ...]; views."""
-        return self.storage.lend("extras") if self._extended else {}
+        return self.storage.lend("extras") if len(self.schema) else {}
 
     def __init__(
         self,
@@ -160,13 +170,13 @@ class ReplayBuffer(BaseBuffer):
         reduce: Reduce | None = None,
         columns: Schema | Iterable[Column] | None = None,
         seed: int | None = None,
+        in_tensors: bool = False,
         storage_device: torch.device | str = "auto",
     ):
         least, most = n_steps if isinstance(n_steps, tuple | list) else (None, n_steps)
         self.reduce = make_reduce(reduce, NStep(int(most), float(gamma), least))
         self.n_steps, self.gamma = self.reduce.n_steps, float(gamma)
         self.schema = Schema.of(columns)
-        self._extended = len(self.schema) > 0
         self.optimize_memory_usage, self.handle_timeout_termination = optimize_memory_usage, handle_timeout_termination
         self.sampler, self.relabel = make_sampler(sampler), copy(relabel)
         super().__init__(buffer_size, observation_space, action_space, device, n_envs)
@@ -176,12 +186,16 @@ class ReplayBuffer(BaseBuffer):
                 f"{self.reduce} looks at {self.reduce.window} successive rows, but the buffer keeps only "
                 f"{self.buffer_size} of each environment: use a larger buffer_size or shorter sequences."
             )
-        self._on_disk = storage_device == "disk"
-        self._placement = Placement("cpu" if self._on_disk else storage_device, self.device, self._needs_arrays())
-        if not self._on_disk:
+        if in_tensors and storage_device != "auto":
+            raise ValueError(f"in_tensors=True keeps rows on device={self.device}: leave out {storage_device=}.")
+        self.in_tensors, self._on_disk = in_tensors, storage_device == "disk"
+        elsewhere = "cpu" if self._on_disk or in_tensors else storage_device
+        self._placement = Placement(elsewhere, self.device, self._needs_arrays())
+        if not self._on_disk and (self.device.type == "cpu" or not in_tensors):
             check_size(self.layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
         self.storage = self._make_storage()
-        self._wide = any(part.dtype == np.float64 for part in subspaces_of(observation_space).values())
+        wide = (part.dtype == np.float64 for part in subspaces_of(observation_space).values())
+        self._wide = not in_tensors and any(wide)
         if self._placement.asked:  # what cannot be had is an error now, not at the first batch
             self._placement.mirror(self.storage, self.device)
         self._drawn: _Draw | None = None
@@ -203,13 +217,15 @@ class ReplayBuffer(BaseBuffer):
     @property
     def layout(self) -> np.dtype:
         """The type of a row."""
-        observation = observation_dtype(self.observation_space, self.obs_shape)
+        stored, flag = (single_dtype, bool) if self.in_tensors else (np.dtype, np.float32)
+        observation = observation_dtype(self.observation_space, self.obs_shape, stored)
         action = np.dtype((self._maybe_cast_dtype(get_action_dtype(self.action_space)), (self.action_dim,)))
-        return row_dtype(observation, action, dict.fromkeys(COLUMNS[3:], np.float32), self.schema)
+        return row_dtype(observation, action, {"rewards": np.float32, "dones": flag, "timeouts": flag}, self.schema)
 
     def _make_storage(self) -> Ring:
         kind = CompactRing if self.optimize_memory_usage else Ring
-        return kind(self.layout, self.buffer_size, self.n_envs, on_disk=self._on_disk)
+        device = self.device if self.in_tensors else None
+        return kind(self.layout, self.buffer_size, self.n_envs, device, self._on_disk)
 
     def reset(self) -> None:
         """Empty the buffer."""
@@ -256,13 +272,12 @@ class ReplayBuffer(BaseBuffer):
             ValueError: as :meth:`add`.
         """
         # unpacked at once, which costs a fraction of reading the fields one by one
-        obs, actions, _, rewards, then, _, truncated, dones, infos, _, _, ended, extras, _ = step
+        obs, actions, _, rewards, then, _, truncated, dones, infos, _, _, _, extras, _ = step
         if getattr(self.add, "__func__", None) is not ReplayBuffer.add:
             self.add(obs, then, actions, rewards, dones, list(infos), **({"extras": extras} if extras else {}))
             return
-        if actions.ndim == 1:  # numbers of choices
-            actions = actions[:, None]
-        timeouts = truncated if ended and self.handle_timeout_termination else 0.0
+        actions = actions if actions.ndim > 1 else actions[:, None]  # numbers of choices
+        timeouts = truncated if self.handle_timeout_termination else 0.0
         self._write(obs, then, actions, rewards, dones, timeouts, infos, extras)
 
     def fill(
@@ -303,7 +318,7 @@ class ReplayBuffer(BaseBuffer):
                 "dones": ended[:, None],
                 "timeouts": part.truncations[:, None] & self.handle_timeout_termination,
             }
-            if self._extended:
+            if len(self.schema):
                 zeros = {c.name: np.broadcast_to(np.zeros(c.shape), (len(ended), *c.shape)) for c in self.schema}
                 columns = {**zeros, **{c.name: part.columns[c.name] for c in kept}}
                 rows["extras"] = {c.name: columns[c.name].reshape(-1, 1, *c.shape) for c in self.schema}
@@ -341,8 +356,7 @@ class ReplayBuffer(BaseBuffer):
             "observations", "next_observations", "actions", "rewards", "dones", "timeouts", and "extras" if there are
             any -> copies [steps, n_envs, ...]; dicts of these for Dict observations and for extras.
         """
-        slots = self._slots()
-        return self.storage.read(slots[:, None] * self.n_envs + self._lanes)
+        return self.storage.copies().columns
 
     def replace_rewards(self, reward: Callable[[Any, np.ndarray, Any, np.ndarray], np.ndarray]) -> None:
         """Let another function say what the stored steps were worth; sums over several steps are made of these.
@@ -354,9 +368,9 @@ class ReplayBuffer(BaseBuffer):
         for start in range(0, self.size() * self.n_envs, ROWS_AT_ONCE):
             cells = np.arange(start, min(start + ROWS_AT_ONCE, self.size() * self.n_envs))
             row = self.storage.read(cells)
-            ends = row["dones"] * (1 - row["timeouts"]) > 0
-            found = reward(row["observations"], row["actions"], row["next_observations"], ends)
-            self.storage.columns["rewards"].reshape(-1)[cells] = found
+            columns = row["observations"], row["actions"], row["next_observations"], ended(row)
+            slots = cells // self.n_envs, cells % self.n_envs
+            assign(self.storage.columns["rewards"], slots, reward(*columns))
         self.storage.edited()
 
     def use_env(self, env: Any) -> None:
@@ -390,6 +404,11 @@ class ReplayBuffer(BaseBuffer):
         return array.reshape(len(array), 1, *shape)
 
     @cached_property
+    def _watched(self) -> bool:
+        """Whether the sampler or the relabelling must see each row."""
+        return self.relabel is not None or self.sampler.adaptive
+
+    @cached_property
     def _lanes(self) -> np.ndarray:
         """[n_envs] 0, 1, 2 ..."""
         return np.arange(self.n_envs)
@@ -414,20 +433,20 @@ class ReplayBuffer(BaseBuffer):
             fits = (obs.shape, next_obs.shape, action.shape, reward.shape, done.shape) == self._shapes
         except AttributeError:  # a dict, or a list
             fits = False
-        if not fits:
-            given = obs, next_obs, action, reward, done
-            obs, next_obs, action, reward, done = map(self._batched, _STEP, given, self._shapes)
-        if extras or self._extended:
-            extras = self.schema.checked(extras, self.n_envs)
-        if self.relabel is not None:  # as long as the row is not there yet
-            self._sync(self.relabel)
+        given = obs, next_obs, action, reward, done
+        obs, next_obs, action, reward, done = given if fits else map(self._batched, _STEP, given, self._shapes)
+        extras = self.schema.checked(extras, self.n_envs) if extras or len(self.schema) else extras
         row = {
             "observations": obs, "next_observations": next_obs, "actions": action, "rewards": reward, "dones": done,
             "timeouts": timeouts, "extras": extras,
         }  # fmt: skip
+        if not self._watched:
+            self.storage.append(row)
+            return
+        if self.relabel is not None:  # as long as the row is not there yet
+            self._sync(self.relabel)
         self.storage.append(row)
-        if self.relabel is not None or self.sampler.adaptive:
-            self._announce(done, infos)
+        self._announce(done, infos)
 
     def _timeouts(self, infos: list[dict[str, Any]]) -> np.ndarray | float:
         """Which environments [n_envs] ran into a time limit; 0 if none did, as nearly always."""
@@ -467,7 +486,7 @@ class ReplayBuffer(BaseBuffer):
         if self.size() == 0:
             return
         newest, columns = self.storage.newest, self.storage.columns
-        running = np.flatnonzero(columns["dones"][newest] == 0)
+        running = np.flatnonzero(place(columns["dones"][newest], None) == 0)
         if envs is not None:
             running = np.intersect1d(running, np.fromiter(envs, np.int64))
         if self.relabel is not None:
@@ -545,20 +564,16 @@ class ReplayBuffer(BaseBuffer):
 
     def _makes_own_batches(self) -> bool:
         """Whether a subclass, or a patch of this object, says how batches are made."""
-        kind, own, names = type(self), vars(self), ("sample", "_get_samples", "to_torch")
-        return any(name in own or getattr(kind, name) is not getattr(ReplayBuffer, name) for name in names)
+        return type(self)._own_batches or not _BATCHES.isdisjoint(vars(self))
 
     def _require_rows(self, batch_size: int) -> None:
+        if batch_size >= 1 and self.can_sample():
+            return
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
-        if not self.can_sample():
-            raise self._why_not()
-
-    def _why_not(self) -> Exception:
-        """Why nothing can be drawn."""
         if self.size() == 0:
-            return ValueError("The replay buffer is empty: add transitions before sampling.")
-        return RuntimeError(
+            raise ValueError("The replay buffer is empty: add transitions before sampling.")
+        raise RuntimeError(
             "No episode has ended yet, and hindsight replay draws from finished episodes only. Set learning_starts "
             "above the number of steps (times n_envs) that the longest episode takes, or give the environment a time "
             "limit."
@@ -587,13 +602,18 @@ class ReplayBuffer(BaseBuffer):
     def _pipeline(self, env: Normalizer | None) -> Pipeline:
         """What makes batches of drawn rows, normalised by ``env``."""
         ring, placement = self.storage, self._placement
+        placement = None if self.in_tensors else placement
         tensor = partial(tensor_of, self)
         made = Pipeline(ring, placement, self.relabel, self.reduce, self._wide, tensor, self.device, self.rng)
         own = self._normalize_obs, self._normalize_reward
         if env is None and own == (BaseBuffer._normalize_obs, BaseBuffer._normalize_reward):
             return made
-        normalize = partial(self._normalize_obs, env=env), partial(self._normalize_reward, env=env)
-        return made._replace(placement=None, wide=True, normalize=normalize)  # normalising takes arrays
+        # normalising takes arrays
+        return made._replace(placement=None, wide=True, normalize=partial(self._normalized, env))
+
+    def _normalized(self, env: Normalizer | None, *columns: Any) -> tuple[Any, Any, Any]:
+        now, then, rewards = (mapped(partial(place, device=None), column) for column in columns)
+        return self._normalize_obs(now, env), self._normalize_obs(then, env), self._normalize_reward(rewards, env)
 
     def _needs_arrays(self) -> str | None:
         """Why all batches must be made in main memory, if they must."""
@@ -617,8 +637,7 @@ class ReplayBuffer(BaseBuffer):
 
     def anneal(self, progress: float) -> None:
         """Set how far training has come for the sampler: 0 at its start, 1 at its end."""
-        if self.sampler.adaptive:
-            self.sampler.anneal(progress)
+        self.sampler.anneal(progress)
 
     def close(self) -> None:
         """Give up what outlives a buffer's memory, such as processes; of this one there is nothing."""
@@ -650,6 +669,8 @@ class ReplayBuffer(BaseBuffer):
         """
         if shards := state.get("shards"):
             raise ValueError(f"The saved buffer has n_replay_shards={shards}, this one 0: build it alike.")
+        if "written" in state:
+            state = tensors_of_before(state, self._make_storage(), self.obs_shape, self.optimize_memory_usage)
         for key, ours in (
             ("version", STATE_VERSION),
             ("n_envs", self.n_envs),

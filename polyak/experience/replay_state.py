@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from polyak.arrays import mapped
 from polyak.envs.reading.plain_json import whole
 from polyak.experience.hindsight.relabel import Relabel
+from polyak.experience.record import Experience
 from polyak.experience.ring import Ring
 from polyak.experience.samplers import Sampler
 
@@ -27,6 +29,43 @@ def parts_state(ring: Ring, sampler: Sampler, relabel: Relabel | None, slots: np
     if relabel is not None:
         state |= {f"relabel/{key}": value for key, value in relabel.state_dict(slots).items()}
     return state
+
+
+def tensors_of_before(state: dict[str, Any], ring: Ring, obs_shape: Any, compact: bool) -> dict[str, Any]:
+    """The state of a buffer in tensors that an earlier version wrote, as one of now.
+
+    Args:
+        state: has "written", the number of rows since the beginning, and successors as rows.
+        ring: empty, like the buffer's.
+        obs_shape: of an observation.
+        compact: whether the ring stores each observation once; one row fewer was kept then.
+    """
+    where = "The saved buffer"
+    steps, n_envs, written = (whole(state, name, where) for name in ("buffer_size", "n_envs", "written"))
+    for name, ours in (("buffer_size", ring.length), ("n_envs", ring.n_envs)):
+        if state[name] != ours:
+            raise ValueError(f"The saved buffer has {name}={state[name]!r}, this one {ours}: build it alike.")
+    count = len(state["rewards"])
+    slots = np.arange(written - count, written) % steps
+    columns = {name: state[name] for name in ring.columns if name in state}
+    columns |= {"dones": state["terminated"] | state["truncated"], "timeouts": state["truncated"]}
+    for name in ("observations", "next_observations"):
+        columns[name] = mapped(lambda part, shape: part.reshape(count, n_envs, *shape), state[name], obs_shape)
+    ring.extend(Experience(columns), copy=True)
+    samplers = {name: value for name, value in state.items() if name.startswith("sampler/")}
+    name = "Prioritized" if "sampler/priorities" in state else "RankBased" if "sampler/kinds" in state else "Uniform"
+    return {
+        "version": 1,
+        "buffer_size": steps,
+        "n_envs": n_envs,
+        "pos": written % steps if count in (written, steps) else count,
+        "full": count == steps,
+        "optimize_memory_usage": compact,
+        "rng": None,
+        "sampler": name,
+        **ring.rows_state(np.arange(count)),
+        **{key: value[slots] if isinstance(value, np.ndarray) else value for key, value in samplers.items()},
+    }
 
 
 def check_rows(state: dict[str, Any]) -> int:

@@ -21,7 +21,7 @@ from polyak import arrays
 from polyak.arrays import Array, Column, Device
 from polyak.experience.loans import Loans
 from polyak.experience.memory import zeros
-from polyak.experience.record import Experience, record_dtype
+from polyak.experience.record import Experience
 
 LARGE_ROW = 8192  # bytes; above it torch's gather (threaded) beats numpy's
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -30,20 +30,12 @@ WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Ring:
     """The newest ``length`` rows ``[n_envs, ...]`` of columns.
 
-    With ``share_frames`` every observation is stored once: a successor is the observation of the next row, and where an
-    episode ended it is one of the *finals*, which are stored separately. All shapes are static, so that the host never
-    waits for a GPU. One row fewer can be read: the newest row's successor replaces the oldest observation.
-
     Args:
-        layout: the record type of a row, see :meth:`Experience.layout`; with ``share_frames`` it has ``terminated``,
-            ``truncated``, and ``next_observations`` like ``observations``.
+        layout: the record type of a row, see :meth:`Experience.layout`.
         length: rows.
         n_envs: environments in each row.
         device: where the columns are; ``None``: in numpy.
         on_disk: in a temporary file, with ``device=None``.
-        share_frames: store every observation once.
-        finals: observations kept aside with ``share_frames``: at least as many as episodes end within ``length`` rows.
-            ``None``: as many as there are cells, which is always enough.
 
     Attributes:
         columns: name -> [length, n_envs, ...], as stored.
@@ -62,29 +54,14 @@ class Ring:
         n_envs: int = 1,
         device: torch.device | str | None = None,
         on_disk: bool = False,
-        share_frames: bool = False,
-        finals: int | None = None,
     ) -> None:
-        if length < 1 + share_frames or n_envs < 1:
-            raise ValueError(
-                f"A ring takes length >= {1 + share_frames} and n_envs >= 1, got length={length}, n_envs={n_envs}."
-            )
-        if finals is not None and (finals < 1 or not share_frames):
-            raise ValueError(f"finals={finals} counts observations kept aside by share_frames=True: at least 1.")
+        if length < 1 or n_envs < 1:
+            raise ValueError(f"A ring takes length >= 1 and n_envs >= 1, got length={length}, n_envs={n_envs}.")
         self.layout, self.length, self.n_envs = layout, length, n_envs
         self.device: Device = None if device is None else torch.device(device)
-        self.share_frames, self.finals = share_frames, length * n_envs if finals is None else finals
         self.written = 0
         """Rows since the beginning."""
-        fields = {name: layout[name] for name in layout.names or ()}
-        if share_frames:
-            del fields["next_observations"]
-            fields["final"] = np.dtype(np.int64)  # number of the final observation that follows, from 1 on; 0: none
-            aside = record_dtype({"observations": layout["observations"]})
-            # the last one takes what is not kept
-            self._finals = Records(aside, self.finals + 1, 1, self.device, on_disk)
-            self._ended = arrays.full((), 0, np.int64, self.device)  # episodes since the beginning
-        self.records: Records | None = Records(record_dtype(fields), length, n_envs, self.device, on_disk)
+        self.records: Records | None = Records(layout, length, n_envs, self.device, on_disk)
         self._set_columns(self.records.columns)
         self.edits, self.loans = 0, Loans()
         self.edited_from = 0
@@ -92,9 +69,8 @@ class Ring:
 
     def _set_columns(self, columns: dict[str, Column]) -> None:
         self.columns = columns
-        written = [(name, column) for name, column in columns.items() if name != "final"]
-        self._arrays = [pair for pair in written if isinstance(pair[1], np.ndarray)]
-        self._others = [pair for pair in written if not isinstance(pair[1], np.ndarray)]
+        self._arrays = [pair for pair in columns.items() if isinstance(pair[1], np.ndarray)]
+        self._others = [pair for pair in columns.items() if not isinstance(pair[1], np.ndarray)]
 
     @staticmethod
     def size_of(layout: np.dtype, cells: int) -> int:
@@ -116,7 +92,7 @@ class Ring:
     @property
     def filled(self) -> int:
         """Rows that can be read."""
-        return min(self.written, self.length - self.share_frames)
+        return min(self.written, self.length)
 
     @property
     def oldest(self) -> int:
@@ -128,48 +104,27 @@ class Ring:
         """Index of the newest row."""
         return (self.written - 1) % self.length
 
-    @property
-    def unreadable(self) -> np.ndarray:
-        """Cells whose observation the newest row's successor has replaced: with ``share_frames``, in a full ring."""
-        if not self.share_frames or self.written < self.length:
-            return np.empty(0, np.int64)
-        return self.written % self.length * self.n_envs + np.arange(self.n_envs)
-
-    @property
-    def lost(self) -> int:
-        """Final observations of rows in the ring that were overwritten, as ``finals`` is too small; waits for a GPU."""
-        if not self.share_frames:
-            return 0
-        number = self.columns["final"]
-        return int(((number > 0) & (number <= self._ended - self.finals)).sum())
-
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def append(self, row: Mapping[str, Column]) -> None:
-        """Write one row: every column, [n_envs, ...], of either library. Other columns of ``row`` are left out."""
+        """Write one row: every column, [n_envs, ...], of either library; in numpy only tensors in main memory. Other
+        columns of ``row`` are left out."""
         at = self.written % self.length
-        if type(row["rewards"]) is torch.Tensor:
-            row = arrays.mapped(lambda value: arrays.place(value, self.device), dict(row))
         for name, column in self._arrays:  # one by one, as this is done at every step of a training
             column[at] = row[name]
         for name, column in self._others:
             arrays.assign(column, at, row[name])
-        if self.share_frames:
-            self._append_successors(row, at)
         self.written += 1
 
     def extend(self, experience: Experience, copy: bool = False) -> None:
-        """Write many rows [T, n_envs, ...]; those that fill an empty ring without frames sharing become its columns as
-        they are, uncopied unless ``copy``: the ring then writes into them."""
+        """Write many rows [T, n_envs, ...]; those that fill an empty ring become its columns as they are,
+        uncopied unless ``copy``: the ring then writes into them."""
         lead = tuple(arrays.first(experience.columns).shape[:2])
         whole = self.written == 0 and lead == (self.length, self.n_envs) and not copy
-        if whole and not self.share_frames and experience.device == self.device and self._can_adopt(experience):
+        if whole and experience.device == self.device and self._can_adopt(experience):
             self._set_columns({name: experience[name] for name in self.columns})
             self.records, self.written = None, self.length
             self.edited()
-        elif self.share_frames:
-            for t in range(lead[0]):
-                self.append(experience[t])
         else:
             self._extend_at_once(experience, lead[0])
 
@@ -195,21 +150,6 @@ class Ring:
         """Empty the ring."""
         self.written = 0
         self.edited()
-        if self.share_frames:
-            self.columns["final"][...] = 0
-            self._ended = 0 * self._ended
-
-    def _append_successors(self, row: Mapping[str, Column], at: int) -> None:
-        """Write the next observations to the next row, and the last ones of episodes to the finals in turn. Those of
-        running episodes are all written to the last entry of the finals, which is never read."""
-        here = {name: arrays.place(row[name], self.device) for name in ("terminated", "truncated")}
-        ended = here["terminated"] | here["truncated"]
-        number = self._ended + ended.cumsum(0)  # from 1 on
-        self.columns["final"][at] = arrays.where(ended, number, 0 * number)
-        slot = arrays.where(ended, (number - 1) % self.finals, 0 * number + self.finals)
-        arrays.assign(self._finals.cells["observations"], slot, row["next_observations"])
-        arrays.assign(self.columns["observations"], (at + 1) % self.length, row["next_observations"])
-        self._ended = self._ended + ended.sum()
 
     def edited(self, newest: int | None = None) -> None:
         """Note that other code has changed columns: any rows, or the ``newest`` ones only."""
@@ -217,15 +157,17 @@ class Ring:
         self.edited_from = 0 if newest is None else self.written - newest
 
     def lend(self, name: str) -> Column:
-        """A column in main memory that other code may read and write as long as it holds the column or a view of it."""
+        """A column that other code may read and write as long as it holds the column or a view of it."""
         self.edited()
-        return self.loans.lend(self.columns[name])
+        return self.loans.lend(self.columns[name]) if self.device is None else self.columns[name]
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def index(self, cells: Any) -> Array:
         """Cells as an index in the ring's library, on its device."""
-        return arrays.place(cells, self.device)
+        if self.device is None:
+            return arrays.place(cells, None)
+        return arrays.to_device(torch.as_tensor(cells), self.device)
 
     def take(self, cells: Array, name: str) -> Column:
         """One stored column of some cells of any shape: [*cells.shape, ...] copies."""
@@ -242,74 +184,51 @@ class Ring:
         """The rows of some cells [B] or [B, L]: copies."""
         return Experience(self.read(cells))
 
-    def read(self, cells: Array, shared: bool = False) -> dict[str, Column]:
+    def read(self, cells: Any, shared: bool = False) -> dict[str, Column]:
         """The columns of :meth:`at`; ``shared``: copies that may overlap one another."""
+        cells = self.index(cells)
         flat = cells if cells.ndim == 1 else cells.reshape(-1)
         if self.records is None:
             columns = {name: self.take(flat, name) for name in self.columns}
         else:
             columns = self.records.take(flat)
-        if self.share_frames:
-            columns["next_observations"] = self._followed(flat, columns.pop("final"))
         return columns if flat is cells else shaped(columns, cells)
 
-    def successors(self, cells: Array, key: str | None = None) -> Column:
+    def successors(self, cells: Any, key: str | None = None) -> Column:
         """The true successors of some cells of any shape, or one entry of these dicts: [*cells.shape, ...] copies."""
+        cells = self.index(cells)
         flat = cells.reshape(-1)
-        if self.share_frames:
-            found = self._followed(flat, self.take(flat, "final"))
-            found = found if key is None else found[key]
-        elif key is None and self.records is not None:
-            found = self.records.take(flat, "next_observations")
-        else:
-            found = self._picked(flat, "next_observations", key)
-        return shaped(found, cells)
+        if key is None and self.records is not None:
+            return shaped(self.records.take(flat, "next_observations"), cells)
+        return shaped(self._picked(flat, "next_observations", key), cells)
 
     @property
     def tensors(self) -> dict[str, Any] | None:
         """Whole rows as tensors [length * n_envs, ...] of the same memory; ``None``: they are not stored so."""
-        return None if self.share_frames or self.records is None else self.records.tensors
+        return None if self.records is None else self.records.tensors
 
     def all(self) -> Experience:
         """[T, n_envs, ...], oldest first: views of the columns where nothing has to be put in order."""
-        if self.written <= self.length and not self.share_frames:
+        if self.written <= self.length:
             return Experience(self.columns)[: self.written]
-        rows = (self.oldest + np.arange(self.filled)) % self.length
-        return self.at(self.index(rows[:, None] * self.n_envs + np.arange(self.n_envs)))
+        return self.copies()
 
-    def _followed(self, cells: Array, number: Array) -> Column:
-        following = self.take((cells + self.n_envs) % (self.length * self.n_envs), "observations")
-        slot = arrays.where(number > 0, (number - 1) % self.finals, 0 * number + self.finals)
-        final = self._finals.take(slot, "observations")
-        return arrays.mapped(lambda a, b: arrays.where(number > 0, a, b), final, following)
+    def copies(self) -> Experience:
+        """Copies of all rows [T, n_envs, ...], oldest first."""
+        rows = (self.oldest + np.arange(self.filled)) % self.length
+        return self.at(rows[:, None] * self.n_envs + np.arange(self.n_envs))
 
     # --- keeping ------------------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
-        """What :meth:`load_state` takes: the columns as they are, not copied, and how many rows were written."""
-        state: dict[str, Any] = {"columns": self.columns, "written": self.written}
-        if self.share_frames:
-            state |= {"finals": self._finals.cells["observations"], "ended": self._ended}
-        return state
-
     def rows_state(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Arrays in main memory with some rows [K], by the paths of their columns: what files hold."""
-        return {path: column[rows] for path, column in arrays.paths(self.columns)}
+        return {path: arrays.place(column[rows], None) for path, column in arrays.paths(self.columns)}
 
     def load_rows(self, state: Mapping[str, np.ndarray], saved: np.ndarray, rows: np.ndarray) -> None:
         """Put those ``saved`` [K] of a :meth:`rows_state` into ``rows`` [K]. How many were written is not changed."""
         for path, column in arrays.paths(self.columns):
-            column[rows] = state[path][saved]
+            arrays.assign(column, rows, state[path][saved])
         self.edited()
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take back the :meth:`state` of a ring of the same layout and size."""
-        arrays.assign(self.columns, slice(None), state["columns"])
-        self.written = int(state["written"])
-        self.edited()
-        if self.share_frames:
-            arrays.assign(self._finals.cells["observations"], slice(None), state["finals"])
-            self._ended = arrays.place(state["ended"], self.device)
 
 
 def pieces(first: int, count: int, length: int) -> Iterator[slice]:
@@ -398,7 +317,7 @@ def _fields(block: Tensor, dtype: np.dtype, offset: int, lead: tuple[int, ...]) 
     if dtype.fields is not None:
         parts = {name: (kind, offset + start) for name, (kind, start, *_) in dtype.fields.items()}
         return {name: _fields(block, kind, start, lead) for name, (kind, start) in parts.items()}
-    kind = torch.from_numpy(np.empty(0, dtype.base)).dtype
+    kind = arrays.torch_dtype(dtype)
     return block[:, offset : offset + dtype.itemsize].view(kind).view(*lead, *dtype.shape)
 
 
@@ -409,5 +328,5 @@ def _gathered(block: Tensor, dtype: np.dtype, offset: int, cells: Tensor) -> Col
         return {name: _gathered(block, kind, start, cells) for name, (kind, start) in parts.items()}
     word = gcd(block.shape[1], offset, dtype.itemsize, 8)
     words = block[:, offset : offset + dtype.itemsize].view(WORDS[word])
-    kind = torch.from_numpy(np.empty(0, dtype.base)).dtype
+    kind = arrays.torch_dtype(dtype)
     return words.index_select(0, cells).view(kind).reshape(len(cells), *dtype.shape)

@@ -17,6 +17,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak.arrays import numpy_dtype
+
 BUILT_IN = frozenset(
     {"observations", "actions", "env_actions", "rewards", "next_observations", "terminated", "truncated", "dones"}
     | {"infos", "new_obs", "episode_starts", "ended", "extras"}
@@ -133,8 +135,8 @@ class Schema:
         """Name -> numpy type of a row."""
         return {column.name: column.layout for column in self.columns}
 
-    def checked(self, extras: Mapping[str, Any] | None, envs: int) -> dict[str, np.ndarray]:
-        """The values of one step as arrays [envs, *shape], in the order of the columns.
+    def checked(self, extras: Mapping[str, Any] | None, envs: int) -> dict[str, Any]:
+        """The values of one step as arrays or tensors [envs, *shape], in the order of the columns.
 
         Raises:
             ValueError: a column is missing, is not declared, or has another shape or type; names it.
@@ -145,14 +147,15 @@ class Schema:
         return {column.name: _checked(column, given, envs) for column in self.columns}
 
 
-def _checked(column: Column, extras: Mapping[str, Any], envs: int) -> np.ndarray:
+def _checked(column: Column, extras: Mapping[str, Any], envs: int) -> Any:
     name, shape = column.name, (envs, *column.shape)
     if name not in extras:
         raise ValueError(f"extras lacks the column {name!r}: every step must bring it, as an array of shape {shape}.")
     value = extras[name]
-    array = value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
+    array = value if isinstance(value, Tensor) else np.asarray(value)
     if array.shape != shape:
-        raise ValueError(f"extras[{name!r}] must have shape {shape} (n_envs first), got {array.shape}.")
-    if array.dtype != column.dtype and not np.can_cast(array.dtype, column.dtype, "same_kind"):
-        raise ValueError(f"extras[{name!r}] must be of dtype {column.dtype}, got {array.dtype}: convert it.")
+        raise ValueError(f"extras[{name!r}] must have shape {shape} (n_envs first), got {tuple(array.shape)}.")
+    dtype = numpy_dtype(array.dtype) if isinstance(array, Tensor) else array.dtype
+    if dtype != column.dtype and not np.can_cast(dtype, column.dtype, "same_kind"):
+        raise ValueError(f"extras[{name!r}] must be of dtype {column.dtype}, got {dtype}: convert it.")
     return array

@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import Reload
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, Rate
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate, NonNegative, Positive
 from polyak.hyperparameters.held import Held
 from polyak.hyperparameters.settled import Settled
 from polyak.loops.asynchronous import AsynchronousLoop, RolloutCollector
@@ -25,7 +25,7 @@ from polyak.schedules import Schedule
 class AsynchronousAlgorithm(OnPolicyAlgorithm):
     """Those that learn from the rollouts of an actor that need not have the newest weights."""
 
-    learning_rate: Rate | Schedule = 5e-4
+    learning_rate: LearningRate = 5e-4
     _: KW_ONLY
     n_steps: Reload[Count] = 50
     """Steps per environment in one rollout."""

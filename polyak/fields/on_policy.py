@@ -1,6 +1,6 @@
 """On-policy learning: roll out, estimate advantages, make a few passes over the rollout, forget it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, cast
 
@@ -12,6 +12,11 @@ from polyak.hyperparameters.held import Held
 from polyak.loops.on_policy import OnPolicyLoop
 from polyak.loops.training import Loop
 from polyak.network_algorithm import NetworkAlgorithm
+from polyak.nn.catalog import policy_aliases
+from polyak.nn.distributions.choice import ACTION_SPACES
+from polyak.nn.policies.actor_critic import ActorCriticPolicy
+from polyak.nn.policies.base import Policy
+from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.parts.part import MadeOf, Through
 from polyak.parts.rollouts import Rollouts
 from polyak.schedules import Schedule
@@ -65,6 +70,10 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
 
     supports_masks: ClassVar[bool] = True
     made_of: ClassVar[MadeOf] = {"rollouts": Rollouts}
+    policies: ClassVar[Mapping[str, Callable[..., Policy]]] = policy_aliases(
+        ActorCriticPolicy, RecurrentActorCriticPolicy
+    )
+    action_spaces: ClassVar = ACTION_SPACES
     loop: ClassVar[Callable[..., Loop]] = OnPolicyLoop.of
     rollouts = cast(Rollouts, None)  # a part, no hyper-parameter
     batch_size = cast(int, None)

@@ -53,6 +53,8 @@ Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]
 NonNegative = Annotated[float, Only("a number of at least 0", lambda x: x >= 0)]
 Rate = Annotated[float, Only("a finite number of at least 0", lambda x: 0 <= x < math.inf)]
 """Step size of an optimizer."""
+LearningRate = Rate | Schedule
+"""The same, or a function of the remaining progress."""
 Fraction = Annotated[float, Only("a number in [0, 1]", lambda x: 0 <= x <= 1)]
 Seed = Annotated[int, Only("an integer in [0, 2**32)", lambda n: 0 <= n < 2**32)]
 

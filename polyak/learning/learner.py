@@ -118,8 +118,8 @@ class LearnerRecipe:
 class Learner(nn.Module):
     """Networks, their optimizers, and one rule to improve them.
 
-    A subclass declares the hyper-parameters that it reads (:data:`Tunable`), gives its networks optimizers in
-    ``__init__`` and writes ``gradient_step(batch) -> Update``; one that does more than that step writes
+    A subclass declares the hyper-parameters that it reads (:data:`Tunable`), names the networks that have an optimizer
+    each (:attr:`optimized`) and writes ``gradient_step(batch) -> Update``; one that does more than that step writes
     :meth:`update`, which hands it a batch by :meth:`run`. A gradient step computes what its losses need once and hands
     it to methods that state them, ``..._objective(batch, ...) -> Objective``. To add a term, a subclass extends one of
     those::
@@ -142,6 +142,8 @@ class Learner(nn.Module):
     """Calls of :meth:`update` so far."""
     precision: str = "float32"
     """Of the layers' products in what :meth:`run` calls: see :data:`~polyak.nn.precision.PRODUCTS_IN`."""
+    optimized: ClassVar[tuple[str, ...]] = ()
+    """Networks of the policy that have an optimizer each, or ``"policy"``: all of it has one."""
     steps_are_shared: ClassVar[bool] = True
     """Whether all that it learns goes through :meth:`learn`, so that several learners can share it."""
     estimates_itself: ClassVar[bool] = False
@@ -181,6 +183,9 @@ class Learner(nn.Module):
         if recipe is not None:
             self.policy = recipe.make_policy()
             self.add_tunables(**{name: value for name, value in recipe.values.items() if not isinstance(value, str)})
+            for name in self.optimized:
+                part = self.policy if name == "policy" else self.policy.get_submodule(name)
+                self.add_optimizer(name, part, recipe.make_optimizer, recipe.lr)
 
     def run_by(self, run: Callable[..., Any] | None) -> None:
         """Call methods by ``run(method, batch, *static)`` from now on; None: line by line."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from polyak.hyperparameters.declaration import Rate, fitted, require
+from polyak.hyperparameters.declaration import LearningRate, fitted, require
 from polyak.learning.learner import Learner, set_rate
 from polyak.schedules import Schedule, get_schedule_fn, value_of
 from polyak.suggestions import did_you_mean
 
-PartRates = dict[str, Rate | Schedule]
+PartRates = dict[str, LearningRate]
 """Name of an optimizer -> its step size: a number, or a function of the remaining progress."""
 
 
@@ -19,7 +19,7 @@ def check_part_rates(rates: PartRates | None, *parts: str) -> None:
     """
     for name, rate in (rates or {}).items():
         require(name in parts, "learning_rates", rates, f"there is no part {name!r}.{did_you_mean(name, parts)}")
-        fitted(f"learning_rates[{name!r}]", rate, Rate | Schedule)
+        fitted(f"learning_rates[{name!r}]", rate, LearningRate)
 
 
 def set_part_rates(learner: Learner, rates: Mapping[str, float | Schedule], progress: float) -> None:

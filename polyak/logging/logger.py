@@ -531,10 +531,7 @@ def configure(folder: str | None = None, format_strings: Iterable[str] | None = 
 
 
 def configure_logger(
-    verbose: int = 0,
-    tensorboard_log: str | None = None,
-    tb_log_name: str = "",
-    reset_num_timesteps: bool = True,
+    verbose: int = 0, tensorboard_log: str | None = None, tb_log_name: str = "", reset_num_timesteps: bool = True
 ) -> Logger:
     """The logger of a call of ``learn``.
 

@@ -12,21 +12,39 @@ from polyak.nn.errors import PolicyError
 from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
 
+_FIRST = {"self", "observation_space", "action_space"}
 
-def keywords_of(module_class: type) -> set[str]:
-    """Names of the arguments of a class that ``policy_kwargs`` may hold.
 
-    Where an ``__init__`` takes ``**kwargs``, those of the next class up count too.
+def parameters_of(module_class: type, whole: bool = False) -> dict[str, inspect.Parameter]:
+    """The named arguments of a class, by name.
+
+    Where an ``__init__`` takes ``**kwargs``, those of the next class up count too; with ``whole`` they always do.
     """
-    names: set[str] = set()
+    found: dict[str, inspect.Parameter] = {}
     for owner in module_class.__mro__:
         if "__init__" not in vars(owner):
             continue
         parameters = inspect.signature(vars(owner)["__init__"]).parameters.values()
-        names |= {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        found = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)} | found
+        if not whole and not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
-    return names - {"self", "observation_space", "action_space"}
+    return found
+
+
+def keywords_of(module_class: type) -> set[str]:
+    """Names of the arguments of a class that ``policy_kwargs`` may hold."""
+    return parameters_of(module_class).keys() - _FIRST
+
+
+def all_keywords(module_class: type) -> set[str]:
+    """The same and the arguments of all classes above, which a constructor between may fill in."""
+    return parameters_of(module_class, whole=True).keys() - _FIRST
+
+
+def split(options: Mapping[str, Any], names: Collection[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those of some arguments that have these names, and the others."""
+    own = {name: value for name, value in options.items() if name in names}
+    return own, {name: value for name, value in options.items() if name not in names}
 
 
 def check_keywords(owner: str, given: Mapping[str, Any], known: Collection[str]) -> None:
@@ -50,7 +68,8 @@ def check_counts(classes: Iterable[type], given: Mapping[str, Any]) -> None:
     Raises:
         ValueError: naming the option that is something else.
     """
-    counted = {name for cls in classes for name, hint in _annotations_of(cls).items() if hint in (int, "int")}
+    found = (p for cls in classes for p in parameters_of(cls, whole=True).values())
+    counted = {parameter.name for parameter in found if parameter.annotation in (int, "int")}
     for name, value in given.items():
         numbers = [value] if name in counted else _widths(value) if name == "net_arch" else ()
         if not all(map(_is_count, numbers)):
@@ -68,14 +87,6 @@ def _widths(arch: Any) -> Iterator[Any]:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
-
-
-def _annotations_of(module_class: type) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for owner in reversed(module_class.__mro__):
-        if "__init__" in vars(owner):
-            found |= {p.name: p.annotation for p in inspect.signature(vars(owner)["__init__"]).parameters.values()}
-    return found
 
 
 def check_sde_on_states(sde_on_states: bool, use_sde: bool) -> None:

@@ -23,12 +23,34 @@ def allowed(model: Any, observation: Any, masks: Any) -> Any:
     return observation.get(KEY) if holds_masks(model.observation_space, model.action_space) else None
 
 
-def predicted(
-    model: Any, observation: Any, state: Any, episode_start: np.ndarray | None, deterministic: bool, masks: Any
+def predict(
+    model: Any,
+    observation: Any,
+    state: tuple[np.ndarray, ...] | None = None,
+    episode_start: np.ndarray | None = None,
+    deterministic: bool = False,
+    *,
+    action_masks: np.ndarray | None = None,
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-    """The action of a model's policy, and its next state; arguments as ``predict`` has them."""
+    """The policy's action for one observation or a batch of them.
+
+    Args:
+        observation: one, or N stacked, as the model's environment returns them; nested observations also as the
+            environment itself has them, before their parts got names. A model that learned under
+            ``VecNormalize`` and was loaded without an environment takes them as they are before normalisation: the
+            statistics are in its file.
+        state: a recurrent policy's memory; others hand it back.
+        episode_start: [N] where a recurrent policy forgets.
+        deterministic: the most likely action instead of a sample.
+        action_masks: which choices are allowed, [M] or [N, M] bool (see :mod:`polyak.envs.masks`); ``None``: all,
+            or what a Dict observation says under ``"action_mask"``.
+
+    Returns:
+        the action or actions, an array in the environment's units, and the next state. Of a Dict or Tuple space one
+        action is a value of the space, and several are a list of such, which type checkers are not shown.
+    """
     observation = as_named(observation, model.observation_space)
-    masks = allowed(model, observation, masks)
+    masks = allowed(model, observation, action_masks)
     more = {} if masks is None else {"action_masks": masks}
     found: tuple[np.ndarray, tuple[np.ndarray, ...] | None] = model.policy.predict(
         model._as_learned(observation), state, episode_start, deterministic, **more

@@ -9,7 +9,7 @@ import numpy as np
 from polyak.collecting.exploration import EpsilonGreedy, EpsilonGreedyEach, Exploration
 from polyak.logging.logger import Logger
 from polyak.nn.policies.base import n_rows
-from polyak.parts.acting import allowed, predicted, random_actions
+from polyak.parts.acting import allowed, predict, random_actions
 from polyak.parts.part import Part
 from polyak.schedules import LinearSchedule, Schedule
 
@@ -72,7 +72,7 @@ class Epsilon(Part):
         Arguments and result: see :meth:`polyak.network_algorithm.NetworkAlgorithm.predict`.
         """
         model, policy = self.model, self.model.policy
-        greedy = partial(predicted, model, observation, state, episode_start, deterministic, action_masks)
+        greedy = partial(predict, model, observation, state, episode_start, deterministic, action_masks=action_masks)
         if deterministic or np.random.rand() >= self.rate:
             return greedy()
         if state is not None or policy.acting_memory(1) is not None:  # a recurrent state advances with each action

@@ -10,12 +10,19 @@ from gymnasium import spaces
 
 from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
-from polyak.collecting.tensors.replay import TensorReplay
 from polyak.collecting.train_freq import TrainFreq, convert_train_freq
 from polyak.distributed.shards import ShardedReplay
 from polyak.envs import DummyVecEnv
 from polyak.envs.spaces import SpaceError
-from polyak.experience import Dataset, HerReplayBuffer, InsufficientMemoryError, ReplayBuffer
+from polyak.experience import (
+    Dataset,
+    DictReplayBuffer,
+    HerReplayBuffer,
+    InsufficientMemoryError,
+    NStepReplayBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+)
 from polyak.experience.hindsight.relabel import Hindsight
 from polyak.experience.replay_memory import ReplayMemory
 from polyak.experience.replay_state import EXTRAS
@@ -30,6 +37,8 @@ from polyak.parts.acting import random_actions
 from polyak.parts.part import Part
 from polyak.warning import advise
 
+OF_TENSORS = frozenset({ReplayBuffer, DictReplayBuffer, HerReplayBuffer, NStepReplayBuffer, PrioritizedReplayBuffer})
+"""Classes of replay buffers that also keep tensors; a user's own take arrays."""
 _NOMINAL_EPISODE = 200
 """Steps in an episode, where a guess is needed."""
 
@@ -127,10 +136,16 @@ class DatasetReplay(Part):
         require(isinstance(n_steps, int), "n_steps", n_steps, "sequences take one number of steps.")
         return cast(int, n_steps)
 
-    def make(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
-        """A replay buffer as the hyper-parameters describe it, but for some options."""
-        model = self.model
-        return ReplayBuffer(
+    @property
+    def buffer_class(self) -> type[ReplayBuffer]:
+        """Of replay buffers."""
+        return ReplayBuffer
+
+    def make(self, size: int, n_envs: int, cls: Any = None, **options: Any) -> ReplayBuffer:
+        """A replay buffer as the hyper-parameters describe it, but for some options; ``cls``: of another class."""
+        model, kind = self.model, self.buffer_class if cls is None else cls
+        env = {"env": model.env} if issubclass(kind, HerReplayBuffer) else {}
+        made: ReplayBuffer = kind(
             size,
             model.observation_space,
             model.action_space,
@@ -138,8 +153,9 @@ class DatasetReplay(Part):
             n_envs=n_envs,
             optimize_memory_usage=model.optimize_memory_usage,
             **self.column_options(),
-            **{**self.options(), **options},
+            **{**env, **self.options(), **options},
         )
+        return made
 
     def options(self) -> dict[str, Any]:
         """Arguments of the replay buffer besides those that every one has."""
@@ -297,7 +313,7 @@ class ExperienceReplay(DatasetReplay):
         own, in_tensors = self.memory.own, self.model.in_tensors
         if own is None:
             self.memory.own = self.make_own()
-        elif isinstance(own, TensorReplay) is not in_tensors:
+        elif getattr(own, "in_tensors", in_tensors) is not in_tensors:
             if own.size() > 0:
                 there = "numpy" if in_tensors else "tensors"
                 raise ValueError(
@@ -312,56 +328,17 @@ class ExperienceReplay(DatasetReplay):
 
     # -- buffers -------------------------------------------------------------------------------------------------------
 
+    @property
+    def buffer_class(self) -> type[ReplayBuffer]:
+        return self.model.replay_buffer_class or ReplayBuffer
+
     def make_own(self) -> ReplayBuffer:
         """The buffer of the model's own experience: here, in tensors, or in other processes."""
         model = self.model
-        if model.in_tensors:
-            made: Any = TensorReplay(
-                model.buffer_size,
-                model.observation_space,
-                model.action_space,
-                model.device,
-                model.n_envs,
-                optimize_memory_usage=model.optimize_memory_usage,
-                n_steps=model.n_steps,
-                gamma=model.gamma,
-                columns=model._columns(),
-                **self._sampler(),
-            )
-        elif model.n_replay_shards:
-            made = ShardedReplay(
-                model.buffer_size,
-                model.observation_space,
-                model.action_space,
-                model.device,
-                model.n_envs,
-                model.n_replay_shards,
-                model.transport,
-                model.seed,
-                optimize_memory_usage=model.optimize_memory_usage,
-                **self.column_options(),
-                **self.options(),
-            )
-        else:
-            made = self.make(model.buffer_size, model.n_envs)
-        return cast(ReplayBuffer, made)
-
-    def make(self, size: int, n_envs: int, **options: Any) -> ReplayBuffer:
-        model = self.model
-        options = {**self.options(), **options}
-        cls = model.replay_buffer_class or ReplayBuffer
-        if issubclass(cls, HerReplayBuffer):
-            options.setdefault("env", model.env)
-        return cls(
-            size,
-            model.observation_space,
-            model.action_space,
-            device=model.device,
-            n_envs=n_envs,
-            optimize_memory_usage=model.optimize_memory_usage,
-            **self.column_options(),
-            **options,
-        )
+        if model.n_replay_shards:
+            elsewhere = {"n_shards": model.n_replay_shards, "transport": model.transport, "model_seed": model.seed}
+            return self.make(model.buffer_size, model.n_envs, ShardedReplay, **elsewhere)
+        return self.make(model.buffer_size, model.n_envs, **({"in_tensors": True} if model.in_tensors else {}))
 
     def why_numpy(self) -> str | None:
         model = self.model
@@ -371,14 +348,13 @@ class ExperienceReplay(DatasetReplay):
             return "it stores steps in its own way"
         if model._acting_policy.initial_memory(1) is not None:
             return "its policy is recurrent"
-        if model.replay_buffer_class is not None or model.replay_buffer_kwargs:
-            return "its replay buffer is in numpy (replay_buffer_class, replay_buffer_kwargs)"
-        if model.n_replay_shards:
-            return "its replay buffer is in other processes (n_replay_shards)"
-        if not isinstance(model.n_steps, int):
-            return "n_steps is drawn for each transition"
-        if self.memory.dataset is not None or model.overlap or model.train_freq.unit == "episode":
-            return "it learns from a dataset as well, counts episodes in train_freq, or has overlap=True"
+        if self.buffer_class not in OF_TENSORS:
+            return f"replay_buffer_class={self.buffer_class.__name__} is one of your own, whose methods take arrays"
+        options = model.replay_buffer_kwargs or {}
+        if options.get("copy_info_dict") or options.get("storage_device", "auto") != "auto":
+            return "replay_buffer_kwargs keep rows or infos in main memory (storage_device, copy_info_dict)"
+        if model.overlap or model.train_freq.unit == "episode":
+            return "it counts episodes in train_freq, or has overlap=True"
         return None
 
     def lose_episodes(self) -> None:

@@ -25,15 +25,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "record-video": ("record:RecordVideoOptions", "record:record_video"),
     "record-training": ("record:RecordTrainingOptions", "record:record_training"),
     "plot": ("plots.plot:PlotOptions", "plots.plot:plot"),
-    "book": ("book.command:BookOptions", "book.command:book"),
     "play": ("play:PlayOptions", "play:play"),
-    "all-plots": ("plots.all_plots:AllPlotsOptions", "plots.all_plots:all_plots"),
-    "plot-train": ("plots.plot_train:PlotTrainOptions", "plots.plot_train:plot_train"),
-    "plot-from-file": ("plots.plot_from_file:PlotFromFileOptions", "plots.plot_from_file:plot_from_file"),
     "report": ("report.page:ReportOptions", "report.page:report"),
     "board": ("report.board:BoardOptions", "report.board:board"),
-    "benchmark": ("benchmark.command:BenchmarkOptions", "benchmark.command:benchmark"),
-    "benchmark-agents": ("benchmark.agents:BenchmarkAgentsOptions", "benchmark.agents:benchmark_agents"),
+    "benchmark-agents": ("benchmark_agents:BenchmarkAgentsOptions", "benchmark_agents:benchmark_agents"),
     "push-to-hub": ("hub.push:PushOptions", "hub.push:push_to_hub"),
     "load-from-hub": ("hub.load:LoadOptions", "hub.load:load_from_hub"),
     "list": ("listing:ListOptions", "listing:show"),
@@ -44,6 +39,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data convert": ("data.convert:ConvertOptions", "data.convert:convert"),
 }
 """Name of each command -> its options and its function, as ``module:name`` below ``polyak.zoo``."""
+ALIASES = {"plot-train": "training", "all-plots": "table", "plot-from-file": "file"}
+"""Commands of RL Baselines3 Zoo -> the --kind of `polyak plot` that each is."""
 RUN = "run"
 HELP_ALL = "--help-all"
 #: Meaning of the first word of commands of two words.
@@ -229,6 +226,8 @@ def _understood(words: list[str]) -> tuple[str, list[str]]:
     if not words or words[0].startswith("-"):
         return "", words
     words[0] = words[0].replace("_", "-")  # record_video, as the Zoo's modules are called
+    if words[0] in ALIASES:
+        words[:1] = ["plot", "--kind", ALIASES[words[0]]]
     length = 2 if words[0] in GROUPS else 1
     if len(words) < length or words[length - 1].startswith("-"):
         return "", words
@@ -238,7 +237,7 @@ def _understood(words: list[str]) -> tuple[str, list[str]]:
     if command not in COMMANDS:
         from polyak.suggestions import did_you_mean
 
-        hint = did_you_mean(command, [*COMMANDS, *GROUPS, RUN])
+        hint = did_you_mean(command, [*COMMANDS, *GROUPS, *ALIASES, RUN])
         raise ZooError(f"There is no command {command!r}.{hint} `polyak --help` lists all.")
     from polyak.zoo.options import list_flags, spread_lists
 

@@ -20,7 +20,7 @@ from polyak.zoo.keeping import MODEL, conclusion, keep, learned, save_sound
 from polyak.zoo.options import option
 from polyak.zoo.output import outlasting_the_reader, writable_folder
 from polyak.zoo.plots.curves import evaluation_curve, training_curve
-from polyak.zoo.plots.image_files import write_image
+from polyak.zoo.plots.images import write_image
 from polyak.zoo.plots.look import Look
 from polyak.zoo.plots.plot import draw_panels
 from polyak.zoo.recording import draw_without_screen, write_video

@@ -30,6 +30,11 @@ def option(default: Any, *flags: str, help: str, at_most: int | None = None) -> 
     return field(default=default, metadata=metadata)
 
 
+def default_of(item: Any) -> Any:
+    """Return the default of an option, a field of a dataclass."""
+    return item.default if item.default_factory is MISSING else item.default_factory()
+
+
 def has_more(options_class: type[Any]) -> bool:
     """Say whether help shows a part of these options first: those of the first of their ``PANELS``."""
     return hasattr(options_class, "PANELS")
@@ -52,7 +57,7 @@ def build_command(
     places = {name: place for place, name in enumerate(panels)}
     parameters = []
     for item in sorted(fields(options_class), key=lambda item: places.get(item.name, len(places))):
-        default: Any = item.default if item.default_factory is MISSING else item.default_factory()
+        default = default_of(item)
         hint: Any = hints[item.name]
         metavar = None if item.metadata["flags"] else item.name.upper()
         if get_origin(hint) is Sequence:  # typer knows repeated options as lists
@@ -92,7 +97,7 @@ def to_arguments(options: Any) -> list[str]:
     words: list[str] = []
     for item in fields(options):
         value = getattr(options, item.name)
-        if value == (item.default if item.default_factory is MISSING else item.default_factory()):
+        if value == default_of(item):
             continue
         flag, _, negation = item.metadata["flags"][0].partition("/")
         if isinstance(value, bool):

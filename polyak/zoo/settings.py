@@ -157,13 +157,14 @@ def tuned_blocks(algorithm: type[Any]) -> tuple[dict[str, dict[str, Any]], str]:
     Raises ZooError if the file that the card names is not there, or holds no blocks.
     """
     owner = next((kind for kind in algorithm.__mro__ if "card" in vars(kind)), algorithm)
-    settings = owner.card.settings if hasattr(owner, "card") else None
-    if settings is None:
-        return {"default": {}}, f"the defaults of {algorithm.__name__}"
+    settings = owner.card.settings if hasattr(owner, "card") else {}
     source = f"tuned settings of {registered_as(owner) or owner.__name__}"
+    file = Path(getattr(sys.modules[owner.__module__], "__file__", None) or "none")
+    if settings == {} or (settings == "" and not file.with_suffix(".yml").is_file()):
+        return {"default": {}}, f"the defaults of {algorithm.__name__}"
     if not isinstance(settings, str):
         return _checked(settings, source), source
-    path = Path(getattr(sys.modules[owner.__module__], "__file__", None) or "none").with_name(settings)
+    path = file.with_name(settings or f"{file.stem}.yml")
     if not path.is_file():
         raise ZooError(f"The card of {owner.__name__} names settings={settings!r}, but there is no file {path}.")
     return _checked(read_yaml_file(path, source) or {}, source), source

@@ -18,7 +18,7 @@ from polyak.callbacks.stopping import (
     StopTrainingOnNoModelImprovement,
     StopTrainingOnRewardThreshold,
 )
-from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnvWrapper
 from polyak.envs.wrappers.monitor import Monitor
 from polyak.envs.wrappers.normalize import VecNormalize

@@ -138,8 +138,7 @@ RENAMES = {
     "callbacks/evaluating.py": "a whole file makes way",
     "learning/engine/entries.py": "sealed entries of a cache",
     "learning/engine/shared_library.py": "within such an entry",
-    "zoo/benchmark/agents.py": "a folder of whole files",
-    "zoo/benchmark/worker.py": "a folder of whole files",
+    "zoo/benchmark_agents.py": "a folder of whole files",
     "zoo/hub/load.py": "a folder of whole files",
 }
 """Modules that may rename, and what."""

@@ -85,9 +85,10 @@ def test_modules_run_as_with_python_m(tmp_path: Path) -> None:
 
 def test_commands_of_the_zoo_are_polyaks(tmp_path: Path) -> None:
     from polyak.compat.run import COMMANDS, zoo_command
+    from polyak.zoo.cli import ALIASES
     from polyak.zoo.cli import COMMANDS as OURS
 
-    assert {zoo_command(f"rl_zoo3.{name}")[2] for name in COMMANDS} <= set(OURS)
+    assert {zoo_command(f"rl_zoo3.{name}")[2] for name in COMMANDS} <= {*OURS, *ALIASES}
     assert zoo_command("rl_zoo3.plots.all_plots") == ["-m", "polyak", "all-plots"]
     assert zoo_command("rl_zoo3.utils") == zoo_command("train") == []
     result = outcome([*RUN, "-m", "rl_zoo3.train", "--algo", "pppo", "--env", "CartPole-v1"], tmp_path)

@@ -45,7 +45,17 @@ CASES: dict[str, Any] = {
 
 def buffer(shards: int = 2, size: int = 100, n_envs: int = 4, **options: Any) -> ShardedReplay:
     space = spaces.Box(-1, 1, (1,), np.float32)
-    return ShardedReplay(size, space, spaces.Discrete(2), torch.device("cpu"), n_envs, shards, "local", 0, **options)
+    return ShardedReplay(
+        size,
+        space,
+        spaces.Discrete(2),
+        torch.device("cpu"),
+        n_envs,
+        n_shards=shards,
+        transport="local",
+        model_seed=0,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("case", one_of_each(CASES, "masks", "overlap"))
@@ -271,9 +281,9 @@ def test_dicts_and_images_reach_shards() -> None:
         spaces.Discrete(2),
         torch.device("cpu"),
         2,
-        2,
-        "local",
-        None,
+        n_shards=2,
+        transport="local",
+        model_seed=None,
         optimize_memory_usage=True,
     )
     rng = np.random.default_rng(0)

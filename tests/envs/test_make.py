@@ -10,9 +10,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.make import is_wrapped, make_atari_env, make_env, make_vec_env, unwrap_wrapper
 from polyak.envs.testing import BitFlippingEnv
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.subproc import SubprocVecEnv
 from polyak.envs.wrappers.monitor import Monitor

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.wrappers.monitor import (
     LoadMonitorResultsError,
     Monitor,

@@ -8,14 +8,9 @@ from gymnasium import spaces
 
 from polyak import A2C
 from polyak.envs import make_vec_env
-from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.wrappers.frame_stack import VecFrameStack
-from polyak.envs.wrappers.normalize import (
-    VecNormalize,
-    detached,
-    sync_envs_normalization,
-    unwrap_vec_normalize,
-)
+from polyak.envs.wrappers.normalize import VecNormalize, detached, sync_envs_normalization, unwrap_vec_normalize
 from polyak.envs.wrappers.running import RunningMeanStd
 from tests.tolerance import bound
 

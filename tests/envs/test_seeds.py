@@ -7,8 +7,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.native.gym_vector import GymVectorEnv
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.subproc import SubprocVecEnv
 from tests.processes import PATIENCE

@@ -2,14 +2,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.envs import (
-    FakeImageEnv,
-    IdentityEnv,
-    MaxAndSkipEnv,
-    TimeFeatureWrapper,
-    VecTransposeImage,
-    make_vec_env,
-)
+from polyak.envs import FakeImageEnv, IdentityEnv, MaxAndSkipEnv, TimeFeatureWrapper, VecTransposeImage, make_vec_env
 from polyak.envs.spaces import (
     SpaceError,
     check_for_correct_spaces,
@@ -106,11 +99,6 @@ def test_observation_sizes(space, shape, flat):
     assert get_flattened_obs_dim(space) == flat
 
 
-def test_unsupported_observation_space():
-    with pytest.raises(NotImplementedError, match="not supported"):
-        get_obs_shape(spaces.Tuple([spaces.Discrete(2)]))
-
-
 @pytest.mark.parametrize(
     ("space", "expected"),
     [
@@ -130,7 +118,9 @@ def test_action_dim(space, expected):
     assert get_action_dim(space) == expected
 
 
-def test_unsupported_action_spaces():
+def test_unsupported_spaces():
+    with pytest.raises(NotImplementedError, match="not supported"):
+        get_obs_shape(spaces.Tuple([spaces.Discrete(2)]))
     with pytest.raises(AssertionError, match=r"Multi-dimensional MultiBinary(.*) action space is not supported"):
         get_action_dim(spaces.MultiBinary([2, 3]))
     with pytest.raises(NotImplementedError, match="Text"):
@@ -201,14 +191,11 @@ def test_is_vectorized_refuses_what_is_neither(space, wrong):
 def test_is_vectorized(space):
     sample = space.sample()
     assert not is_vectorized_observation(sample, space)
+    assert not is_vectorized_observation(2, spaces.Discrete(3))  # Python's own number
     assert is_vectorized_observation(np.stack([sample] * 5), space)
     both = spaces.Dict({"a": space, "b": spaces.Discrete(2)})
     assert not is_vectorized_observation(both.sample(), both)
     assert is_vectorized_observation({"a": np.stack([sample] * 5), "b": np.zeros(5, int)}, both)
-
-
-def test_discrete_python_int_is_a_single_observation():
-    assert not is_vectorized_observation(2, spaces.Discrete(3))
 
 
 def test_obs_space_info_and_back():

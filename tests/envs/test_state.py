@@ -13,14 +13,7 @@ import pytest
 from gymnasium import spaces
 
 from polyak.checkpoint.saved import join_tree, split_tree
-from polyak.envs import (
-    DummyVecEnv,
-    Monitor,
-    SubprocVecEnv,
-    VecFrameStack,
-    VecMonitor,
-    VecNormalize,
-)
+from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecFrameStack, VecMonitor, VecNormalize
 from polyak.envs.state import EnvStateError, get_state, set_state
 from polyak.envs.vec.vec_env import VecEnv
 

@@ -3,9 +3,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-import polyak.envs
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.masks import find_masks
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.vec_env import (
     CloudpickleWrapper,
@@ -586,30 +585,3 @@ def test_cloudpickle_wrapper():
     offset = 3
     carried = pickle.loads(pickle.dumps(CloudpickleWrapper(lambda x: x + offset)))
     assert carried.var(1) == carried(1) == 4
-
-
-# --- the package ----------------------------------------------------------------------------------------------------
-
-
-def test_public_names_agree_with_what_type_checkers_see():
-    import ast
-    from pathlib import Path
-
-    tree = ast.parse(Path(polyak.envs.__file__).read_text())
-    seen = {
-        alias.name: node.module
-        for branch in tree.body
-        if isinstance(branch, ast.If)
-        for node in branch.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert seen == {name: f"polyak.envs.{file}" for name, file in polyak.envs._FILE_OF.items()}
-    assert sorted(seen) == polyak.envs.__all__
-
-
-def test_every_public_name_can_be_imported():
-    for name in polyak.envs.__all__:
-        assert getattr(polyak.envs, name) is not None, name
-    with pytest.raises(AttributeError, match="NoSuchName"):
-        polyak.envs.NoSuchName  # noqa: B018

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from polyak.envs.vec.dummy import DummyVecEnv
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.wrappers.action_masker import ActionMasker
 from polyak.envs.wrappers.check_nan import VecCheckNan
 from polyak.envs.wrappers.extract_dict import VecExtractDictObs

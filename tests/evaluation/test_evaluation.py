@@ -7,8 +7,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.normalisation import Normalisation
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.wrappers.frame_stack import VecFrameStack
 from polyak.envs.wrappers.monitor import Monitor
 from polyak.envs.wrappers.normalize import VecNormalize, detached, sync_envs_normalization

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -173,18 +170,6 @@ def test_without_scipy_intervals_are_unknown_and_evaluation_works(monkeypatch: p
         assert not result(1.0, 2.0, 4.0).ci.is_known
     assert str(result(1.0, 2.0, 4.0)).startswith("mean return 2.33 (95% interval unknown)")
     assert result(1.0, 0.0, 1.0).ci.is_known  # of rates it takes no scipy
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="no node")
-def test_the_report_computes_the_same_intervals() -> None:
-    from polyak.zoo.report import page
-
-    samples = [drawn(n).tolist() for n in (2, 3, 9, 10, 30)]
-    program = f"{page._constants()}{page._asset('maths.js')}"
-    program += f"console.log(JSON.stringify({json.dumps(samples)}.map(BANDS.interval.ends)))"
-    ended = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
-    for values, ends in zip(samples, json.loads(ended.stdout), strict=True):
-        assert ends == pytest.approx(mean_interval(values))
 
 
 # -- warnings of off-policy evaluation -----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from polyak.algorithm_info.card import reference_of
 from polyak.algorithms import REGISTRY, get
 from tests.laws.floors import PACKAGE
 
@@ -41,20 +42,8 @@ def test_a_card_says_what_tables_show(name: str) -> None:
     assert card.learns_from
     assert card.idea.strip(" .") == card.idea != ""
     about = inspect.getmodule(CLASSES[name])
-    assert card.reference
-    assert card.reference in " ".join((about.__doc__ or "").split()), f"{name}: its file does not name its reference"
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_settings_lie_beside_the_class(name: str) -> None:
-    cls = CLASSES[name]
-    file = Path(inspect.getfile(cls))
-    settings = cls.card.settings
-    if isinstance(settings, str):
-        assert settings == f"{file.stem}.yml"
-        assert file.with_suffix(".yml").is_file()
-    else:
-        assert not file.with_suffix(".yml").exists(), f"{name}: its card does not name its file of settings"
+    assert (reference := reference_of(CLASSES[name]))
+    assert reference in " ".join((about.__doc__ or "").split()), f"{name}: its file does not name its reference"
 
 
 def test_no_file_of_settings_is_left_over() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from polyak.zoo.report import board as board_module
 from polyak.zoo.report.board import BoardOptions, open_server
-from polyak.zoo.report.logbook import Logbook
+from polyak.zoo.report.runs import Run, find_runs, read_run
 
 #: Text that would run in a page that took it for HTML.
 NASTY = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
@@ -41,10 +41,16 @@ def write_run(
     return folder
 
 
-def only_run(logs: Path) -> dict[str, Any]:
+def only_run(logs: Path) -> Run:
     """Read the only run under `logs`."""
-    (run,) = Logbook(logs).read()["runs"]
-    return run
+    (path,) = find_runs(logs, [])
+    return read_run(path, "/".join(path.parts[-2:]))
+
+
+def table_of(data: dict[str, Any], title: str) -> list[dict[str, str]]:
+    """Return the rows of a table of the page, by its headings."""
+    (table,) = (table for table in data["tables"] if table["title"].startswith(title))
+    return [dict(zip(table["headers"], row, strict=True)) for row in table["rows"]]
 
 
 def data_of(page: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from polyak.zoo.benchmark import command, suites
-from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
-from polyak.zoo.benchmark.command import BenchmarkOptions, benchmark
-from polyak.zoo.benchmark.jobs import FinishedJob, alone_in, run_jobs
-from polyak.zoo.benchmark.page import table, write_page
-from polyak.zoo.benchmark.published import published, scores
-from polyak.zoo.benchmark.results import FILE, Result, find_results
-from polyak.zoo.benchmark.suites import SUITES, Row, as_stored, rows, settings_of
-from polyak.zoo.benchmark.table import Line, current, lines
-from polyak.zoo.benchmark.worker import Job, work
+from benchmarks.suites import __main__ as command
+from benchmarks.suites import suites
+from benchmarks.suites.__main__ import BenchmarkOptions, benchmark
+from benchmarks.suites.jobs import FinishedJob, alone_in, run_jobs
+from benchmarks.suites.page import table, write_page
+from benchmarks.suites.published import published, scores
+from benchmarks.suites.results import FILE, Result, find_results
+from benchmarks.suites.suites import SUITES, Row, as_stored, rows, settings_of
+from benchmarks.suites.table import Line, current, lines
+from benchmarks.suites.worker import Job, work
+from polyak.zoo.benchmark_agents import BenchmarkAgentsOptions, benchmark_agents
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
 from polyak.zoo.train import EVAL_SEED_OFFSET
-from tests.zoo.test_cli import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,7 +129,7 @@ def test_a_damaged_result_is_named(tmp_path: Path) -> None:
     write(result(), tmp_path, "CartPole-v1_1")
     path = tmp_path / "ppo" / "CartPole-v1_1" / FILE
     path.write_text(path.read_text()[:40])
-    with pytest.raises(ZooError, match=r"CartPole-v1_1/benchmark\.json is no result of polyak benchmark"):
+    with pytest.raises(ZooError, match=r"CartPole-v1_1/benchmark\.json is no result of a benchmark"):
         find_results(tmp_path)
 
 
@@ -227,7 +228,7 @@ def test_what_is_done_is_not_done_again(
 def test_processes_work_side_by_side_and_one_that_fails_is_reported(tmp_path: Path) -> None:
     good, bad = job(tmp_path), job(tmp_path, algo="dqn", env="Pendulum-v1", seed=2)
     with alone_in(tmp_path / "logs") as place:
-        with pytest.raises(ZooError, match="Another polyak benchmark is at work"), alone_in(tmp_path / "logs"):
+        with pytest.raises(ZooError, match="Another benchmark is at work"), alone_in(tmp_path / "logs"):
             pass
         finished = {one.job: one.error for one in run_jobs([good, bad], 2, place)}
         assert finished[good] == ""
@@ -245,7 +246,7 @@ def test_processes_work_side_by_side_and_one_that_fails_is_reported(tmp_path: Pa
 def test_a_killed_benchmark_leaves_no_process_and_continues(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     words = ["--algos", "a2c", "--envs", "CartPole-v1", "--seeds", "2", "--eval-episodes", "1", "-f", str(logs)]
-    program = [sys.executable, "-m", "polyak", "benchmark", *words]
+    program = [sys.executable, "-m", "benchmarks.suites", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([*program, "-n", "100000000"], env=environment)
     runs = logs / ".unfinished"
@@ -266,7 +267,7 @@ def workers(logs: str) -> list[str]:
     """The command lines of workers for `logs`."""
     psutil = pytest.importorskip("psutil")
     found = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
-    return [line for line in found if "polyak.zoo.benchmark.worker" in line and logs in line]
+    return [line for line in found if "benchmarks.suites.worker" in line and logs in line]
 
 
 @pytest.mark.parametrize(
@@ -274,45 +275,21 @@ def workers(logs: str) -> list[str]:
     [
         (["--suite", "clasic"], "Unknown --suite 'clasic'. Did you mean 'classic'"),
         (["--envs", "CartPol-v1"], "--envs 'CartPol-v1' is not in the suite classic. Did you mean 'CartPole-v1'"),
-        (["--algos", "pop"], "Unknown algorithm --algo 'pop'"),
         (["--algos", "tqc", "--envs", "CartPole-v1"], "--algos tqc are tuned for no environment that was asked for"),
-        (["--seeds", 0], "--seeds must be at least 1, got 0"),
-        (["--n-jobs", 0], "--n-jobs must be at least 1, got 0"),
-        (["--eval-episodes", 0], "--eval-episodes must be at least 1, got 0"),
-        (["-n", 0], "--n-timesteps must be at least 1"),
-        (["--log-folder", "a_file"], "--log-folder 'a_file' cannot be written"),
+        (["--seeds", "0"], "--seeds must be at least 1, got 0"),
         (["--output", "a_folder"], "--output 'a_folder' is a folder"),
         (["--table-only"], "There are no finished runs of today's settings under logs/benchmark"),
     ],
 )
 def test_mistakes_are_reported_before_anything_is_trained(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[object],
-    message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a_file").write_text("")
     (tmp_path / "a_folder").mkdir()
-    assert run("benchmark", *arguments) == 2
-    assert message in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a_file", "a_folder"]
-
-
-def test_a_missing_simulator_is_reported_before_the_first_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import gymnasium
-
-    def missing(*arguments: object, **options: object) -> None:
-        raise gymnasium.error.DependencyNotInstalled("Box2D is not installed, run `pip install gymnasium[box2d]`")
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gymnasium, "make", missing)
-    assert run("benchmark", "--suite", "box2d") == 2
-    assert "pip install 'polyak[box2d]'" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(sys, "argv", ["suites", *arguments])
+    with pytest.raises(SystemExit, match=re.escape(message)):
+        command.main()
+    assert not (tmp_path / "logs" / "benchmark" / ".unfinished").exists()
 
 
 # -- agents of a folder ----------------------------------------------------------------------------

@@ -18,10 +18,10 @@ from polyak.envs import VecNormalize, make_vec_env
 from polyak.envs.wrappers.monitor import ResultsWriter
 from polyak.zoo.cli import main
 from polyak.zoo.registry import find_algorithm
-from polyak.zoo.report.logbook import Logbook
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.run_notes import ProgressFile
 from tests.zoo.faulty import ENV_ID, LINE, SPEC
+from tests.zoo.runs_on_disk import only_run
 
 NORMALIZED = "normalize:dict(norm_obs=False)"
 SETTINGS = {
@@ -383,8 +383,7 @@ def test_a_mistake_that_learning_finds_leaves_nothing(
 
 def test_the_report_calls_such_a_run_failed(tmp_path: Path) -> None:
     assert train(tmp_path, "q_learning", "--eval-freq", -1, *faulty(fault="RuntimeError")) == 3
-    (run,) = Logbook(tmp_path).read()["runs"]
-    assert run["state"] == "failed"
+    assert only_run(tmp_path).state.name == "failed"
 
 
 @pytest.mark.parametrize(("error", "status"), [(RuntimeError("a bad day"), 3), (KeyboardInterrupt(), 130)])

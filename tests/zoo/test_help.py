@@ -106,7 +106,7 @@ def test_the_folder_of_logs_has_one_name_everywhere() -> None:
         for item in fields(options)
         if "-f" in item.metadata["flags"]
     }
-    assert {"train", "tune", "enjoy", "evaluate", "plot", "all-plots", "plot-train", "push-to-hub"} <= of_logs.keys()
+    assert {"train", "tune", "enjoy", "evaluate", "plot", "push-to-hub"} <= of_logs.keys()
     for name, flags in of_logs.items():
         assert flags[0] == "--log-folder", name
 

@@ -9,12 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.plots.all_plots import AllPlotsOptions, all_plots
 from polyak.zoo.plots.curves import Curve, evaluation_curve, moving_mean, time_unit, training_curve
 from polyak.zoo.plots.drawing import draw_curves, step_axis
 from polyak.zoo.plots.look import Look
 from polyak.zoo.plots.plot import PlotOptions, plot, read_panels
-from polyak.zoo.plots.plot_train import PlotTrainOptions, plot_train
 from tests.zoo.written_runs import write_run
 
 
@@ -80,7 +78,7 @@ def test_evaluations_are_joined_by_step(tmp_path: Path, capsys: pytest.CaptureFi
     assert "interpolated, and the curve goes from 150 to 400" in said
 
     write_run(logs / "X-v0_3", [1.0], [[6.0]], every=450)
-    with pytest.raises(ZooError, match="no steps in common: X-v0_1: 4 from 100 to 400;.* X-v0_3: 1 from 450 to 450"):
+    with pytest.raises(ZooError, match="no stretch in common, .*: X-v0_1: 4 from 100 .* X-v0_3: 1 from 450 "):
         plot(options)
 
 
@@ -152,6 +150,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 def options(folder: Path, *envs: str, **others: Any) -> PlotOptions:
     return PlotOptions(envs=list(envs or ["X-v0"]), folders=[str(folder)], output=str(folder / "x.png"), **others)
+
+
+def table_of(folder: Path, algos: list[str] | None = None) -> PlotOptions:
+    others: dict[str, Any] = {"algos": algos or [], "no_display": True, "output": str(folder / "t")}
+    return PlotOptions("table", envs=["X-v0"], folders=[str(folder)], **others)
 
 
 def inside(figure: Figure, artist: Any) -> bool:
@@ -244,7 +247,7 @@ def test_a_legend_lies_within_the_images(n_algos: int, fontsize: float) -> None:
 def test_plot_train_names_ten_runs_within_the_images(tmp_path: Path, drawn: list[Figure]) -> None:
     for number in range(10):
         write_run(tmp_path / "ppo" / f"X-v0_{number + 1}", [1.0, 2.0])
-    plot_train(PlotTrainOptions("ppo", ["X-v0"], str(tmp_path), output=str(tmp_path / "x.png")))
+    plot(options(tmp_path, kind="training", algos=["ppo"]))
     assert [text.get_text() for text in legend_of(drawn[0]).get_texts()] == [f"PPO {i + 1}" for i in range(10)]
     assert inside(drawn[0], legend_of(drawn[0]))
 
@@ -284,7 +287,7 @@ def test_what_learned_from_a_file_counts_gradient_steps(tmp_path: Path, drawn: l
         ([], "Environment or gradient steps"),
     ):
         plot(options(tmp_path, algos=algos, source="eval"))
-        all_plots(AllPlotsOptions(algos, ["X-v0"], [str(tmp_path)], no_display=True, output=str(tmp_path / "x")))
+        plot(table_of(tmp_path, algos))
         assert [figure.axes[0].get_xlabel() for figure in drawn[-2:]] == [label] * 2
 
 
@@ -314,7 +317,7 @@ def test_the_table_of_evaluations_says_what_all_plots_says(
     write_run(tmp_path / "ppo" / "X-v0_9", [1.0], [[9.0]])  # killed
     plot(options(tmp_path, source="eval"))
     ours = capsys.readouterr().out.splitlines()[2].split("|")[2]
-    all_plots(AllPlotsOptions(envs=["X-v0"], folders=[str(tmp_path)], no_display=True, output=str(tmp_path / "t")))
+    plot(table_of(tmp_path))
     theirs = capsys.readouterr().out.splitlines()[4].split("|")[2]
     if n_runs == 1:
         assert "+/-" not in ours + theirs, "one run has no error over runs"
@@ -336,11 +339,11 @@ def test_where_nothing_acted_its_evaluations_are_drawn(tmp_path: Path, capsys: p
     with pytest.raises(ZooError, match=r"no train data \(reward\).*The runs have evaluations: try .*--source eval"):
         read_panels(options(tmp_path, algos=["cql"], source="train"))
     with pytest.raises(ZooError, match="The runs have evaluations"):
-        plot_train(PlotTrainOptions("cql", ["X-v0"], str(tmp_path)))
+        plot(options(tmp_path, kind="training", algos=["cql"]))
     with pytest.raises(ZooError, match="The runs have episodes of training: try polyak plot --source train"):
         read_panels(options(tmp_path, algos=["ppo"], source="eval"))
     with pytest.raises(ZooError, match="polyak plot --source train"):
-        all_plots(AllPlotsOptions(["ppo"], ["X-v0"], [str(tmp_path)], no_display=True))
+        plot(table_of(tmp_path, ["ppo"]))
     with pytest.raises(ZooError, match="or another --y-axis"):
         read_panels(options(tmp_path, algos=["ppo"], y_axis="success"))
 
@@ -353,7 +356,7 @@ def test_images(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str])
     write_run(logs / "ppo" / "CartPole-v10_1", [99.0], [[99.0]])
     output = tmp_path / "out" / f"curve.{suffix}"
     folders = [str(logs)]
-    assert plot(PlotOptions(envs=["CartPole-v1"], folders=folders, output=str(output))) == output
+    assert plot(PlotOptions(envs=["CartPole-v1"], folders=folders, output=str(output))) == [output]
     assert output.stat().st_size > 1000
     plot(PlotOptions(algos=["ppo"], envs=["CartPole-v1"], folders=folders, source="eval", output=str(output)))
     printed = capsys.readouterr().out
@@ -373,10 +376,60 @@ def test_images(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str])
         ({"labels": ["a", "b"]}, "2 names for 1 folders"),
         ({"figsize": [1.0]}, "--figsize"),
         ({"envs": ["CartPole-v2"]}, r"Did you mean 'CartPole-v1'\?\nRuns found:\n  .*ppo: CartPole-v1 \(1\)"),
-        ({"output": "x.docx"}, "--output"),
+        ({"output": "x.docx"}, "--output 'x.docx': images end in .png, .svg, .pdf"),
+        ({"kind": "curve"}, "--kind must be one of curves, training, table, file, got 'curve'. Did you mean 'curves'"),
+        ({"key": "results_"}, "--key means nothing to --kind curves, only to table"),
+        (
+            {"kind": "file", "input": "x.pkl"},
+            "--env means nothing to --kind file, only to curves and ",
+        ),
+        ({"kind": "training", "source": "eval"}, "--source means nothing to --kind training, only to curves"),
+        ({"fontsize": 0.0}, "--fontsize is in points"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, options: dict[str, object], message: str) -> None:
     write_run(tmp_path / "ppo" / "CartPole-v1_1", [1.0, 2.0])
     with pytest.raises(ZooError, match=message):
         plot(PlotOptions(**{"envs": ["CartPole-v1"], "folders": [str(tmp_path)], **options}))  # type: ignore[arg-type]
+
+
+# -- a line for each run -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs of two environments, in a folder to work in, without a screen."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    for env in ("A-v0", "B-v0"):
+        write_run(tmp_path / "logs/ppo" / f"{env}_1", [1.0, 2.0, 3.0, 4.0])
+    return tmp_path / "logs"
+
+
+def test_the_images_of_training(logs: Path, drawn: list[Figure], capsys: pytest.CaptureFixture[str]) -> None:
+    how: dict[str, Any] = {"x_axis": "episodes", "window": 2, "max_timesteps": 30, "figsize": [3.0, 2.0]}
+    assert plot(PlotOptions("training", ["ppo"], ["A-v0", "B-v0"], fontsize=9.0, **how)) == [Path("plot_train.png")]
+    assert "Wrote plot_train.png" in capsys.readouterr().out
+    (figure,) = drawn
+    assert [axes.get_title() for axes in figure.axes] == ["A-v0", "B-v0"]
+    assert figure.get_size_inches()[0] == 6.0, "3 inches a panel"
+    (line,) = figure.axes[0].lines
+    assert line.get_xdata().tolist() == [1, 2, 3]  # type: ignore[union-attr]
+    assert line.get_ydata().tolist() == [1.0, 1.5, 2.5]  # type: ignore[union-attr]
+    assert figure.axes[0].xaxis.label.get_fontsize() == 9.0
+
+
+def test_a_window_opens_where_there_is_a_screen(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import matplotlib.pyplot as plt
+
+    plt.close("all")  # figures that tests before this one left open
+    shown = []
+    monkeypatch.setattr("polyak.zoo.plots.plot.can_show", lambda: True)
+    monkeypatch.setattr(plt, "show", lambda: shown.append(plt.get_fignums()))
+    assert plot(PlotOptions("training", ["ppo"], ["A-v0"])) == []
+    assert len(shown[0]) == 1
+    assert not plt.get_fignums(), "windows are closed afterwards"
+    assert not list(logs.parent.glob("*.png"))
+    (path,) = plot(PlotOptions("training", ["ppo"], ["A-v0"], output="out/x.svg"))
+    assert "<svg" in path.read_text()[:1000]
+    assert len(shown) == 1

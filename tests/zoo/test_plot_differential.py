@@ -65,10 +65,10 @@ def test_the_numbers_in_the_files(place: Path) -> None:
     for env, methods in mine.items():
         for method, values in methods.items():
             other = peers[env][method]
-            np.testing.assert_array_equal(values.timesteps, other.timesteps)
-            by_run = [np.sort(found.mean_per_eval, axis=1) for found in (values, other)]  # theirs in any order
+            np.testing.assert_array_equal(values.x, other.x)
+            by_run = [np.sort(found.values, axis=1) for found in (values, other)]  # theirs in any order
             np.testing.assert_allclose(*by_run)
-            np.testing.assert_allclose(values.mean, other.mean)
+            np.testing.assert_allclose(values.y, other.y)
             np.testing.assert_allclose(values.std_error, other.std_error)
 
 

@@ -1,4 +1,4 @@
-"""``polyak plot-from-file``: images, tables, and files that are refused."""
+"""``polyak plot --kind file``: images, tables, and files that are refused."""
 
 import os
 import pickle
@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.plots.plot_from_file import PlotFromFileOptions, plot_from_file
+from polyak.zoo.plots.curves import Curve
+from polyak.zoo.plots.plot import PlotOptions, plot
 from polyak.zoo.plots.results import (
-    MethodEvaluations,
     Results,
+    Table,
     names_for_readers,
     read_results,
     results_table,
     write_results,
 )
-from polyak.zoo.plots.tables import Table
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def write_file(name: str, methods: tuple[str, ...] = ("PPO-logs/", "SAC-logs/"),
     rng = np.random.default_rng(0)
     results: Results = {
         env: {
-            method: MethodEvaluations(1000 * np.arange(1, steps + 1), rng.normal(scale, scale / 5, (steps, runs)))
+            method: Curve(1000 * np.arange(1, steps + 1), rng.normal(scale, scale / 5, (steps, runs)))
             for method in methods
         }
         for env, scale in (("A_1-v0", 10.0), ("B-v0", 500.0))
@@ -50,7 +50,7 @@ def names(paths: list[Path]) -> list[str]:
 
 def test_every_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_file("in.pkl")
-    written = plot_from_file(PlotFromFileOptions("in.pkl", output="out/x", boxplot=True, rliable=True, versus=True))
+    written = plot(PlotOptions("file", input="in.pkl", output="out/x", boxplot=True, rliable=True, versus=True))
     parts = ("", "_curves", "_boxplot", "_aggregates", "_profiles", "_efficiency", "_improvement")
     assert names(written) == [f"x{part}.svg" for part in parts]
     for path in written:
@@ -63,10 +63,10 @@ def test_every_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_formats(here: Path, suffix: str, start: bytes) -> None:
     write_file("in.pkl")
-    assert names(plot_from_file(PlotFromFileOptions("in.pkl", skip_timesteps=True, image_format=suffix))) == [
+    assert names(plot(PlotOptions("file", input="in.pkl", skip_timesteps=True, image_format=suffix))) == [
         f"plot_from_file.{suffix}"
     ]
-    assert names(plot_from_file(PlotFromFileOptions("in.pkl", output=f"y.{suffix}", iqm=True))) == [
+    assert names(plot(PlotOptions("file", input="in.pkl", output=f"y.{suffix}", iqm=True))) == [
         f"y{part}.{suffix}" for part in ("", "_curves", "_efficiency")
     ]
     assert Path(f"y.{suffix}").read_bytes().startswith(start)
@@ -74,26 +74,28 @@ def test_formats(here: Path, suffix: str, start: bytes) -> None:
 
 def test_one_run_of_one_evaluation_is_drawn(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_file("in.pkl", runs=1, steps=1)
-    written = plot_from_file(PlotFromFileOptions("in.pkl", boxplot=True, rliable=True, versus=True))
+    written = plot(PlotOptions("file", input="in.pkl", boxplot=True, rliable=True, versus=True))
     assert len(written) == 7
     assert "only one run of PPO, SAC" in capsys.readouterr().err
     write_file("in.pkl", methods=("PPO-logs/",), runs=1)
-    assert len(plot_from_file(PlotFromFileOptions("in.pkl"))) == 2
+    assert len(plot(PlotOptions("file", input="in.pkl"))) == 2
 
 
 def test_choosing_naming_and_merging(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_file("a.pkl", ("PPO-logs/", "SAC-logs/", "TD3-logs/"))
     write_file("b.pkl", ("PPO-logs/", "DQN-more"))
     chosen = {"skip_keys": ["SAC-logs/"], "skip_envs": ["B-v0"], "skip_timesteps": True}
-    plot_from_file(PlotFromFileOptions("a.pkl", merge=["b.pkl"], **chosen))  # type: ignore[arg-type]
+    plot(PlotOptions("file", input="a.pkl", merge=["b.pkl"], **chosen))  # type: ignore[arg-type]
     captured = capsys.readouterr()
     assert "PPO-logs/ on A_1-v0 is in both files; the one of b is called 'PPO-logs/ (b)'." in captured.err
     head, second = (captured.out.splitlines()[line].strip("|").split("|") for line in (1, 3))
     assert [cell.strip() for cell in head] == ["Environments", "PPO", "TD3", "PPO", "DQN"]
     assert [cell.strip() for cell in second] == ["", "logs/", "logs/", "logs/ (b)", "more"]
     assert "B-v0" not in captured.out
-    plot_from_file(
-        PlotFromFileOptions("a.pkl", keep_keys=["TD3-logs/", "PPO-logs/"], keep_envs=["B-v0"], labels=["mine", "yours"])
+    plot(
+        PlotOptions(
+            "file", input="a.pkl", keep_keys=["TD3-logs/", "PPO-logs/"], keep_envs=["B-v0"], labels=["mine", "yours"]
+        )
     )
     printed = capsys.readouterr().out
     assert [cell.strip() for cell in printed.splitlines()[1].split("|")[1:-1]] == ["Environments", "mine", "yours"]
@@ -102,11 +104,11 @@ def test_choosing_naming_and_merging(here: Path, capsys: pytest.CaptureFixture[s
 
 def test_the_table_in_latex(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_file("in.pkl")
-    plot_from_file(PlotFromFileOptions("in.pkl", latex=True, skip_timesteps=True))
+    plot(PlotOptions("file", input="in.pkl", latex=True, skip_timesteps=True))
     printed = capsys.readouterr().out
     found = read_results("--input", Path("in.pkl"))["A_1-v0"]["PPO-logs/"]
     assert r"\begin{tabular}" in printed
-    assert r"A\_1-v0 & " + rf"{found.mean[-1]:.0f} $\pm$ {found.std_error[-1]:.0f} & " in printed
+    assert r"A\_1-v0 & " + rf"{found.y[-1]:.0f} $\pm$ {found.std_error[-1]:.0f} & " in printed
     assert " & PPO & SAC " in printed
     assert " & logs/ & logs/ " in printed
 
@@ -135,7 +137,7 @@ class Evil:
 def test_files_that_are_refused(here: Path, content: bytes, message: str) -> None:
     Path("in.pkl").write_bytes(content)
     with pytest.raises(ZooError, match=message):
-        plot_from_file(PlotFromFileOptions("in.pkl"))
+        plot(PlotOptions("file", input="in.pkl"))
     assert [path.name for path in here.iterdir()] == ["in.pkl"], "nothing was run, nothing written"
 
 
@@ -160,7 +162,7 @@ def test_files_that_are_refused(here: Path, content: bytes, message: str) -> Non
 def test_mistakes_are_named_before_anything_is_written(here: Path, wrong: dict[str, Any], message: str) -> None:
     write_file("in.pkl")
     with pytest.raises(ZooError, match=message):
-        plot_from_file(PlotFromFileOptions(**({"input": "in.pkl"} | wrong)))
+        plot(PlotOptions(**({"kind": "file", "input": "in.pkl"} | wrong)))
     assert [path.name for path in here.iterdir()] == ["in.pkl"]
 
 
@@ -170,7 +172,7 @@ def test_a_legend_below_several_panels_names_each_method_once(here: Path, monkey
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda self, *args, **kwargs: drawn.append(self))
     write_file("in.pkl")
-    plot_from_file(PlotFromFileOptions("in.pkl", figsize=[3.0, 2.0], fontsize=8.0))
+    plot(PlotOptions("file", input="in.pkl", figsize=[3.0, 2.0], fontsize=8.0))
     curves = drawn[1]
     (legend,) = curves.legends
     assert [text.get_text() for text in legend.get_texts()] == ["PPO (3 runs)", "SAC (3 runs)"]
@@ -180,7 +182,7 @@ def test_a_legend_below_several_panels_names_each_method_once(here: Path, monkey
     assert 2.0 < height < 2.5, "room for the legend is added"
     colours = {line.get_color() for axes in curves.axes for line in axes.lines}
     assert len(colours) == 2
-    plot_from_file(PlotFromFileOptions("in.pkl", legend_loc="upper left"))
+    plot(PlotOptions("file", input="in.pkl", legend_loc="upper left"))
     assert all(axes.get_legend() is not None for axes in drawn[3].axes)
 
 
@@ -196,31 +198,13 @@ def test_methods_are_called_by_what_sets_them_apart() -> None:
 
 
 def test_markdown_has_the_layout_of_the_zoo() -> None:
-    from polyak.zoo.plots.tables import markdown
-
     table = Table(["Environments", "TQC"], [["", "logs/"], ["parking-v0", "-144 +/- 0"]])
-    assert markdown(table).splitlines() == [
+    assert table.markdown().splitlines() == [
         "|Environments|   TQC    |",
         "|------------|----------|",
         "|            |logs/     |",
         "|parking-v0  |-144 +/- 0|",
     ]
-
-
-def test_a_window_opens_where_there_is_a_screen(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import matplotlib.pyplot as plt
-
-    plt.close("all")  # figures that tests before this one left open
-    shown = []
-    monkeypatch.setattr("polyak.zoo.plots.plot_from_file.can_show", lambda: True)
-    monkeypatch.setattr(plt, "show", lambda: shown.append(plt.get_fignums()))
-    write_file("in.pkl")
-    assert plot_from_file(PlotFromFileOptions("in.pkl")) == []
-    assert len(shown[0]) == 2, "final scores and curves"
-    assert [path.name for path in here.iterdir()] == ["in.pkl"]
-    assert names(plot_from_file(PlotFromFileOptions("in.pkl", output="x", skip_timesteps=True))) == ["x.svg"]
-    assert len(shown) == 1
-    assert not plt.get_fignums(), "windows are closed afterwards"
 
 
 def test_images_say_the_level_of_their_intervals(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,5 +213,5 @@ def test_images_say_the_level_of_their_intervals(here: Path, monkeypatch: pytest
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda self, *args, **kwargs: drawn.append(self))
     write_file("in.pkl")
-    plot_from_file(PlotFromFileOptions("in.pkl", skip_timesteps=True, ci_size=0.975))
+    plot(PlotOptions("file", input="in.pkl", skip_timesteps=True, ci_size=0.975))
     assert "(mean, 97.5% interval)" in drawn[0].axes[0].get_ylabel()

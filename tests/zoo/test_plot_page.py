@@ -44,7 +44,7 @@ def test_the_commands_of_the_page_run(
     monkeypatch.setattr("polyak.zoo.plots.statistics.N_RESAMPLES", 20)
     for logs in ("logs", "logs/old", "logs/new"):
         write_logs(tmp_path / logs)
-    main_ends_well("polyak all-plots -a ppo -e Hopper-v5 -f logs/old -o others", capsys)
+    main_ends_well("polyak plot --kind table -a ppo -e Hopper-v5 -f logs/old -o others", capsys)
     for command in COMMANDS:
         assert "Wrote" in main_ends_well(command, capsys), command
     written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.p*")}

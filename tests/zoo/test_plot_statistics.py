@@ -8,7 +8,8 @@ import pytest
 from polyak.evaluation import success_interval
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plots import statistics
-from polyak.zoo.plots.results import MethodEvaluations, Results
+from polyak.zoo.plots.curves import Curve
+from polyak.zoo.plots.results import Results
 
 
 @pytest.fixture(autouse=True)
@@ -16,10 +17,10 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "N_RESAMPLES", 200)
 
 
-def evaluations(levels: list[float], steps: tuple[int, ...] = (100, 200, 300)) -> MethodEvaluations:
+def evaluations(levels: list[float], steps: tuple[int, ...] = (100, 200, 300)) -> Curve:
     """Runs that rise in a straight line to these levels."""
     rising = np.linspace(1 / len(steps), 1.0, len(steps))
-    return MethodEvaluations(np.array(steps), rising[:, None] * np.array(levels))
+    return Curve(np.array(steps), rising[:, None] * np.array(levels))
 
 
 def results() -> Results:
@@ -33,9 +34,9 @@ def results() -> Results:
 def test_scores_are_scaled_by_the_lowest_and_the_highest_run() -> None:
     scores = statistics.last_scores(results())
     for column, known in enumerate(results().values()):
-        everything = np.concatenate([found.last_evals for found in known.values()])
+        everything = np.concatenate([found.last for found in known.values()])
         for method, found in known.items():
-            expected = (found.last_evals - everything.min()) / (everything.max() - everything.min())
+            expected = (found.last - everything.min()) / (everything.max() - everything.min())
             np.testing.assert_allclose(scores[method][:, column], expected)
     together = np.concatenate(list(scores.values()))
     assert together.min(axis=0).tolist() == [0.0] * 3
@@ -69,7 +70,7 @@ def test_the_sample_efficiency_is_the_iqm_at_each_step() -> None:
         for place in (0, len(steps) - 1):
             row = 0 if place == 0 else -1
             values = [
-                (found[method].mean_per_eval[row] - scales[env][0]) / (scales[env][1] - scales[env][0])
+                (found[method].values[row] - scales[env][0]) / (scales[env][1] - scales[env][0])
                 for env, found in known.items()
             ]
             assert curves[method].value[place] == pytest.approx(trim_mean(np.concatenate(values), 0.25))

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from polyak.zoo.report.logbook import Logbook
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.run_notes import taking_notes
 from polyak.zoo.train import TrainOptions, train
@@ -26,9 +25,9 @@ def test_warnings_and_machine_are_written_down(tmp_path: Path) -> None:
     assert shown == ["one\n  and  more", "two"]
     folder.write_yaml("args.yml", {"algo": "ppo", "env": "X-v0"})
     page = only_run(tmp_path)
-    assert page["warnings"] == ["UserWarning: one and more", "RuntimeWarning: two"]
-    assert page["system"]["Processor"]
-    assert page["system"]["PyTorch"].startswith("2")
+    assert page.warnings == ["UserWarning: one and more", "RuntimeWarning: two"]
+    assert page.system["Processor"]
+    assert page.system["PyTorch"].startswith("2")
 
 
 def test_a_training_is_reported_whole(tmp_path: Path) -> None:
@@ -37,11 +36,10 @@ def test_a_training_is_reported_whole(tmp_path: Path) -> None:
             algo="ppo", env="CartPole-v1", n_timesteps=1000, seed=0, eval_freq=400, verbose=0, log_folder=str(tmp_path)
         )
     )
-    logbook = Logbook(tmp_path).read()
-    (run,) = logbook["runs"]
-    assert logbook["problems"] == []
-    assert run["state"] == "finished"
-    assert set(run["time"]) == {"collecting", "learning", "other"}
-    assert {"train/value_loss", "time/fps"} <= set(run["logged"]["measures"])
-    assert len(run["evaluation"]["steps"]) == 2
-    assert run["system"]["Python"]
+    run = only_run(tmp_path)
+    assert run.problems == []
+    assert run.state.name == "finished"
+    assert float(run.facts["Learning, % of time"]) > 0
+    assert {"train/value_loss", "time/fps"} <= run.curves.keys()
+    assert len(run.curves["evaluated return"].x) == 2
+    assert run.system["Python"]

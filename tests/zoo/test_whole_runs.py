@@ -1,18 +1,15 @@
 """Which runs a mean is over: the same in every command."""
 
-import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from polyak.zoo.plots.all_plots import AllPlotsOptions, all_plots
 from polyak.zoo.plots.plot import PlotOptions, read_panels
-from polyak.zoo.report import page
-from polyak.zoo.report.logbook import Logbook
+from polyak.zoo.plots.tables import read_selected
+from polyak.zoo.report.figures import read_page
 from polyak.zoo.run_folder import FINISHED, RunFolder, State
 from polyak.zoo.whole_runs import Reach, whole_runs, without
+from tests.zoo.runs_on_disk import table_of
 from tests.zoo.written_runs import write_run
 
 STOPPED = State("interrupted", "was interrupted after 5 of 10 steps")
@@ -51,41 +48,11 @@ def test_plots_tables_and_reports_leave_out_the_same_runs(
         assert (curve.n_runs, curve.y[-1]) == (2, 2.0)
         assert len(curve.runs) == 3
         assert f"({run.state.description})" in capsys.readouterr().err
-    output = str(tmp_path / "x")
-    table = all_plots(AllPlotsOptions(envs=["X-v0"], folders=[str(logs)], no_display=True, output=output))
-    (found,) = table["X-v0"].values()
-    assert (found.n_runs, found.mean[-1]) == (2, 2.0)
+    (found,) = read_selected(PlotOptions("table", envs=["X-v0"], folders=[str(logs)]))["X-v0"].values()
+    assert (found.n_runs, found.y[-1]) == (2, 2.0)
     assert f"left out run 3 ({run.state.description})" in capsys.readouterr().err
-    pages = Logbook(logs).read()["runs"]
-    assert [one["state"] for one in pages] == ["finished", "finished", kind]
-    assert [one["left_out"] for one in pages] == ["", "", run.state.description]
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
-def test_the_page_leaves_them_out_of_its_means() -> None:
-    runs = [
-        {
-            "name": f"ppo/X-v0_{number}",
-            "group": "PPO",
-            "left_out": "is running" if value > 9 else "",
-            "training": {"steps": [0, 10], "measures": {"return": {"mean": [value, value]}}},
-        }
-        for number, value in enumerate((1, 3, 50), start=1)
-    ]
-    assets = Path(page.__file__).parent / "assets"
-    choice = {"view": "mean", "source": "training", "measure": "return", "x": "steps", "band": "none", "smooth": 0}
-    program = f"""
-        globalThis.matchMedia = () => ({{matches: false}});
-        globalThis.ResizeObserver = class {{ observe() {{}} }};
-        {(assets / "maths.js").read_text()}
-        {(assets / "charts.js").read_text()}
-        const runs = {json.dumps(runs)}, choice = {json.dumps(choice)}, styles = new Map();
-        console.log(JSON.stringify([runs, runs.slice(2)].map(shown => linesOf(shown, choice, styles))));
-    """
-    done = subprocess.run(["node", "-"], input=program, capture_output=True, text=True)
-    assert not done.stderr
-    of_all, of_the_last = json.loads(done.stdout)
-    assert [(line["name"], line["y"]) for line in of_all["lines"]] == [("PPO (2)", [2, 2])]
-    assert of_all["remarks"] == ["PPO: the mean is without ppo/X-v0_3 (is running)."]
-    assert [(line["name"], line["y"]) for line in of_the_last["lines"]] == [("PPO (1)", [50, 50])]
-    assert of_the_last["remarks"] == []
+    data = read_page(logs)
+    assert [row["State"] for row in table_of(data, "Runs")] == ["finished", "finished", run.state.description]
+    (panel,) = next(figure for figure in data["figures"] if figure["name"] == "return")["panels"]
+    assert panel["remarks"] == [f"PPO: left out run ppo/X-v0_3 ({run.state.description})."]
+    assert (panel["data"][-1]["name"], panel["data"][-1]["y"][-1]) == ("PPO (2)", 2.0)

@@ -39,7 +39,7 @@ from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import Fixed, NewModel, Reload, WithNetworks
-from polyak.hyperparameters.declaration import Becomes, Count, NonNegative, Only, Rate, later, require
+from polyak.hyperparameters.declaration import Becomes, Count, LearningRate, NonNegative, Only, later, require
 from polyak.hyperparameters.held import Held
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load
@@ -47,10 +47,9 @@ from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
 from polyak.loops.training import Loop
 from polyak.network_algorithm import Compiled, NetworkAlgorithm, OnDevice, Precision
 from polyak.nn.distributions.choice import SINGLE_SPACES
-from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Policy
-from polyak.parts.part import KeptWithExperience, MadeOf
-from polyak.schedules import Schedule, get_schedule_fn, value_of
+from polyak.parts.part import KeptWithExperience, MadeOf, Through
+from polyak.schedules import get_schedule_fn, value_of
 from polyak.seeding import set_random_seed
 
 _OWN = ("policy", "env", "demonstrations")
@@ -74,7 +73,7 @@ class AdversarialImitation(Algorithm):
     env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
     """An environment, a vector of them, or a registered name; ``None`` for a model that only predicts. Afterwards the
     vectorised environment with every wrapper."""
-    learning_rate: Rate | Schedule = 1e-3
+    learning_rate: LearningRate = 1e-3
     """Step size of the reward network's optimizer: a number, or a function of the remaining progress (1 at the start,
     0 at the end). That of the generator stands in ``generator_kwargs``."""
     _: KW_ONLY
@@ -394,23 +393,8 @@ class AdversarialImitation(Algorithm):
 
     # -- predicting, parameters and files ------------------------------------------------------------------------------
 
-    def predict(
-        self,
-        observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-        *,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """The generator's action; see :meth:`NetworkAlgorithm.predict`."""
-        return self.generator.predict(observation, state, episode_start, deterministic, action_masks=action_masks)
-
-    def acting_graph(
-        self, masks: bool | None = None, channels_last: bool | None = None, stochastic: bool = False
-    ) -> Graph:
-        """The generator's; see :meth:`NetworkAlgorithm.acting_graph`."""
-        return self.generator.acting_graph(masks, channels_last, stochastic)
+    predict = Through("generator", NetworkAlgorithm.predict)
+    acting_graph = Through("generator", NetworkAlgorithm.acting_graph)
 
     def get_parameters(self) -> dict[str, Any]:
         """Those of the generator, and ``"reward"`` and ``"reward.optimizer"`` of the reward network."""

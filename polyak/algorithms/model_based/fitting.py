@@ -9,6 +9,7 @@ Shapes: K members, B rows, D = S + 1 outputs.
 
 import math
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from polyak.algorithms.model_based.dynamics import DynamicsModel
+from polyak.algorithms.model_based.dynamics import DynamicsModel, Outcomes
 from polyak.experience import ReplayBuffer, Transition
 from polyak.experience.base_buffer import Normalizer
 from polyak.experience.batch import TensorObs
-from polyak.hyperparameters.declaration import Only
+from polyak.hyperparameters.changing import WithNetworks
+from polyak.hyperparameters.declaration import Count, NonNegative, Only
+from polyak.hyperparameters.settled import Settled
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, OptimizerRecipe, Tunable, Update
 from polyak.nn.distributions.gaussian import HALF_LOG_2PI
 
@@ -191,3 +194,27 @@ class ModelLearner(Learner):
     @torch.no_grad()
     def _held_losses(self, held: Transition) -> Tensor:
         return self.losses(held)
+
+
+# -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class FitsModel:
+    """Fields of what fits a model to all of its experience, which is in main memory."""
+
+    _: KW_ONLY
+    holdout: Share = 0.2
+    """Share of the experience that models are compared by and not fitted to; at most 5,000 steps."""
+    patience: Count = 5
+    """Passes over the experience without progress on the holdout, after which a fit ends."""
+    bounds_weight: NonNegative = 0.01
+    """Weight of the distance between the learned bounds of log-variances in the model's loss."""
+    reward_function: WithNetworks[Outcomes | None] = None
+    """Rewards [B] of tensors of observations, actions in the environment's units and next observations [B, ...];
+    ``None``: they are learned."""
+    termination_function: WithNetworks[Outcomes | None] = None
+    """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
+
+    prioritized: Settled[bool] = False
+    n_replay_shards: Settled[int] = 0

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import torch
 from torch import Tensor
 
-from polyak.algorithms.model_based.dynamics import DynamicsModel, Outcomes
-from polyak.algorithms.model_based.fitting import ModelLearner, Share, model_optimizer, rows_of
+from polyak.algorithms.model_based.dynamics import DynamicsModel
+from polyak.algorithms.model_based.fitting import FitsModel, ModelLearner, model_optimizer, rows_of
 from polyak.checkpoint.parameters import restore, store
 from polyak.checkpoint.saved import Saved, beneath, join_state, prefixed, split_state
 from polyak.experience import ReplayBuffer
@@ -26,8 +26,7 @@ from polyak.experience.record import Experience
 from polyak.experience.replay_memory import Batches, ReplayMemory, joined
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import Reload, WithNetworks
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Rate, require
-from polyak.hyperparameters.settled import Settled
+from polyak.hyperparameters.declaration import Count, Fraction, LearningRate, require
 from polyak.learning.host import LearnerHost, Load
 from polyak.learning.learner import LearnerRecipe
 from polyak.loops.updates import record_means, updates_of
@@ -249,7 +248,7 @@ class Imagination(ExperienceReplay):
 
 
 @dataclass(eq=False, repr=False)
-class Imagining(Base):
+class Imagining(FitsModel, Base):
     """Lets an off-policy algorithm with continuous actions learn from imagined steps, too.
 
     It stands before the algorithm::
@@ -275,24 +274,11 @@ class Imagining(Base):
     """Gradient steps of one fit of the model, at most."""
     model_batch_size: Count = 256
     """Steps in the minibatch of each member of the model."""
-    model_learning_rate: Rate | Schedule = 1e-3
+    model_learning_rate: LearningRate = 1e-3
     """Step size of the model's optimizer: a number, or a function of the remaining progress (1 at the start, 0 at the
     end)."""
     model_kwargs: WithNetworks[dict[str, Any] | None] = None
     """Arguments of the model: ``n_members`` (7), ``n_elites`` (5), ``net_arch``, ``activation_fn``; see
     :class:`~polyak.algorithms.model_based.dynamics.DynamicsModel`."""
-    holdout: Share = 0.2
-    """Share of the experience that models are compared by and not fitted to; at most 5,000 steps."""
-    patience: Count = 5
-    """Passes over the experience without progress on the holdout, after which a fit ends."""
-    bounds_weight: NonNegative = 0.01
-    """Weight of the distance between the learned bounds of log-variances in the model's loss."""
-    reward_function: WithNetworks[Outcomes | None] = None
-    """Rewards [B] of tensors of observations, actions in the environment's units and next observations [B, ...];
-    ``None``: they are learned."""
-    termination_function: WithNetworks[Outcomes | None] = None
-    """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
 
-    prioritized: Settled[bool] = False  # minibatches come from several buffers
-    n_replay_shards: Settled[int] = 0
     made_of: ClassVar[MadeOf] = {"replay": Imagination}

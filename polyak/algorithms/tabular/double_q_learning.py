@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from polyak.algorithm_info import Card, Search
+from polyak.algorithm_info import Card
 from polyak.algorithms.tabular.choosing import choose, step_size
 from polyak.algorithms.tabular.learning import Rule, TabularLearning, Walker
 from polyak.algorithms.tabular.search import TABLE
@@ -55,14 +55,12 @@ class DoubleLearning(Rule):
 
 @dataclass(eq=False, repr=False)
 class DoubleQLearning(TabularLearning):
-    """Double Q-learning with two tables: no bias of maxima (van Hasselt 2010; Sutton and Barto 6.7)."""
+    """Double Q-learning with two tables: no bias of maxima, Sutton and Barto 6.7 (Van Hasselt 2010)."""
 
     solver_class: ClassVar = partial(Walker, DoubleLearning)
     card: ClassVar[Card] = Card(
         idea="two tables: one chooses, the other evaluates the choice",
         learns_from="its own steps",
-        reference="Van Hasselt 2010",
-        search=Search(TABLE),
-        settings="double_q_learning.yml",
+        search=TABLE,
         page="classics.md",
     )

@@ -188,7 +188,7 @@ class Dyna(Rule):
 
 @dataclass(eq=False, repr=False)
 class DynaQ(TabularLearning):
-    """Dyna-Q with a table: learning, and planning in a learned model (Sutton and Barto 8.2 and 8.4)."""
+    """Dyna-Q with a table: learning, and planning in a learned model, Sutton and Barto 8.2 and 8.4 (Sutton 1990)."""
 
     _: KW_ONLY
     planning_steps: Natural = 10
@@ -202,8 +202,6 @@ class DynaQ(TabularLearning):
     card: ClassVar[Card] = Card(
         idea="a table, and planning with what was seen",
         learns_from="its own steps",
-        reference="Sutton 1990",
         search=Search(TABLE, tune.power_of_two("planning_steps", 1, 64), tune.choice("prioritized")),
-        settings="dyna_q.yml",
         page="classics.md",
     )

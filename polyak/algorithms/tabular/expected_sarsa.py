@@ -16,14 +16,13 @@ from polyak.algorithms.tabular.temporal_difference import TemporalDifference
 
 @dataclass(eq=False, repr=False)
 class ExpectedSARSA(TemporalDifference):
-    """Expected SARSA, tree backup and TB(lambda) with a table (Sutton and Barto 6.6, 7.5, 12.10)."""
+    """Expected SARSA, tree backup and TB(lambda) with a table: Sutton and Barto 6.6, 7.5, 12.10 (Van Seijen,
+    van Hasselt, Whiteson and Wiering 2009)."""
 
     sigma: ClassVar[float] = 0.0
     card: ClassVar[Card] = Card(
         idea="SARSA without the noise of its choices, tree backup",
         learns_from="its own steps",
-        reference="Van Seijen, van Hasselt, Whiteson and Wiering 2009",
         search=Search(TABLE, LOOKAHEAD),
-        settings="expected_sarsa.yml",
         page="classics.md",
     )

@@ -154,7 +154,6 @@ class MonteCarloControl(TabularLearning):
     card: ClassVar[Card] = Card(
         idea="averages of returns, in a table",
         learns_from="its own episodes",
-        reference="Sutton and Barto chapter 5",
         search=Search(
             tune.discount(),
             EPSILON,
@@ -162,6 +161,5 @@ class MonteCarloControl(TabularLearning):
             tune.choice("exploring_starts"),
             tune.choice("off_policy"),
         ),
-        settings="monte_carlo_control.yml",
         page="classics.md",
     )

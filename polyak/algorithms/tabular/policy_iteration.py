@@ -82,7 +82,7 @@ def greedily(planner: PolicyPlanner, policy: Tensor, q: Tensor) -> tuple[Tensor,
 
 @dataclass(eq=False, repr=False)
 class PolicyIteration(Planning):
-    """Policy iteration on a known model (Howard 1960; Sutton and Barto 4.3): ``learn(n)`` improves up to n times."""
+    """Policy iteration on a known model by Sutton and Barto 4.3: ``learn(n)`` improves up to n times (Howard 1960)."""
 
     solver_class: ClassVar = partial(PolicyPlanner, given_rewards, greedily)
     policy_table = Held[np.ndarray]("solver.policy")
@@ -90,8 +90,6 @@ class PolicyIteration(Planning):
     card: ClassVar[Card] = Card(
         idea="a policy evaluated exactly and improved until it does not change",
         learns_from="a known model",
-        reference="Howard 1960",
         search=Search(tune.discount()),
-        settings="policy_iteration.yml",
         page="classics.md",
     )

@@ -17,7 +17,7 @@ from polyak.hyperparameters.declaration import Fraction
 
 @dataclass(eq=False, repr=False)
 class QLearning(TemporalDifference):
-    """Q-learning, tree backup and Watkins's Q(lambda) with a table (Sutton and Barto 6.5, 7.5, 12.10)."""
+    """Q-learning, tree backup and Watkins's Q(lambda) with a table: Sutton and Barto 6.5, 7.5, 12.10 (Watkins 1989)."""
 
     _: KW_ONLY
     sigma: Fraction = 0.0
@@ -27,8 +27,6 @@ class QLearning(TemporalDifference):
     card: ClassVar[Card] = Card(
         idea="temporal differences with a table: values of the greedy policy",
         learns_from="its own steps",
-        reference="Watkins 1989",
         search=Search(TABLE, LOOKAHEAD),
-        settings="q_learning.yml",
         page="classics.md",
     )

@@ -18,7 +18,8 @@ from polyak.hyperparameters.declaration import Fraction
 
 @dataclass(eq=False, repr=False)
 class SARSA(TemporalDifference):
-    """SARSA, n-step SARSA, SARSA(lambda) and Q(sigma) with a table (Sutton and Barto 6.4, 7.2, 7.6, 12.7)."""
+    """SARSA, n-step SARSA, SARSA(lambda) and Q(sigma) with a table: Sutton and Barto 6.4, 7.2, 7.6, 12.7
+    (Rummery and Niranjan 1994)."""
 
     _: KW_ONLY
     sigma: Fraction = 1.0
@@ -27,8 +28,6 @@ class SARSA(TemporalDifference):
     card: ClassVar[Card] = Card(
         idea="temporal differences with a table: values of the policy that acts",
         learns_from="its own steps",
-        reference="Rummery and Niranjan 1994",
         search=Search(TABLE, LOOKAHEAD, tune.uniform("sigma", 0.0, 1.0)),
-        settings="sarsa.yml",
         page="classics.md",
     )

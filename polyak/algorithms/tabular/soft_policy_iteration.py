@@ -41,7 +41,7 @@ def softly(planner: PolicyPlanner, policy: Tensor, q: Tensor) -> tuple[Tensor, T
 
 @dataclass(eq=False, repr=False)
 class SoftPolicyIteration(Planning):
-    """Soft policy iteration on a known model (Haarnoja et al. 2018): ``learn(n)`` improves up to n times.
+    """Soft policy iteration on a known model: ``learn(n)`` improves up to n times (arXiv:1801.01290).
 
     The policy is stochastic: ``predict(..., deterministic=False)`` draws from it. With ``gamma=1`` the best sum need
     not be finite, since entropy pays for episodes that do not end.
@@ -70,8 +70,6 @@ class SoftPolicyIteration(Planning):
     card: ClassVar[Card] = Card(
         idea="policy iteration where the entropy of the policy counts as reward",
         learns_from="a known model",
-        reference="arXiv:1801.01290",
         search=Search(tune.discount(), tune.log_uniform("temperature", 1e-3, 1.0)),
-        settings="soft_policy_iteration.yml",
         page="classics.md",
     )

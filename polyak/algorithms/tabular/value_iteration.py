@@ -30,14 +30,12 @@ class GreedyBackups(Planner):
 
 @dataclass(eq=False, repr=False)
 class ValueIteration(Planning):
-    """Value iteration on a known model (Bellman 1957; Sutton and Barto 4.4): ``learn(n)`` makes up to n sweeps."""
+    """Value iteration on a known model by Sutton and Barto 4.4: ``learn(n)`` makes up to n sweeps (Bellman 1957)."""
 
     solver_class: ClassVar = GreedyBackups
     card: ClassVar[Card] = Card(
         idea="repeated application of Bellman's optimality operator",
         learns_from="a known model",
-        reference="Bellman 1957",
         search=Search(tune.discount()),
-        settings="value_iteration.yml",
         page="classics.md",
     )

@@ -7,7 +7,7 @@ What learns is polyak's own algorithm, under ``algo.model``: with no further pro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -26,26 +26,22 @@ from polyak.compat.rllib_face.environments import in_units_of
 from polyak.compat.rllib_face.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.compat.rllib_face.evaluation import LocalEvaluators, order_of
 from polyak.compat.rllib_face.filters import filter_around
-from polyak.compat.rllib_face.groups import LocalLearner, beside
+from polyak.compat.rllib_face.groups import LocalLearner, LocalRunner, beside
 from polyak.compat.rllib_face.learners.base import TorchLearner
 from polyak.compat.rllib_face.metrics import MetricsLogger
 from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.rllib_face.models.rl_module import read_state
-from polyak.compat.rllib_face.places import (
-    check_processes,
-    made,
-    make_evaluators,
-    make_learners,
-    make_places,
-    make_runners,
-    of_others,
-)
-from polyak.compat.rllib_face.plain import take_exploration
+from polyak.compat.rllib_face.places import check_processes, made, make_places, of_others
+from polyak.compat.rllib_face.processes.evaluators import RemoteEvaluators
+from polyak.compat.rllib_face.processes.learners import RemoteLearners
+from polyak.compat.rllib_face.processes.runners import RemoteRunners
 from polyak.compat.rllib_face.result_files import ResultFiles
 from polyak.compat.sb3_face.overrides import changed, refuse
+from polyak.distributed.runners import envs_of_runners
 from polyak.evaluation.undisturbed import undisturbed
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.declaration import require
+from polyak.schedules import LinearSchedule
 from polyak.suggestions import did_you_mean
 
 
@@ -89,12 +85,14 @@ class Algorithm:
         self._hooks = Hooks(config)
         self._files = ResultFiles(config)
         check_processes(config, self._hooks.wants_steps())
-        self._evaluators = make_evaluators(config, self._created())
-        shown = self._hooks.wants_steps() or self._hooks.wants("on_episode_end")
-        if shown and isinstance(self._evaluators, LocalEvaluators):
-            self._evaluators.show = self._hooks.shown(self, evaluating=True)
-        if isinstance(self._evaluators, LocalEvaluators):
+        self._evaluators: LocalEvaluators | RemoteEvaluators
+        if config.evaluation_num_env_runners > 0:
+            self._evaluators = RemoteEvaluators(config)
+        else:
+            self._evaluators = LocalEvaluators(config, self._hooks.created(None))
             self._evaluators.metrics = self._hooks.evaluation_logger
+            if self._hooks.wants_episodes():
+                self._evaluators.show = self._hooks.shown(self, evaluating=True)
         self._stopped = False
         self._learners: LocalLearner | None = None
         try:
@@ -109,7 +107,7 @@ class Algorithm:
         return cls.config_class(algo_class=cls)
 
     def _make_model(self) -> None:
-        env, self._seen = make_places(self.config, self._created())
+        env, self._seen = make_places(self.config, self._hooks.created(None))
         self._turned = self._seen.turned
         self._spaces = self._seen.observations, self._seen.own_actions
         try:
@@ -132,24 +130,34 @@ class Algorithm:
         self._episodes = results.LatestEpisodes(model.ep_info_buffer.maxlen)
         self._episodes.extend(model.ep_info_buffer)
         model.ep_info_buffer = self._episodes
-        take_exploration(self.config, model)
+        schedule = getattr(self.config, "exploration_schedule", lambda: None)()
+        if schedule is not None and not isinstance(schedule, LinearSchedule):  # more than one straight line
+            model.exploration_schedule = schedule
+            model.exploration_rate = schedule(model._current_progress_remaining)
         if isinstance(model.learner, TorchLearner):
             model.learner.counts = lambda: int(model.num_timesteps)
         self._show_pieces(model)
         if hasattr(model.policy, "explored"):
             model.policy.explored = model.num_timesteps
         shown: Any = None
-        if self._hooks.wants_steps() or self._hooks.wants("on_episode_end"):
+        if self._hooks.wants_episodes():
             kind = EndsElsewhere if self.config.num_env_runners else EpisodesOfTraining
             shown = kind(self._hooks.shown(self, evaluating=False))
         if self._learners is not None:
             self._learners.stop()
-        self._learners = self.learner_group = make_learners(self.config, model, self.get_module())
+        self._learners = self.learner_group = (
+            RemoteLearners(self.config, model, self.get_module())
+            if self.config.num_learners > 0 and self.config.collects
+            else LocalLearner(model, self.get_module())
+        )
         self.env_runner_group = self._make_runners(model, shown, restart)
 
     def _make_runners(self, model: Any, shown: Any, restart: bool) -> Any:
         """What collects experience for a model."""
-        return make_runners(self.config, model, shown, restart, self.env_runner)
+        remote = envs_of_runners(model.get_env())
+        if remote is None:
+            return LocalRunner(model, shown, restart, self.env_runner)
+        return RemoteRunners(self.config, remote, model, shown, restart)
 
     def _show_pieces(self, model: Any) -> None:
         """Let pieces around the module see it, and log; and those before the learner what it learns from."""
@@ -179,11 +187,6 @@ class Algorithm:
             policy.q_net_target.load_state_dict(policy.q_net.state_dict())
         if hasattr(self.model.learner, "target_policy"):
             self.model.learner.target_policy.load_state_dict(policy.state_dict())
-
-    def _created(self) -> Callable[..., None] | None:
-        if not self._hooks.wants("on_environment_created"):
-            return None
-        return lambda **known: self._hooks("on_environment_created", env_runner=None, **known)
 
     # -- training ------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from polyak.compat.rllib_face import not_called
@@ -20,84 +21,44 @@ STEPS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_sample
 
 
 class RLlibCallback:
-    """Subclass it, and write those methods that are needed; all of them take keyword arguments only."""
+    """Subclass it, and write those methods that are needed.
 
-    def on_algorithm_init(self, *, algorithm: Any, metrics_logger: Any = None, **kwargs: Any) -> None:
+    All of them take keyword arguments only: those that are named here, ``metrics_logger``, and, of environments and
+    episodes, ``env_runner``, ``env`` and ``rl_module``.
+    """
+
+    def on_algorithm_init(self, *, algorithm: Any, **kwargs: Any) -> None:
         """Once it is built."""
 
-    def on_train_result(self, *, algorithm: Any, metrics_logger: Any = None, result: dict, **kwargs: Any) -> None:
+    def on_train_result(self, *, algorithm: Any, result: dict, **kwargs: Any) -> None:
         """After each ``train()``; it may change the result."""
 
-    def on_evaluate_start(self, *, algorithm: Any, metrics_logger: Any = None, **kwargs: Any) -> None:
+    def on_evaluate_start(self, *, algorithm: Any, **kwargs: Any) -> None:
         """Before each evaluation."""
 
-    def on_evaluate_end(
-        self, *, algorithm: Any, metrics_logger: Any = None, evaluation_metrics: dict, **kwargs: Any
-    ) -> None:
+    def on_evaluate_end(self, *, algorithm: Any, evaluation_metrics: dict, **kwargs: Any) -> None:
         """After it."""
 
-    def on_checkpoint_loaded(self, *, algorithm: Any, metrics_logger: Any = None, **kwargs: Any) -> None:
+    def on_checkpoint_loaded(self, *, algorithm: Any, **kwargs: Any) -> None:
         """After ``restore_from_path()``."""
 
-    def on_environment_created(self, *, env: Any, env_context: Any, metrics_logger: Any = None, **kwargs: Any) -> None:
+    def on_environment_created(self, *, env: Any, env_context: Any, **kwargs: Any) -> None:
         """For each environment that is made in this process."""
 
-    def on_episode_created(
-        self,
-        *,
-        episode: Any,
-        env_runner: Any = None,
-        metrics_logger: Any = None,
-        env: Any = None,
-        env_index: int,
-        rl_module: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_episode_created(self, *, episode: Any, env_index: int, **kwargs: Any) -> None:
         """For each :class:`~polyak.compat.rllib_face.episodes.PlayedEpisode`, also of evaluations, with its first
         step."""
 
-    def on_episode_start(
-        self,
-        *,
-        episode: Any,
-        env_runner: Any = None,
-        metrics_logger: Any = None,
-        env: Any = None,
-        env_index: int,
-        rl_module: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_episode_start(self, *, episode: Any, env_index: int, **kwargs: Any) -> None:
         """After :meth:`on_episode_created`."""
 
-    def on_episode_step(
-        self,
-        *,
-        episode: Any,
-        env_runner: Any = None,
-        metrics_logger: Any = None,
-        env: Any = None,
-        env_index: int,
-        rl_module: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_episode_step(self, *, episode: Any, env_index: int, **kwargs: Any) -> None:
         """For each step of an episode."""
 
-    def on_episode_end(
-        self,
-        *,
-        episode: Any,
-        env_runner: Any = None,
-        metrics_logger: Any = None,
-        env: Any = None,
-        env_index: int,
-        rl_module: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_episode_end(self, *, episode: Any, env_index: int, **kwargs: Any) -> None:
         """For each episode that ends; of those in other processes, the ones of training."""
 
-    def on_sample_end(
-        self, *, env_runner: Any = None, metrics_logger: Any = None, samples: list, **kwargs: Any
-    ) -> None:
+    def on_sample_end(self, *, samples: list, **kwargs: Any) -> None:
         """After each fragment of experience, and after each evaluation, with its episodes."""
 
 
@@ -141,6 +102,15 @@ class Hooks:
     def wants_steps(self) -> bool:
         """Whether any is to see more of episodes than their ends."""
         return any(map(self.wants, STEPS))
+
+    def wants_episodes(self) -> bool:
+        """Whether any is to see episodes, or their ends."""
+        return self.wants_steps() or self.wants("on_episode_end")
+
+    def created(self, env_runner: Any) -> Callable[..., None] | None:
+        """What calls callbacks with each environment that a runner makes; ``None``: none wants to know."""
+        name = "on_environment_created"
+        return partial(self, name, env_runner=env_runner) if self.wants(name) else None
 
     def __call__(self, name: str, evaluating: bool = False, **known: Any) -> None:
         """Call all that want to know."""

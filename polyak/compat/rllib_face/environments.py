@@ -220,11 +220,7 @@ class Maker:
     """
 
     def __init__(
-        self,
-        config: AlgorithmConfig,
-        training: bool,
-        created: Callable[..., None] | None = None,
-        worker_index: int = 0,
+        self, config: AlgorithmConfig, training: bool, created: Callable[..., None] | None = None, worker_index: int = 0
     ) -> None:
         self.create, self.worker_index = creator_of(config.env), worker_index
         self.num_workers = config.num_env_runners

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
 
+from polyak.arrays import mapped
 from polyak.callbacks.callback import BaseCallback
 from polyak.hyperparameters.declaration import require
 
@@ -167,19 +169,13 @@ class EpisodesOfTraining(BaseCallback):
         actions: Any = known["clipped_actions"] if "clipped_actions" in known else known["actions"]
         observations, rewards = known["new_obs"], known["rewards"]
         for index, info in enumerate(known["infos"]):
-            observation = _row(observations, index)
+            observation = mapped(itemgetter(index), observations)
             self._episodes.step(index, observation, actions[index], rewards[index], bool(known["dones"][index]), info)
         return True
 
     def _on_rollout_end(self) -> None:
         if self._episodes is not None:
             self._episodes.sampled()
-
-
-def _row(observations: Any, index: int) -> Any:
-    if isinstance(observations, dict):
-        return {name: part[index] for name, part in observations.items()}
-    return observations[index]
 
 
 class EndsElsewhere(BaseCallback):
@@ -205,7 +201,7 @@ def shown_by(episodes: EpisodesForHooks) -> Callable[[dict[str, Any], dict[str, 
 
     def note(known: dict[str, Any], _: dict[str, Any]) -> None:
         index = known["i"]
-        observation = _row(known["new_observations"], index)
+        observation = mapped(itemgetter(index), known["new_observations"])
         action = np.asarray(known["actions"])[index]
         episodes.step(index, observation, action, known["reward"], bool(known["done"]), known["info"])
 

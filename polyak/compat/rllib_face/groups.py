@@ -1,5 +1,5 @@
-"""Experience collected, and learned from, in this process: what the groups of :mod:`polyak.compat.rllib_face.places`
-are without further processes.
+"""Experience collected, and learned from, in this process: what the groups of an algorithm are without
+further processes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
 from polyak.compat.rllib_face.config.base import HORIZON
-from polyak.compat.rllib_face.iterations import Lessons
 from polyak.compat.rllib_face.learners.base import TorchLearner
 from polyak.compat.rllib_face.models.multi import MultiRLModule
 
@@ -25,7 +24,10 @@ def beside(learner: Any) -> dict[str, Any]:
 
 
 class LocalRunner:
-    """Experience collected in this process, and learned from as soon as it is there.
+    """Experience collected in this process, and learned from as soon as it is there: the iterations of a model's
+    training, one by one, for programs that never say how many.
+
+    As many steps as were made are expected to follow, so that gradient steps are compiled once a run has become long.
 
     Args:
         model: polyak's algorithm, with its environments.
@@ -34,30 +36,39 @@ class LocalRunner:
         local_env_runner: as programs are shown it.
     """
 
+    num_healthy_env_runners = num_restarts = 0
+    _loop: Any
+
     def __init__(self, model: Any, callback: Any, restart: bool, local_env_runner: Any) -> None:
         self.model, self.local_env_runner = model, local_env_runner
-        self._lessons: Lessons | None = None
         self._callback, self._restart = callback, restart
+        self._began: int | None = None
+        """Environment steps before training."""
 
     @property
     def env(self) -> Any:
-        """The vector of environments."""
+        """The vector of environments; ``None`` where there are none."""
         return self.model.get_env()
-
-    num_healthy_env_runners = num_restarts = 0
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
         """Around the training steps of one iteration."""
-        if self._lessons is None:
-            self._lessons = Lessons(self.model, HORIZON, self._callback, self._restart)
-        with self._lessons.under_way():
+        model = self.model
+        if self._began is None:
+            _, self._callback = model._setup_learn(1, self._callback, self._restart, type(model).__name__)
+            model._total_timesteps, model._num_timesteps_at_start = HORIZON, 0
+            self._callback.on_training_start(model._callback_locals(callback=self._callback), globals())
+            self._began = model.num_timesteps
+        model._total_timesteps = model.num_timesteps + max(model.num_timesteps - self._began, 1)
+        model._prepare_to_learn(False)
+        model._total_timesteps = HORIZON
+        self._loop = type(model).loop(model, self._callback, None)
+        with model._while_learning():
             yield
 
     def iterate(self) -> bool:
         """Collect one batch and learn from it. False: a callback asked to stop."""
-        assert self._lessons is not None
-        return self._lessons.iterate()
+        return bool(self._loop.iterate())
 
     def num_remote_env_runners(self) -> int:
         """Runners in other processes."""
@@ -73,9 +84,10 @@ class LocalRunner:
 
     def stop(self) -> None:
         """Close the environments."""
-        if self._lessons is not None:
-            self._lessons.end()
-            self._lessons = None
+        if self._began is not None:
+            self._callback.on_training_end()
+            self.model._split.stop()
+            self._began = None
         if self.env is not None:
             self.env.close()
 

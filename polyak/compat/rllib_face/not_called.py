@@ -98,7 +98,7 @@ LEARNER = {
             *("shutdown", "add_module", "remove_module", "_update", "_make_modules_ddp_if_necessary"),
         ],
         _LEARNER,
-    ),
+    )
 }
 """Of a learner."""
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +10,10 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.compat.rllib_face.algorithm import Algorithm
-from polyak.compat.rllib_face.config.base import HORIZON
 from polyak.compat.rllib_face.config.offline import OfflineConfig, own_names
 from polyak.compat.rllib_face.environments import Spaces, in_units_of, limited, make_environments, scaled_space
 from polyak.compat.rllib_face.evaluation import LocalEvaluators
-from polyak.compat.rllib_face.iterations import Lessons
+from polyak.compat.rllib_face.groups import LocalRunner
 from polyak.envs.spaces import clipped, is_image_space, is_image_space_channels_first, wide_bounds
 from polyak.experience import Dataset
 from polyak.experience.datasets.episodes import DatasetError
@@ -53,7 +50,7 @@ class OfflineAlgorithm(Algorithm):
         self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
 
     def _make_runners(self, model: Any, shown: Any, restart: bool) -> OfflineRunner:
-        return OfflineRunner(model, self._steps, self.config.moves, restart)
+        return OfflineRunner(model, self._steps, self.config.moves, restart, self.env_runner)
 
     def _spaces_said(self) -> tuple[Any, Any]:
         """The environment's, or what takes its place; ``None``: nothing says so but the data."""
@@ -201,7 +198,7 @@ def _paths(given: Any) -> list[str]:
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-class OfflineRunner:
+class OfflineRunner(LocalRunner):
     """Learning from a dataset in this process.
 
     Args:
@@ -209,22 +206,12 @@ class OfflineRunner:
         steps: gradient steps in each training step.
         moves: whether a setting changes from one to the next.
         restart: begin to count at zero.
+        local_env_runner: as programs are shown it.
     """
 
-    env = None
-    num_healthy_env_runners = num_restarts = 0
-
-    def __init__(self, model: Any, steps: int, moves: bool, restart: bool) -> None:
-        self.model, self._steps, self._moves, self._restart = model, steps, moves, restart
-        self._lessons: Lessons | None = None
-
-    @contextmanager
-    def under_way(self) -> Iterator[None]:
-        """Around the training steps of one iteration."""
-        if self._lessons is None:
-            self._lessons = Lessons(self.model, HORIZON, None, self._restart)
-        with self._lessons.under_way():
-            yield
+    def __init__(self, model: Any, steps: int, moves: bool, restart: bool, local_env_runner: Any) -> None:
+        super().__init__(model, None, restart, local_env_runner)
+        self._steps, self._moves = steps, moves
 
     def iterate(self) -> bool:
         """Make the gradient steps of one training step."""
@@ -237,9 +224,3 @@ class OfflineRunner:
         for check in engine_checks(model):
             check()
         return True
-
-    def stop(self) -> None:
-        """There is no more."""
-        if self._lessons is not None:
-            self._lessons.end()
-            self._lessons = None

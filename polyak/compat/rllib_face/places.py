@@ -11,12 +11,7 @@ from typing import Any
 from polyak.compat.rllib_face.config.base import AlgorithmConfig, Plain
 from polyak.compat.rllib_face.environments import Spaces, make_environments
 from polyak.compat.rllib_face.errors import NotThereYetError
-from polyak.compat.rllib_face.evaluation import LocalEvaluators
-from polyak.compat.rllib_face.groups import LocalLearner, LocalRunner
-from polyak.compat.rllib_face.processes.evaluators import RemoteEvaluators
-from polyak.compat.rllib_face.processes.learners import RemoteLearners
-from polyak.compat.rllib_face.processes.runners import RemoteRunners, environments_elsewhere
-from polyak.distributed.runners import envs_of_runners
+from polyak.compat.rllib_face.processes.runners import environments_elsewhere
 from polyak.envs import VecEnv
 from polyak.experience.memory import InsufficientMemoryError
 from polyak.warning import advise
@@ -110,22 +105,3 @@ def made(config: AlgorithmConfig, plain: Plain, env: Any) -> Any:
             )
         return model
     raise refusal
-
-
-def make_runners(config: AlgorithmConfig, model: Any, callback: Any, restart: bool, own: Any) -> LocalRunner:
-    """What collects experience for a model: those in other processes, or this one, shown to programs as ``own``."""
-    remote = envs_of_runners(model.get_env())
-    if remote is None:
-        return LocalRunner(model, callback, restart, own)
-    return RemoteRunners(config, remote, model, callback, restart)
-
-
-def make_learners(config: AlgorithmConfig, model: Any, module: Any) -> LocalLearner:
-    """What learns from it: with no ``num_learners`` this process."""
-    elsewhere = config.num_learners > 0 and config.collects
-    return RemoteLearners(config, model, module) if elsewhere else LocalLearner(model, module)
-
-
-def make_evaluators(config: AlgorithmConfig, created: Callable[..., None] | None) -> LocalEvaluators | RemoteEvaluators:
-    """What plays without learning: with no ``evaluation_num_env_runners`` this process."""
-    return LocalEvaluators(config, created) if config.evaluation_num_env_runners == 0 else RemoteEvaluators(config)

@@ -129,10 +129,7 @@ def _other_networks(learner: Any, modules: list[Any]) -> dict[str, torch.Tensor]
 
 def _of_runner(algorithm: Any, choice: ComponentChoice) -> State:
     model = algorithm.model
-    found: State = {
-        "num_env_steps_sampled_lifetime": model.num_timesteps,
-        "weights_seq_no": float(model.learner.steps),
-    }
+    found: State = {"num_env_steps_sampled_lifetime": model.num_timesteps, "weights_seq_no": float(model.learner.steps)}
     known = filter_around(model.get_env())
     if known is not None and choice.has("env_runner/env_to_module_connector"):
         found["env_to_module_connector"] = moments_in(known)

@@ -20,21 +20,7 @@ from torch.optim import Optimizer
 from typing_extensions import Self
 
 from polyak.algorithm import Algorithm
-from polyak.algorithms import (
-    a2c,
-    ars,
-    crossq,
-    ddpg,
-    dqn,
-    maskable_ppo,
-    ppo,
-    qrdqn,
-    recurrent_ppo,
-    sac,
-    td3,
-    tqc,
-    trpo,
-)
+from polyak.algorithms import a2c, ars, crossq, ddpg, dqn, maskable_ppo, ppo, qrdqn, recurrent_ppo, sac, td3, tqc, trpo
 from polyak.algorithms.ppo import Epochs
 from polyak.algorithms.trpo import TrustRegion
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
@@ -71,7 +57,7 @@ from polyak.compat.sb3_face.recurrent import options as recurrent_options
 from polyak.compat.sb3_face.recurrent import policies as recurrent_policies
 from polyak.compat.sb3_face.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
 from polyak.compat.sb3_face.recurrent.type_aliases import RNNStates
-from polyak.compat.sb3_face.signatures import in_order, with_defaults
+from polyak.compat.sb3_face.signatures import in_order, takes, with_defaults
 from polyak.envs import DummyVecEnv, VecEnv, VecNormalize, as_vec_env
 from polyak.envs.adapters.infos import episode_columns
 from polyak.envs.adapters.vec_env import FromVecEnv
@@ -108,71 +94,22 @@ from polyak.noise import ActionNoise
 from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
 from polyak.parts.rollouts import Rollouts
-from polyak.schedules import Schedule
 from polyak.suggestions import did_you_mean
 from polyak.warning import warn_user
 
-_SET_LATER = {"start_time", "logger", "replay_buffer", "rollout_buffer", "runner"}
-_SET_LATER |= {
-    "_learner",
-    "normalisation",
-    "host",
-    "_iteration",
-    "_collection",
-    "observation_space",
-    "action_space",
-    "n_envs",
-    "_plain",
-    "_explored",
-    "_acted_on",
-    "_stored_step",
-}
+_SET_LATER = (
+    *("start_time", "logger", "replay_buffer", "rollout_buffer", "runner", "_learner", "normalisation", "host"),
+    *("_iteration", "_collection", "observation_space", "action_space", "n_envs", "_plain", "_explored"),
+    *("_acted_on", "_stored_step"),
+)
 """Attributes of polyak's own that may appear after the model is set up."""
 
 Aliases = dict[str, type[policies.BasePolicy]]
 
-ON_POLICY_ALIASES: Aliases = {
-    "MlpPolicy": policies.ActorCriticPolicy,
-    "CnnPolicy": policies.ActorCriticCnnPolicy,
-    "MultiInputPolicy": policies.MultiInputActorCriticPolicy,
-}
-MASKABLE_ALIASES: Aliases = {
-    "MlpPolicy": maskable_policies.MaskableActorCriticPolicy,
-    "CnnPolicy": maskable_policies.MaskableActorCriticCnnPolicy,
-    "MultiInputPolicy": maskable_policies.MaskableMultiInputActorCriticPolicy,
-}
-RECURRENT_ALIASES: Aliases = {
-    "MlpLstmPolicy": recurrent_policies.RecurrentActorCriticPolicy,
-    "CnnLstmPolicy": recurrent_policies.RecurrentActorCriticCnnPolicy,
-    "MultiInputLstmPolicy": recurrent_policies.RecurrentMultiInputActorCriticPolicy,
-}
-DQN_ALIASES: Aliases = {
-    "MlpPolicy": policies.DQNPolicy,
-    "CnnPolicy": policies.DQNCnnPolicy,
-    "MultiInputPolicy": policies.DQNMultiInputPolicy,
-}
-SAC_ALIASES: Aliases = {
-    "MlpPolicy": policies.SACPolicy,
-    "CnnPolicy": policies.SACCnnPolicy,
-    "MultiInputPolicy": policies.SACMultiInputPolicy,
-}
-TD3_ALIASES: Aliases = {
-    "MlpPolicy": policies.TD3Policy,
-    "CnnPolicy": policies.TD3CnnPolicy,
-    "MultiInputPolicy": policies.TD3MultiInputPolicy,
-}
-ARS_ALIASES: Aliases = {"MlpPolicy": policies.ARSPolicy, "LinearPolicy": policies.ARSLinearPolicy}
-CROSSQ_ALIASES: Aliases = {"MlpPolicy": policies.CrossQPolicy}
-QRDQN_ALIASES: Aliases = {
-    "MlpPolicy": policies.QRDQNPolicy,
-    "CnnPolicy": policies.QRDQNCnnPolicy,
-    "MultiInputPolicy": policies.QRDQNMultiInputPolicy,
-}
-TQC_ALIASES: Aliases = {
-    "MlpPolicy": policies.TQCPolicy,
-    "CnnPolicy": policies.TQCCnnPolicy,
-    "MultiInputPolicy": policies.TQCMultiInputPolicy,
-}
+
+def by_name(*classes: type[policies.BasePolicy], lstm: str = "") -> Aliases:
+    """Policies for vectors, for images and for Dicts by the names that algorithms have for them."""
+    return dict(zip((f"Mlp{lstm}Policy", f"Cnn{lstm}Policy", f"MultiInput{lstm}Policy"), classes, strict=False))
 
 
 def maybe_make_env(env: Any, verbose: int) -> Any:
@@ -282,6 +219,12 @@ def follow_theirs(model: Any) -> None:
     set_part_rates(learner, model.schedules.part_rates, remaining)
 
 
+@takes(
+    "learning_rate policy_kwargs stats_window_size tensorboard_log verbose device support_multi_env monitor_wrapper "
+    "seed use_sde sde_sample_freq supported_action_spaces",
+    first="policy env",
+    required="env learning_rate",
+)
 class BaseAlgorithm(NetworkAlgorithm):
     """See :class:`polyak.algorithm.Algorithm` and what extends it.
 
@@ -313,33 +256,17 @@ class BaseAlgorithm(NetworkAlgorithm):
         self,
         policy: str | type[policies.BasePolicy],
         env: Any,
-        learning_rate: float | Schedule,
-        policy_kwargs: dict[str, Any] | None = None,
-        stats_window_size: int = 100,
-        tensorboard_log: str | None = None,
+        *,
         verbose: int = 0,
-        device: torch.device | str = "auto",
         support_multi_env: bool = False,
         monitor_wrapper: bool = True,
-        seed: int | None = None,
         use_sde: bool = False,
         sde_sample_freq: int = -1,
         supported_action_spaces: tuple[type[spaces.Space], ...] | None = None,
+        **options: Any,
     ) -> None:
         env = self._accept(env, verbose, support_multi_env, monitor_wrapper, supported_action_spaces, use_sde)
-        NetworkAlgorithm.__init__(
-            self,
-            policy,
-            env,
-            learning_rate,
-            policy_kwargs=policy_kwargs,
-            stats_window_size=stats_window_size,
-            tensorboard_log=tensorboard_log,
-            verbose=verbose,
-            seed=seed,
-            device=device,
-            _init_setup_model=False,
-        )
+        NetworkAlgorithm.__init__(self, policy, env, verbose=verbose, _init_setup_model=False, **options)
         self.use_sde, self.sde_sample_freq = use_sde, sde_sample_freq
 
     def _accept(
@@ -531,13 +458,15 @@ class BaseAlgorithm(NetworkAlgorithm):
             name: part.state_dict() for name, part in parts if not isinstance(part, torch.Tensor)
         }
 
+    def _parameters_of(self, given: Any) -> Mapping[str, Any]:
+        """What ``set_parameters()`` was given, read if it is a file."""
+        return given if isinstance(given, Mapping) else all_parameters(checkpoint.read(given, weights_only=True))
+
     @names_file
     def set_parameters(
         self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
     ) -> None:
-        parts, values = self._parts(), load_path_or_dict
-        if not isinstance(values, Mapping):
-            values = all_parameters(checkpoint.read(values, weights_only=True))
+        parts, values = self._parts(), self._parameters_of(load_path_or_dict)
         missing = [name for name, part in parts.items() if not isinstance(part, torch.Tensor) and name not in values]
         if exact_match and missing:
             raise ValueError(
@@ -580,16 +509,8 @@ class BaseAlgorithm(NetworkAlgorithm):
 
     def _excluded_save_params(self) -> list[str]:
         """Attributes that a saved file never holds."""
-        return [
-            "policy",
-            "device",
-            "env",
-            "replay_buffer",
-            "rollout_buffer",
-            "_vec_normalize_env",
-            "_logger",
-            "_custom_logger",
-        ]
+        besides = ["_vec_normalize_env", "_logger", "_custom_logger"]
+        return ["policy", "device", "env", "replay_buffer", "rollout_buffer", *besides]
 
     def _dump_logs(self) -> None:
         """The old name of :meth:`dump_logs`."""
@@ -627,64 +548,37 @@ class TheirRollouts(Rollouts):
         return writer if _is_polyaks(self.model._update_info_buffer) else Reporting(writer, self.model)
 
 
+@takes(
+    "learning_rate n_steps gamma gae_lambda ent_coef vf_coef max_grad_norm use_sde sde_sample_freq "
+    "rollout_buffer_class rollout_buffer_kwargs stats_window_size tensorboard_log monitor_wrapper policy_kwargs "
+    "verbose seed device _init_setup_model supported_action_spaces",
+    first="policy env",
+    required="env learning_rate n_steps gamma gae_lambda ent_coef vf_coef max_grad_norm use_sde sde_sample_freq",
+)
 class OnPolicyAlgorithm(on_policy.OnPolicyAlgorithm, BaseAlgorithm):
     """See :class:`polyak.fields.on_policy.OnPolicyAlgorithm` and :class:`BaseAlgorithm`."""
 
     supports_masks: ClassVar[bool] = False  # as in the peer
 
-    policy_aliases = ON_POLICY_ALIASES
+    policy_aliases = by_name(
+        policies.ActorCriticPolicy, policies.ActorCriticCnnPolicy, policies.MultiInputActorCriticPolicy
+    )
     made_of: ClassVar[MadeOf] = {"rollouts": TheirRollouts}
     loop: ClassVar[Callable[..., Loop]] = rollout_loop
 
     def __init__(
         self,
-        policy: str | type[policies.ActorCriticPolicy],
+        policy: str | type[policies.BasePolicy],
         env: Any,
-        learning_rate: float | Schedule,
-        n_steps: int,
-        gamma: float,
-        gae_lambda: float,
-        ent_coef: float,
-        vf_coef: float,
-        max_grad_norm: float,
-        use_sde: bool,
-        sde_sample_freq: int,
-        rollout_buffer_class: type[RolloutBuffer] | None = None,
-        rollout_buffer_kwargs: dict[str, Any] | None = None,
-        stats_window_size: int = 100,
-        tensorboard_log: str | None = None,
-        monitor_wrapper: bool = True,
-        policy_kwargs: dict[str, Any] | None = None,
+        *,
         verbose: int = 0,
-        seed: int | None = None,
-        device: torch.device | str = "auto",
-        _init_setup_model: bool = True,
+        use_sde: bool = False,
+        monitor_wrapper: bool = True,
         supported_action_spaces: tuple[type[spaces.Space], ...] | None = None,
+        **options: Any,
     ) -> None:
         env = self._accept(env, verbose, True, monitor_wrapper, supported_action_spaces, use_sde)
-        on_policy.OnPolicyAlgorithm.__init__(
-            self,
-            policy,
-            env,
-            learning_rate,
-            n_steps=n_steps,
-            gamma=gamma,
-            gae_lambda=gae_lambda,
-            ent_coef=ent_coef,
-            vf_coef=vf_coef,
-            max_grad_norm=max_grad_norm,
-            use_sde=use_sde,
-            sde_sample_freq=sde_sample_freq,
-            rollout_buffer_class=rollout_buffer_class,
-            rollout_buffer_kwargs=rollout_buffer_kwargs,
-            stats_window_size=stats_window_size,
-            tensorboard_log=tensorboard_log,
-            policy_kwargs=policy_kwargs,
-            verbose=verbose,
-            seed=seed,
-            device=device,
-            _init_setup_model=_init_setup_model,
-        )
+        on_policy.OnPolicyAlgorithm.__init__(self, policy, env, verbose=verbose, use_sde=use_sde, **options)
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()
@@ -942,6 +836,18 @@ class TheirReplay(ExperienceReplay):
         return super().options() if self._chose_buffer else dict(self.model.replay_buffer_kwargs or {})
 
 
+@takes(
+    "learning_rate buffer_size learning_starts batch_size tau gamma train_freq gradient_steps action_noise "
+    "replay_buffer_class replay_buffer_kwargs optimize_memory_usage n_steps policy_kwargs stats_window_size "
+    "tensorboard_log verbose device support_multi_env monitor_wrapper seed use_sde sde_sample_freq use_sde_at_warmup "
+    "sde_support supported_action_spaces",
+    first="policy env",
+    required="env learning_rate",
+    learning_starts=100,
+    batch_size=256,
+    gradient_steps=1,
+    train_freq=(1, "step"),
+)
 class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
     """See :class:`polyak.fields.off_policy.OffPolicyAlgorithm` and :class:`BaseAlgorithm`.
 
@@ -959,57 +865,21 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         self,
         policy: str | type[policies.BasePolicy],
         env: Any,
-        learning_rate: float | Schedule,
-        buffer_size: int = 1_000_000,
-        learning_starts: int = 100,
-        batch_size: int = 256,
-        tau: float = 0.005,
-        gamma: float = 0.99,
-        train_freq: int | tuple[int, str] = (1, "step"),
-        gradient_steps: int = 1,
-        action_noise: Any = None,
-        replay_buffer_class: type[ReplayBuffer] | None = None,
-        replay_buffer_kwargs: dict[str, Any] | None = None,
-        optimize_memory_usage: bool = False,
-        n_steps: int = 1,
-        policy_kwargs: dict[str, Any] | None = None,
-        stats_window_size: int = 100,
-        tensorboard_log: str | None = None,
+        *,
         verbose: int = 0,
-        device: torch.device | str = "auto",
+        tau: float = 0.005,
+        action_noise: Any = None,
         support_multi_env: bool = False,
         monitor_wrapper: bool = True,
-        seed: int | None = None,
         use_sde: bool = False,
         sde_sample_freq: int = -1,
         use_sde_at_warmup: bool = False,
         sde_support: bool = True,
         supported_action_spaces: tuple[type[spaces.Space], ...] | None = None,
+        **options: Any,
     ) -> None:
         env = self._accept(env, verbose, support_multi_env, monitor_wrapper, supported_action_spaces, use_sde)
-        off_policy.OffPolicyAlgorithm.__init__(
-            self,
-            policy,
-            env,
-            learning_rate,
-            buffer_size=buffer_size,
-            learning_starts=learning_starts,
-            batch_size=batch_size,
-            gamma=gamma,
-            train_freq=train_freq,
-            gradient_steps=gradient_steps,
-            replay_buffer_class=replay_buffer_class,
-            replay_buffer_kwargs=replay_buffer_kwargs,
-            optimize_memory_usage=optimize_memory_usage,
-            n_steps=n_steps,
-            policy_kwargs=policy_kwargs,
-            stats_window_size=stats_window_size,
-            tensorboard_log=tensorboard_log,
-            verbose=verbose,
-            seed=seed,
-            device=device,
-            _init_setup_model=False,
-        )
+        off_policy.OffPolicyAlgorithm.__init__(self, policy, env, verbose=verbose, _init_setup_model=False, **options)
         self.tau, self.action_noise = tau, action_noise
         self.use_sde, self.sde_sample_freq, self.use_sde_at_warmup = use_sde, sde_sample_freq, use_sde_at_warmup
         if sde_support:
@@ -1169,14 +1039,13 @@ _REPLAY = (
 
 @in_order(
     "learning_rate n_steps gamma gae_lambda ent_coef vf_coef max_grad_norm rms_prop_eps use_rms_prop use_sde "
-    f"sde_sample_freq rollout_buffer_class rollout_buffer_kwargs normalize_advantage {_TAIL}"
+    f"sde_sample_freq rollout_buffer_class rollout_buffer_kwargs normalize_advantage {_TAIL}",
+    log_interval=100,
 )
 class A2C(a2c.A2C, OnPolicyAlgorithm):
     """See :class:`polyak.A2C`."""
 
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
-
-    learn = with_defaults(Algorithm.learn, log_interval=100, tb_log_name="A2C")
 
 
 class TheirEpochs(TheirRollouts, Epochs):
@@ -1241,7 +1110,8 @@ class RecurrentEpochs(TheirEpochs):
 
 @in_order(
     "learning_rate n_steps batch_size n_epochs gamma gae_lambda clip_range clip_range_vf normalize_advantage ent_coef "
-    f"vf_coef max_grad_norm use_sde sde_sample_freq rollout_buffer_class rollout_buffer_kwargs target_kl {_TAIL}"
+    f"vf_coef max_grad_norm use_sde sde_sample_freq rollout_buffer_class rollout_buffer_kwargs target_kl {_TAIL}",
+    log_interval=1,
 )
 class PPO(ppo.PPO, OnPolicyAlgorithm):
     """See :class:`polyak.PPO`."""
@@ -1249,7 +1119,6 @@ class PPO(ppo.PPO, OnPolicyAlgorithm):
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = SINGLE_SPACES  # as in the peer
 
     made_of: ClassVar[MadeOf] = {"rollouts": TheirEpochs}
-    learn = with_defaults(Algorithm.learn, log_interval=1, tb_log_name="PPO")
 
 
 @in_order(
@@ -1260,7 +1129,11 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     """See :class:`polyak.MaskablePPO`. Its policies and buffers call masks ``action_masks``."""
 
     supports_masks: ClassVar[bool] = True
-    policy_aliases = MASKABLE_ALIASES
+    policy_aliases = by_name(
+        maskable_policies.MaskableActorCriticPolicy,
+        maskable_policies.MaskableActorCriticCnnPolicy,
+        maskable_policies.MaskableMultiInputActorCriticPolicy,
+    )
     made_of: ClassVar[MadeOf] = {"rollouts": MaskableEpochs}
     _use_masking = True
 
@@ -1354,7 +1227,7 @@ class _MaskNames(Runner):
         return step
 
 
-class _Renaming(NetworkAlgorithm):
+class _Renaming(BaseAlgorithm):
     """Networks whose names are sb3-contrib's here, and polyak's in its files."""
 
     @staticmethod
@@ -1370,29 +1243,26 @@ class _Renaming(NetworkAlgorithm):
         saved.networks = self._renamed(saved.networks)
         super()._load_state(saved)
 
-    @names_file
-    def set_parameters(
-        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
-    ) -> None:
-        values = load_path_or_dict
-        if not isinstance(values, Mapping):
-            values = all_parameters(checkpoint.read(values, weights_only=True))
-            values["policy"] = self._renamed(values["policy"])
-        super().set_parameters(values, exact_match, device)
-
-    set_parameters.__doc__ = NetworkAlgorithm.set_parameters.__doc__
+    def _parameters_of(self, given: Any) -> Mapping[str, Any]:
+        values = super()._parameters_of(given)
+        return values if isinstance(given, Mapping) else {**values, "policy": self._renamed(values["policy"])}
 
 
 @in_order(
     "learning_rate n_steps batch_size n_epochs gamma gae_lambda clip_range clip_range_vf normalize_advantage ent_coef "
-    f"vf_coef max_grad_norm use_sde sde_sample_freq target_kl {_TAIL}"
+    f"vf_coef max_grad_norm use_sde sde_sample_freq target_kl {_TAIL}",
+    log_interval=1,
 )
 class RecurrentPPO(_Renaming, recurrent_ppo.RecurrentPPO, OnPolicyAlgorithm):
     """See :class:`polyak.RecurrentPPO`. Its policies and buffers pass recurrent states as ``lstm_states``; its
     ``policy_kwargs`` are in sb3-contrib's words, and in polyak's in its files."""
 
-    policy_aliases = RECURRENT_ALIASES
-    learn = with_defaults(Algorithm.learn, log_interval=1, tb_log_name="RecurrentPPO")
+    policy_aliases = by_name(
+        recurrent_policies.RecurrentActorCriticPolicy,
+        recurrent_policies.RecurrentActorCriticCnnPolicy,
+        recurrent_policies.RecurrentMultiInputActorCriticPolicy,
+        lstm="Lstm",
+    )
     made_of: ClassVar[MadeOf] = {"rollouts": RecurrentEpochs}
     _renamed = staticmethod(renamed_memory)
 
@@ -1447,7 +1317,8 @@ class TRPOLearner(trpo.TRPOLearner):
 @in_order(
     "learning_rate n_steps batch_size gamma cg_max_steps cg_damping line_search_shrinking_factor line_search_max_iter "
     "n_critic_updates gae_lambda use_sde sde_sample_freq rollout_buffer_class rollout_buffer_kwargs "
-    f"normalize_advantage target_kl sub_sampling_factor {_TAIL}"
+    f"normalize_advantage target_kl sub_sampling_factor {_TAIL}",
+    log_interval=1,
 )
 class TRPO(trpo.TRPO, OnPolicyAlgorithm):
     """See :class:`polyak.TRPO`."""
@@ -1460,7 +1331,6 @@ class TRPO(trpo.TRPO, OnPolicyAlgorithm):
         "the step is made by its learner. Give the class a learner_class that extends TRPOLearner, with ascent() or "
         "products() of your own",
     )
-    learn = with_defaults(Algorithm.learn, log_interval=1, tb_log_name="TRPO")
     made_of: ClassVar[MadeOf] = {"rollouts": TheirTrustRegion}
 
     def hessian_vector_product(
@@ -1495,7 +1365,7 @@ class ARS(ars.ARS, BaseAlgorithm):
     """See :class:`polyak.ARS`. Files and :meth:`get_parameters` have no optimizer."""
 
     loop: ClassVar[Callable[..., Loop]] = tournament_loop
-    policy_aliases = ARS_ALIASES
+    policy_aliases: ClassVar[Aliases] = {"MlpPolicy": policies.ARSPolicy, "LinearPolicy": policies.ARSLinearPolicy}
     learner_class = ARSLearner
     not_called: ClassVar[Mapping[str, str]] = {
         **BaseAlgorithm.not_called,
@@ -1525,17 +1395,9 @@ class ARS(ars.ARS, BaseAlgorithm):
     def get_parameters(self) -> dict[str, Any]:
         return {name: part for name, part in super().get_parameters().items() if name != "policy.optimizer"}
 
-    @names_file
-    def set_parameters(
-        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
-    ) -> None:
-        values = load_path_or_dict
-        if not isinstance(values, Mapping):
-            values = all_parameters(checkpoint.read(values, weights_only=True))
-        optimizer = {"policy.optimizer": parameters(self.learner)["policy.optimizer"]}
-        super().set_parameters({**optimizer, **values}, exact_match, device)
-
-    set_parameters.__doc__ = NetworkAlgorithm.set_parameters.__doc__
+    def _parameters_of(self, given: Any) -> Mapping[str, Any]:
+        own = parameters(self.learner)
+        return {"policy.optimizer": own["policy.optimizer"], **super()._parameters_of(given)}
 
 
 _GREEDY = (
@@ -1544,15 +1406,13 @@ _GREEDY = (
 )
 
 
-@in_order(_GREEDY)
+@in_order(_GREEDY, log_interval=4, batch_size=100)
 class DQN(dqn.DQN, _Aliased):
     """See :class:`polyak.DQN`."""
 
     supports_masks: ClassVar[bool] = False  # as in the peer
 
-    policy_aliases = DQN_ALIASES
-    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="DQN")
-    train = with_defaults(dqn.DQN.train, batch_size=100)
+    policy_aliases = by_name(policies.DQNPolicy, policies.DQNCnnPolicy, policies.DQNMultiInputPolicy)
 
 
 class QRDQNLearner(qrdqn.QRDQNLearner):
@@ -1566,19 +1426,17 @@ class QRDQNLearner(qrdqn.QRDQNLearner):
         return quantiles
 
 
-@in_order(_GREEDY)
+@in_order(_GREEDY, log_interval=4, batch_size=100)
 class QRDQN(_Renaming, qrdqn.QRDQN, _Aliased):
     """See :class:`polyak.QRDQN`. Its networks have other names, which occur in no file of polyak."""
 
     supports_masks: ClassVar[bool] = False  # as in the peer
 
-    policy_aliases = QRDQN_ALIASES
+    policy_aliases = by_name(policies.QRDQNPolicy, policies.QRDQNCnnPolicy, policies.QRDQNMultiInputPolicy)
     learner_class = QRDQNLearner
     _renamed = staticmethod(renamed)
     quantile_net, quantile_net_target = Held("policy.quantile_net"), Held("policy.quantile_net_target")
     n_quantiles = Held("policy.n_quantiles")
-    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="QRDQN")
-    train = with_defaults(qrdqn.QRDQN.train, batch_size=100)
 
     def _policy_options(self) -> dict[str, Any]:
         options, default = super()._policy_options(), self._default_optimizer()
@@ -1587,30 +1445,20 @@ class QRDQN(_Renaming, qrdqn.QRDQN, _Aliased):
         return {"optimizer_kwargs": dict(default.kwargs), **options, "optimizer_class": default.cls}
 
 
-@in_order(f"{_REPLAY} policy_delay target_policy_noise target_noise_clip {_TAIL}")
+@in_order(f"{_REPLAY} policy_delay target_policy_noise target_noise_clip {_TAIL}", log_interval=4, batch_size=100)
 class TD3(td3.TD3, _Aliased):
     """See :class:`polyak.TD3`."""
 
-    policy_aliases = TD3_ALIASES
-    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="TD3")
-    train = with_defaults(td3.TD3.train, batch_size=100)
+    policy_aliases = by_name(policies.TD3Policy, policies.TD3CnnPolicy, policies.TD3MultiInputPolicy)
 
 
-@in_order(f"{_REPLAY} {_TAIL.removeprefix('stats_window_size ')}")
+@in_order(f"{_REPLAY} {_TAIL.removeprefix('stats_window_size ')}", log_interval=4, batch_size=100)
 class DDPG(ddpg.DDPG, TD3):
     """See :class:`polyak.DDPG`."""
 
-    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="DDPG")
-    train = with_defaults(ddpg.DDPG.train, batch_size=100)
 
-
-@in_order(f"{_REPLAY} ent_coef target_update_interval target_entropy use_sde sde_sample_freq use_sde_at_warmup {_TAIL}")
-class SAC(sac.SAC, _Aliased):
-    """See :class:`polyak.SAC`."""
-
-    policy_aliases = SAC_ALIASES
-    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="SAC")
-    train = with_defaults(sac.SAC.train, batch_size=64)
+class _Tempered(BaseAlgorithm):
+    """Algorithms with an entropy coefficient, which programs read as attributes."""
 
     def _after_setup(self) -> None:
         super()._after_setup()
@@ -1633,30 +1481,35 @@ class SAC(sac.SAC, _Aliased):
 
 
 @in_order(
+    f"{_REPLAY} ent_coef target_update_interval target_entropy use_sde sde_sample_freq use_sde_at_warmup {_TAIL}",
+    log_interval=4,
+    batch_size=64,
+)
+class SAC(_Tempered, sac.SAC, _Aliased):
+    """See :class:`polyak.SAC`."""
+
+    policy_aliases = by_name(policies.SACPolicy, policies.SACCnnPolicy, policies.SACMultiInputPolicy)
+
+
+@in_order(
     f"{_REPLAY} ent_coef target_update_interval target_entropy top_quantiles_to_drop_per_net use_sde sde_sample_freq "
-    f"use_sde_at_warmup {_TAIL}"
+    f"use_sde_at_warmup {_TAIL}",
+    log_interval=4,
+    batch_size=64,
 )
 class TQC(tqc.TQC, SAC):
     """See :class:`polyak.TQC`."""
 
-    policy_aliases = TQC_ALIASES
-    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="TQC")
-    train = with_defaults(tqc.TQC.train, batch_size=64)
+    policy_aliases = by_name(policies.TQCPolicy, policies.TQCCnnPolicy, policies.TQCMultiInputPolicy)
 
 
 @in_order(
     f"{_REPLAY.replace('tau ', '')} ent_coef target_entropy policy_delay use_sde sde_sample_freq use_sde_at_warmup "
-    f"{_TAIL}"
+    f"{_TAIL}",
+    log_interval=4,
+    batch_size=64,
 )
-class CrossQ(crossq.CrossQ, _Aliased):
+class CrossQ(_Tempered, crossq.CrossQ, _Aliased):
     """See :class:`polyak.CrossQ`."""
 
-    policy_aliases = CROSSQ_ALIASES
-    learn = with_defaults(Algorithm.learn, log_interval=4, tb_log_name="CrossQ")
-    train = with_defaults(crossq.CrossQ.train, batch_size=64)
-    ent_coef_optimizer, ent_coef_tensor = SAC.ent_coef_optimizer, SAC.ent_coef_tensor
-    log_ent_coef = SAC.log_ent_coef
-
-    def _after_setup(self) -> None:
-        super()._after_setup()
-        self.target_entropy = self.learner.target_entropy  # type: ignore[assignment]
+    policy_aliases = by_name(policies.CrossQPolicy)

@@ -9,9 +9,9 @@ Shape letters: B batch, A action dimensions, N classes, L latent features.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from gymnasium import spaces
@@ -37,6 +37,8 @@ from polyak.nn.distributions.state_dependent import (
     state_dependent_noise,
 )
 from polyak.nn.errors import PolicyError
+
+D = TypeVar("D", bound="Distribution")
 
 
 class Distribution(ABC):
@@ -205,6 +207,10 @@ class _OfFamily(Distribution):
     def mode(self) -> Tensor:
         return self.value.mode()
 
+    def log_prob_from_params(self, *parameters: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        actions = self.actions_from_params(*parameters, **named)
+        return actions, self.log_prob(actions)
+
     def kl(self, other: Self) -> Tensor:
         divergence: Tensor = self.value.kl(other.value)
         return divergence
@@ -242,10 +248,6 @@ class DiagGaussianDistribution(_OfFamily):
     def actions_from_params(self, mean_actions: Tensor, log_std: Tensor, deterministic: bool = False) -> Tensor:
         return self.proba_distribution(mean_actions, log_std).get_actions(deterministic)
 
-    def log_prob_from_params(self, mean_actions: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
-        actions = self.actions_from_params(mean_actions, log_std)
-        return actions, self.log_prob(actions)
-
     def _as_torch(self, value: Any) -> Any:
         return _normal(value)
 
@@ -281,6 +283,10 @@ class _Squashing(_OfFamily):
             return self.value.log_prob(actions)
         return self.value.log_prob_of_tanh(gaussian_actions)
 
+    def log_prob_from_params(self, *parameters: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        actions = self.actions_from_params(*parameters, **named)
+        return actions, self.log_prob(actions, self.gaussian_actions)
+
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"gaussian_actions": None}
 
@@ -301,10 +307,6 @@ class SquashedDiagGaussianDistribution(_Squashing, DiagGaussianDistribution):
     def proba_distribution(self, mean_actions: Tensor, log_std: Tensor) -> Self:
         self.gaussian_actions = None
         return super().proba_distribution(mean_actions, log_std)
-
-    def log_prob_from_params(self, mean_actions: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
-        actions = self.actions_from_params(mean_actions, log_std)
-        return actions, self.log_prob(actions, self.gaussian_actions)
 
     def _from_torch(self, given: Any) -> values.Distribution:
         return Squashed(super()._from_torch(given))  # type: ignore[arg-type]
@@ -453,10 +455,6 @@ class StateDependentNoiseDistribution(_Squashing):
     ) -> Tensor:
         return self.proba_distribution(mean_actions, log_std, latent_sde).get_actions(deterministic)
 
-    def log_prob_from_params(self, mean_actions: Tensor, log_std: Tensor, latent_sde: Tensor) -> tuple[Tensor, Tensor]:
-        actions = self.actions_from_params(mean_actions, log_std, latent_sde)
-        return actions, self.log_prob(actions, self.gaussian_actions)
-
     def _as_torch(self, value: Any) -> Any:
         return _normal(value)
 
@@ -488,10 +486,6 @@ class OfLogits(_OfFamily):
 
     def actions_from_params(self, action_logits: Tensor, deterministic: bool = False) -> Tensor:
         return self.proba_distribution(action_logits).get_actions(deterministic)
-
-    def log_prob_from_params(self, action_logits: Tensor) -> tuple[Tensor, Tensor]:
-        actions = self.actions_from_params(action_logits)
-        return actions, self.log_prob(actions)
 
 
 class CategoricalDistribution(OfLogits):
@@ -567,14 +561,20 @@ def make_proba_distribution(
             f"There is none of Stable-Baselines3's distributions over the action space {action_space}. Use polyak.PPO, "
             "polyak.A2C, polyak.TRPO or polyak.REINFORCE."
         )
-    family, kwargs = make_family(action_space, use_sde), dist_kwargs or {}
-    if isinstance(family, GaussianFamily):
-        return DiagGaussianDistribution(family.action_dim, **kwargs)
-    if isinstance(family, StateDependentGaussianFamily):
-        return StateDependentNoiseDistribution(family.action_dim, **kwargs)
-    if isinstance(family, CategoricalFamily):
-        return CategoricalDistribution(family.action_dim, **kwargs)
-    if isinstance(family, MultiCategoricalFamily):
-        return MultiCategoricalDistribution(family.action_dims, **kwargs)
-    assert isinstance(family, BernoulliFamily)
-    return BernoulliDistribution(family.action_dim, **kwargs)
+    return of_family(make_family(action_space, use_sde), _OF_FAMILY, **(dist_kwargs or {}))
+
+
+_OF_FAMILY: Mapping[type[values.Family], type[Distribution]] = {
+    GaussianFamily: DiagGaussianDistribution,
+    StateDependentGaussianFamily: StateDependentNoiseDistribution,
+    CategoricalFamily: CategoricalDistribution,
+    MultiCategoricalFamily: MultiCategoricalDistribution,
+    BernoulliFamily: BernoulliDistribution,
+}
+
+
+def of_family(family: Any, classes: Mapping[type[values.Family], type[D]], **options: Any) -> D:
+    """The distribution of a family, by the class of the family."""
+    make: Any = classes[type(family)]
+    distribution: D = make(getattr(family, "action_dims", None) or family.action_dim, **options)
+    return distribution

@@ -6,7 +6,7 @@ users override (``_build``, ``_build_mlp_extractor``, ``make_actor``, ``make_cri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
@@ -27,7 +27,7 @@ from polyak.compat.sb3_face.distributions import (
     StateDependentNoiseDistribution,
     make_proba_distribution,
 )
-from polyak.compat.sb3_face.signatures import with_defaults
+from polyak.compat.sb3_face.signatures import takes, with_defaults
 from polyak.envs.spaces import clipped
 from polyak.learning.engine.device import get_device
 from polyak.learning.learner import OptimizerRecipe
@@ -43,13 +43,13 @@ from polyak.nn.networks.encoders import (
     Obs,
     make_extractor,
 )
-from polyak.nn.options import keywords_of
 from polyak.nn.plain import plain
 from polyak.nn.policies import actor_critic, direct, quantile_critic
 from polyak.nn.policies import continuous as continuous_policy
 from polyak.nn.policies import crossq as crossq_policy
 from polyak.nn.policies import value as value_policy
 from polyak.nn.policies.base import Network, Noise, Policy, shaped
+from polyak.nn.policies.layered import lagging
 from polyak.schedules import Schedule
 
 Kwargs = dict[str, Any]
@@ -97,6 +97,8 @@ class BaseModel(Network):
 
     features_extractor_class: ExtractorClass
     features_extractor_kwargs: Kwargs
+    _arguments: ClassVar[tuple[str, ...]] = ("observation_space", "action_space", "normalize_images")
+    """Names of the constructor's arguments; each is an attribute, or one of ``_network_options``."""
 
     def make_features_extractor(self) -> Extractor:
         """A new features extractor."""
@@ -111,11 +113,12 @@ class BaseModel(Network):
 
     def _get_constructor_parameters(self) -> Kwargs:
         """The constructor arguments that :meth:`save` writes for :meth:`load`."""
-        return {
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
-            "normalize_images": self.normalize_images,
-        }
+        options = self._network_options()
+        return {name: options[name] if name in options else getattr(self, name) for name in self._arguments}
+
+    def _network_options(self) -> Kwargs:
+        """Constructor arguments that are no attributes."""
+        return {}
 
     def _new_optimizer(self, parameters: Any, lr_schedule: Schedule) -> Optimizer:
         return OptimizerRecipe(self.optimizer_class, self.optimizer_kwargs)(parameters, float(lr_schedule(1)))
@@ -211,6 +214,42 @@ class BasePolicy(BaseModel, Policy):
         return 0.0
 
 
+class TrainedPolicy(nn.Module):
+    """Comes before the class of a policy that is built with a learning rate and makes its optimizers.
+
+    Args:
+        observation_space: what it reads.
+        action_space: what the agent does.
+        lr_schedule: learning rate by remaining progress.
+        optimizer_class: torch optimizer.
+        optimizer_kwargs: its arguments besides the learning rate; ``None`` takes those of ``usual_optimizer_kwargs``.
+        options: of the policy.
+    """
+
+    usual_optimizer_kwargs: ClassVar[Mapping[type[Optimizer], Kwargs]] = {}
+    """Arguments that the algorithm is tuned for, by the class of the optimizer."""
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        lr_schedule: Schedule,
+        *,
+        optimizer_class: type[Optimizer] = torch.optim.Adam,
+        optimizer_kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        if optimizer_kwargs is None:
+            optimizer_kwargs = self.usual_optimizer_kwargs.get(optimizer_class)
+        self._first_schedule = lr_schedule
+        options |= {"optimizer_class": optimizer_class, "optimizer_kwargs": optimizer_kwargs}
+        super().__init__(observation_space, action_space, **options)
+        del self._first_schedule
+
+    def _network_options(self) -> Kwargs:
+        return {"lr_schedule": BasePolicy._dummy_schedule}
+
+
 def reads_by(extractor: ExtractorClass) -> Callable[[type[P]], type[P]]:
     """Decorate a policy class: the same constructor, but ``features_extractor_class`` defaults to ``extractor``."""
 
@@ -222,64 +261,29 @@ def reads_by(extractor: ExtractorClass) -> Callable[[type[P]], type[P]]:
     return decorate
 
 
+_TRAINED = "features_extractor_class features_extractor_kwargs normalize_images optimizer_class optimizer_kwargs"
+_NETWORK = "net_arch features_extractor features_dim activation_fn"
+_SDE = "use_sde log_std_init full_std use_expln"
+
+
 # -- stochastic actor and state values: A2C, PPO, TRPO -----------------------------------------------------------------
 
 
-class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
-    """See :class:`polyak.nn.ActorCriticPolicy`.
+SHARING = _TRAINED.replace("normalize_images", "share_features_extractor normalize_images")
+ACTOR_CRITIC = f"lr_schedule net_arch activation_fn ortho_init {_SDE} squash_output {SHARING}"
+"""Arguments of the classes below."""
 
-    Args:
-        lr_schedule: learning rate by remaining progress.
-        optimizer_class: torch optimizer of all parameters.
-        optimizer_kwargs: its arguments besides the learning rate; ``eps=1e-5`` for Adam unless given.
-    """
+
+@takes(ACTOR_CRITIC)
+class ActorCriticPolicy(TrainedPolicy, actor_critic.ActorCriticPolicy, BasePolicy):
+    """See :class:`polyak.nn.ActorCriticPolicy` and :class:`TrainedPolicy`."""
+
+    usual_optimizer_kwargs = {torch.optim.Adam: {"eps": 1e-5}}
 
     action_dist: Distribution
     """The distribution, whose parameters are set for each batch; a subclass may set one of its own here."""
 
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Space,
-        lr_schedule: Schedule,
-        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        activation_fn: type[nn.Module] = nn.Tanh,
-        ortho_init: bool = True,
-        use_sde: bool = False,
-        log_std_init: float = 0.0,
-        full_std: bool = True,
-        use_expln: bool = False,
-        squash_output: bool = False,
-        features_extractor_class: ExtractorClass = FlattenExtractor,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        share_features_extractor: bool = True,
-        normalize_images: bool = True,
-        optimizer_class: type[Optimizer] = torch.optim.Adam,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._optimizer_options = optimizer_options(optimizer_class, optimizer_kwargs)
-        self._first_schedule = lr_schedule
-        self.full_std, self.use_expln = full_std, use_expln
-        super().__init__(
-            observation_space,
-            action_space,
-            net_arch=net_arch,
-            activation_fn=activation_fn,
-            ortho_init=ortho_init,
-            use_sde=use_sde,
-            log_std_init=log_std_init,
-            full_std=full_std,
-            use_expln=use_expln,
-            squash_output=squash_output,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            share_features_extractor=share_features_extractor,
-            normalize_images=normalize_images,
-        )
-        del self._first_schedule
-
     def _build_networks(self) -> None:
-        self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
         self.action_dist = self._make_distribution()
         self._build(self._first_schedule)
 
@@ -330,24 +334,6 @@ class ActorCriticPolicy(actor_critic.ActorCriticPolicy, BasePolicy):
             return
         self.action_dist.sample_weights(self.log_std, n_envs)
 
-    def _get_constructor_parameters(self) -> Kwargs:
-        return super()._get_constructor_parameters() | {
-            "net_arch": self.net_arch,
-            "activation_fn": self.activation_fn,
-            "ortho_init": self.ortho_init,
-            "use_sde": self.use_sde,
-            "log_std_init": self.log_std_init,
-            "full_std": self.full_std,
-            "use_expln": self.use_expln,
-            "squash_output": self.squash_output,
-            "lr_schedule": self._dummy_schedule,
-            "optimizer_class": self.optimizer_class,
-            "optimizer_kwargs": self.optimizer_kwargs,
-            "features_extractor_class": self.features_extractor_class,
-            "features_extractor_kwargs": self.features_extractor_kwargs,
-            "share_features_extractor": self.share_features_extractor,
-        }
-
 
 @reads_by(NatureCNN)
 class ActorCriticCnnPolicy(ActorCriticPolicy):
@@ -359,68 +345,30 @@ class MultiInputActorCriticPolicy(ActorCriticPolicy):
     """:class:`ActorCriticPolicy` for Dict observations."""
 
 
-def optimizer_options(cls: type[Optimizer], kwargs: Mapping[str, Any] | None) -> tuple[type[Optimizer], Kwargs]:
-    """The optimizer of an actor-critic, with the ``eps`` that A2C and PPO are tuned for."""
-    if kwargs is None:
-        return cls, {"eps": 1e-5} if cls is torch.optim.Adam else {}
-    return cls, dict(kwargs)
-
-
-def network_parameters(network: Any) -> Kwargs:
-    """Constructor arguments of a network inside a policy, which keeps each as an attribute."""
-    return {name: getattr(network, name) for name in keywords_of(type(network))}
-
-
 # -- one network: ARS --------------------------------------------------------------------------------------------------
 
 
+@takes("net_arch activation_fn with_bias squash_output")
 class ARSPolicy(direct.DirectPolicy, BasePolicy):
     """See :class:`polyak.nn.policies.direct.DirectPolicy`. It has neither a learning rate nor an optimizer."""
-
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Space,
-        net_arch: list[int] | None = None,
-        activation_fn: type[nn.Module] = nn.ReLU,
-        with_bias: bool = True,
-        squash_output: bool = True,
-    ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            net_arch=net_arch,
-            activation_fn=activation_fn,
-            with_bias=with_bias,
-            squash_output=squash_output,
-            features_extractor_class=FlattenExtractor,
-        )
 
     @plain
     def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
         return self(observation)
 
-    def _get_constructor_parameters(self) -> Kwargs:
-        spaces_of_it = {"observation_space": self.observation_space, "action_space": self.action_space}
-        return spaces_of_it | network_parameters(self)
 
-
+@takes("with_bias squash_output", with_bias=False, squash_output=False)
 class ARSLinearPolicy(ARSPolicy):
     """:class:`ARSPolicy` without hidden layers."""
 
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Space,
-        with_bias: bool = False,
-        squash_output: bool = False,
-    ) -> None:
-        super().__init__(observation_space, action_space, [], with_bias=with_bias, squash_output=squash_output)
+    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space, **options: Any) -> None:
+        super().__init__(observation_space, action_space, net_arch=[], **options)
 
 
 # -- action values: DQN, QRDQN -----------------------------------------------------------------------------------------
 
 
+@takes("features_extractor features_dim net_arch activation_fn normalize_images")
 class QNetwork(value_policy.QNetwork, BasePolicy):
     """See :class:`polyak.nn.QNetwork`; acts greedily."""
 
@@ -428,38 +376,14 @@ class QNetwork(value_policy.QNetwork, BasePolicy):
     def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
         return self(observation).argmax(dim=1).reshape(-1)
 
-    def _get_constructor_parameters(self) -> Kwargs:
-        return super()._get_constructor_parameters() | network_parameters(self)
 
-
+@takes("features_extractor features_dim n_quantiles net_arch activation_fn normalize_images")
 class QuantileNetwork(value_policy.QuantileNetwork, BasePolicy):
     """See :class:`polyak.nn.QuantileNetwork`; called, it gives the quantiles [B, N, A]. Acts greedily."""
 
     quantile_net: nn.Sequential
     q_net = property(attrgetter("quantile_net"))
     """polyak's name of it."""
-
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Discrete,
-        features_extractor: nn.Module,
-        features_dim: int,
-        n_quantiles: int = 200,
-        net_arch: Sequence[int] | None = None,
-        activation_fn: type[nn.Module] = nn.ReLU,
-        normalize_images: bool = True,
-    ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            features_extractor,
-            features_dim,
-            n_quantiles=n_quantiles,
-            net_arch=net_arch,
-            activation_fn=activation_fn,
-            normalize_images=normalize_images,
-        )
 
     def _build_layers(self, n_actions: int) -> None:
         self.quantile_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self.n_quantiles, self.net_arch))
@@ -472,31 +396,16 @@ class QuantileNetwork(value_policy.QuantileNetwork, BasePolicy):
     def _predict(self, observation: Obs, deterministic: bool = True) -> Tensor:
         return self(observation).mean(dim=1).argmax(dim=1).reshape(-1)
 
-    def _get_constructor_parameters(self) -> Kwargs:
-        return super()._get_constructor_parameters() | network_parameters(self)
 
-
-class _GreedyPolicy(value_policy.ValuePolicy, BasePolicy):
+class _GreedyPolicy(TrainedPolicy, value_policy.ValuePolicy, BasePolicy):
     """Base of the classes below: keyword dicts and a factory that subclasses override."""
 
     net_type: ClassVar[value_policy.NetworkClass]
 
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Discrete,
-        lr_schedule: Schedule,
-        optimizer_class: type[Optimizer],
-        optimizer_kwargs: Mapping[str, Any] | None,
-        **options: Any,
-    ) -> None:
-        self._optimizer_options = optimizer_class, dict(optimizer_kwargs or {})
-        self._first_schedule = lr_schedule
-        super().__init__(observation_space, action_space, network=self.net_type, **options)
-        del self._first_schedule
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, network=self.net_type, **options)
 
     def _build_networks(self) -> None:
-        self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
         self.net_args: Kwargs = {
             "observation_space": self.observation_space,
             "action_space": self.action_space,
@@ -521,53 +430,15 @@ class _GreedyPolicy(value_policy.ValuePolicy, BasePolicy):
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
         return torch.as_tensor(self._predict(obs, deterministic))
 
-    def _get_constructor_parameters(self) -> Kwargs:
-        return super()._get_constructor_parameters() | {
-            **self.network_options,
-            "net_arch": self.net_arch,
-            "activation_fn": self.activation_fn,
-            "lr_schedule": self._dummy_schedule,
-            "optimizer_class": self.optimizer_class,
-            "optimizer_kwargs": self.optimizer_kwargs,
-            "features_extractor_class": self.features_extractor_class,
-            "features_extractor_kwargs": self.features_extractor_kwargs,
-        }
+    def _network_options(self) -> Kwargs:
+        return super()._network_options() | self.network_options
 
 
+@takes(f"lr_schedule net_arch activation_fn {_TRAINED}")
 class DQNPolicy(_GreedyPolicy):
-    """See :class:`polyak.nn.ValuePolicy`.
-
-    Args:
-        lr_schedule: learning rate by remaining progress.
-    """
+    """See :class:`polyak.nn.ValuePolicy` and :class:`TrainedPolicy`."""
 
     net_type = QNetwork
-
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Discrete,
-        lr_schedule: Schedule,
-        net_arch: Sequence[int] | None = None,
-        activation_fn: type[nn.Module] = nn.ReLU,
-        features_extractor_class: ExtractorClass = FlattenExtractor,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
-        optimizer_class: type[Optimizer] = torch.optim.Adam,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            lr_schedule,
-            optimizer_class,
-            optimizer_kwargs,
-            net_arch=net_arch,
-            activation_fn=activation_fn,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-        )
 
     def make_q_net(self) -> QNetwork:
         """A new action-value network."""
@@ -584,13 +455,9 @@ class DQNMultiInputPolicy(DQNPolicy):
     """:class:`DQNPolicy` for Dict observations."""
 
 
+@takes(f"lr_schedule n_quantiles net_arch activation_fn {_TRAINED}", QuantileNetwork)
 class QRDQNPolicy(_GreedyPolicy):
-    """See :class:`polyak.nn.ValuePolicy`, with a :class:`polyak.nn.QuantileNetwork`.
-
-    Args:
-        lr_schedule: learning rate by remaining progress.
-        n_quantiles: of each action.
-    """
+    """See :class:`polyak.nn.ValuePolicy`, with a :class:`polyak.nn.QuantileNetwork`, and :class:`TrainedPolicy`."""
 
     net_type = QuantileNetwork
     targets = ("quantile_net_target",)
@@ -599,39 +466,14 @@ class QRDQNPolicy(_GreedyPolicy):
     q_net = property(attrgetter("quantile_net"))  # what polyak calls them
     q_net_target = property(attrgetter("quantile_net_target"))
 
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Discrete,
-        lr_schedule: Schedule,
-        n_quantiles: int = 200,
-        net_arch: Sequence[int] | None = None,
-        activation_fn: type[nn.Module] = nn.ReLU,
-        features_extractor_class: ExtractorClass = FlattenExtractor,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
-        optimizer_class: type[Optimizer] = torch.optim.Adam,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.n_quantiles = n_quantiles
-        super().__init__(
-            observation_space,
-            action_space,
-            lr_schedule,
-            optimizer_class,
-            optimizer_kwargs,
-            n_quantiles=n_quantiles,
-            net_arch=net_arch,
-            activation_fn=activation_fn,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-        )
+    @property
+    def n_quantiles(self) -> int:
+        """Quantiles of each action."""
+        return int(self.network_options["n_quantiles"])
 
     def _build(self, lr_schedule: Schedule) -> None:
-        self.quantile_net, self.quantile_net_target = self.make_quantile_net(), self.make_quantile_net()
-        self.quantile_net_target.load_state_dict(self.quantile_net.state_dict())
-        self.quantile_net_target.requires_grad_(False).eval()
+        self.quantile_net = self.make_quantile_net()
+        self.quantile_net_target = lagging(self.make_quantile_net(), self.quantile_net).eval()
         self.optimizer = self._new_optimizer(self.quantile_net.parameters(), lr_schedule)
 
     def make_quantile_net(self) -> QuantileNetwork:
@@ -652,6 +494,7 @@ class QRDQNMultiInputPolicy(QRDQNPolicy):
 # -- continuous actor and critics: SAC, TD3, DDPG, TQC -----------------------------------------------------------------
 
 
+@takes(f"{_NETWORK} normalize_images n_critics share_features_extractor")
 class ContinuousCritic(continuous_policy.ContinuousCritic, BaseModel):
     """See :class:`polyak.nn.ContinuousCritic`."""
 
@@ -661,10 +504,12 @@ class ContinuousCritic(continuous_policy.ContinuousCritic, BaseModel):
         return torch.stack([values.squeeze(1) for values in self(obs, actions)])  # a subclass' own critics
 
 
+@takes(f"{_NETWORK} normalize_images n_quantiles n_critics share_features_extractor")
 class QuantileCritic(quantile_critic.QuantileCritic, BaseModel):
     """See :class:`polyak.nn.QuantileCritic`."""
 
 
+@takes(f"{_NETWORK} {_SDE} clip_mean normalize_images")
 class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
     """See :class:`polyak.nn.SquashedGaussianActor`."""
 
@@ -703,10 +548,8 @@ class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self(observation, deterministic)
 
-    def _get_constructor_parameters(self) -> Kwargs:
-        return super()._get_constructor_parameters() | network_parameters(self)
 
-
+@takes(f"{_NETWORK} normalize_images")
 class TD3Actor(continuous_policy.DeterministicActor, BasePolicy):
     """See :class:`polyak.nn.DeterministicActor`."""
 
@@ -719,37 +562,18 @@ class TD3Actor(continuous_policy.DeterministicActor, BasePolicy):
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self(observation)
 
-    def _get_constructor_parameters(self) -> Kwargs:
-        return super()._get_constructor_parameters() | network_parameters(self)
 
-
-class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
+class _ContinuousPolicy(TrainedPolicy, continuous_policy.ContinuousPolicy, BasePolicy):
     """Base of the classes below: keyword dicts and factories that subclasses override."""
 
     actor_type: ClassVar[continuous_policy.ActorClass]
     critic_type: ClassVar[type[continuous_policy.ContinuousCritic]] = ContinuousCritic
     critic: ContinuousCritic | QuantileCritic
 
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Box,
-        lr_schedule: Schedule,
-        optimizer_class: type[Optimizer],
-        optimizer_kwargs: Mapping[str, Any] | None,
-        **options: Any,
-    ) -> None:
-        self._optimizer_options = optimizer_class, dict(optimizer_kwargs or {})
-        self._first_schedule = lr_schedule
-        super().__init__(observation_space, action_space, actor=self.actor_type, critic=self.critic_type, **options)
-        del self._first_schedule
-
-    @classmethod
-    def keywords(cls, actor: Any = None, critic: Any = None, **defaults: Any) -> set[str]:
-        return continuous_policy.ContinuousPolicy.keywords(actor=cls.actor_type, critic=cls.critic_type)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, actor=self.actor_type, critic=self.critic_type, **options)
 
     def _build_networks(self) -> None:
-        self.optimizer_class, self.optimizer_kwargs = self._optimizer_options
         self.net_args: Kwargs = {
             "observation_space": self.observation_space,
             "action_space": self.action_space,
@@ -797,68 +621,19 @@ class _ContinuousPolicy(continuous_policy.ContinuousPolicy, BasePolicy):
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
         return {}  # action_dist draws by itself
 
-    def _get_constructor_parameters(self) -> Kwargs:
-        return super()._get_constructor_parameters() | {
-            "net_arch": self.net_arch,
-            "activation_fn": self.activation_fn,
-            "n_critics": self.n_critics,
-            "lr_schedule": self._dummy_schedule,
-            "optimizer_class": self.optimizer_class,
-            "optimizer_kwargs": self.optimizer_kwargs,
-            "features_extractor_class": self.features_extractor_class,
-            "features_extractor_kwargs": self.features_extractor_kwargs,
-            "share_features_extractor": self.share_features_extractor,
-            **self.actor_options,
-            **self.critic_options,
-        }
+    def _network_options(self) -> Kwargs:
+        return {**super()._network_options(), **self.actor_options, **self.critic_options}
 
 
+_CONTINUOUS = f"{_TRAINED} n_critics share_features_extractor"
+_GAUSSIAN = f"{_SDE.replace('full_std ', '')} clip_mean"
+
+
+@takes(f"lr_schedule net_arch activation_fn {_GAUSSIAN} {_CONTINUOUS}", SACActor)
 class SACPolicy(_ContinuousPolicy):
-    """See :class:`polyak.nn.ContinuousPolicy`, with a Gaussian actor.
-
-    Args:
-        lr_schedule: learning rate by remaining progress.
-    """
+    """See :class:`polyak.nn.ContinuousPolicy`, with a Gaussian actor, and :class:`TrainedPolicy`."""
 
     actor_type = SACActor
-
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Box,
-        lr_schedule: Schedule,
-        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        activation_fn: type[nn.Module] = nn.ReLU,
-        use_sde: bool = False,
-        log_std_init: float = -3,
-        use_expln: bool = False,
-        clip_mean: float = 2.0,
-        features_extractor_class: ExtractorClass = FlattenExtractor,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
-        optimizer_class: type[Optimizer] = torch.optim.Adam,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
-        n_critics: int = 2,
-        share_features_extractor: bool = False,
-    ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            lr_schedule,
-            optimizer_class,
-            optimizer_kwargs,
-            net_arch=[256, 256] if net_arch is None else net_arch,
-            activation_fn=activation_fn,
-            use_sde=use_sde,
-            log_std_init=log_std_init,
-            use_expln=use_expln,
-            clip_mean=clip_mean,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            n_critics=n_critics,
-            share_features_extractor=share_features_extractor,
-        )
 
 
 @reads_by(NatureCNN)
@@ -881,125 +656,43 @@ class _Normalising(nn.Module):
                 module.train(mode)
 
 
+_NORM = "batch_norm batch_norm_momentum batch_norm_eps renorm_warmup_steps"
+
+
+@takes(f"{_NETWORK} {_NORM} {_SDE} clip_mean normalize_images")
 class CrossQActor(_Normalising, crossq_policy.CrossQActor, SACActor):
     """See :class:`polyak.nn.CrossQActor`."""
 
 
+@takes(f"{_NETWORK} {_NORM} normalize_images n_critics share_features_extractor")
 class CrossQCritic(_Normalising, crossq_policy.CrossQCritic, ContinuousCritic):
     """See :class:`polyak.nn.CrossQCritic`."""
 
 
+@takes(f"lr_schedule net_arch activation_fn {_NORM} {_GAUSSIAN} {_CONTINUOUS}", CrossQActor)
 class CrossQPolicy(SACPolicy):
-    """See :class:`polyak.nn.ContinuousPolicy`, with :class:`CrossQActor` and :class:`CrossQCritic`.
-
-    Args:
-        lr_schedule: learning rate by remaining progress.
-        optimizer_kwargs: of the optimizer; ``betas=(0.5, 0.999)`` for Adam and AdamW unless given.
-    """
+    """See :class:`polyak.nn.ContinuousPolicy`, with :class:`CrossQActor` and :class:`CrossQCritic`, and
+    :class:`TrainedPolicy`."""
 
     actor_type = CrossQActor
     critic_type = CrossQCritic
+    usual_optimizer_kwargs = {cls: {"betas": (0.5, 0.999)} for cls in (torch.optim.Adam, torch.optim.AdamW)}
 
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Box,
-        lr_schedule: Schedule,
-        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        activation_fn: type[nn.Module] = nn.ReLU,
-        batch_norm: bool = True,
-        batch_norm_momentum: float = 0.01,
-        batch_norm_eps: float = 0.001,
-        renorm_warmup_steps: int = 100_000,
-        use_sde: bool = False,
-        log_std_init: float = -3,
-        use_expln: bool = False,
-        clip_mean: float = 2.0,
-        features_extractor_class: ExtractorClass = FlattenExtractor,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
-        optimizer_class: type[Optimizer] = torch.optim.Adam,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
-        n_critics: int = 2,
-        share_features_extractor: bool = False,
-    ) -> None:
-        if optimizer_kwargs is None and optimizer_class in (torch.optim.Adam, torch.optim.AdamW):
-            optimizer_kwargs = {"betas": (0.5, 0.999)}
-        _ContinuousPolicy.__init__(
-            self,
-            observation_space,
-            action_space,
-            lr_schedule,
-            optimizer_class,
-            optimizer_kwargs,
-            net_arch={"pi": [256, 256], "qf": [1024, 1024]} if net_arch is None else net_arch,
-            activation_fn=activation_fn,
-            batch_norm=batch_norm,
-            batch_norm_momentum=batch_norm_momentum,
-            batch_norm_eps=batch_norm_eps,
-            renorm_warmup_steps=renorm_warmup_steps,
-            use_sde=use_sde,
-            log_std_init=log_std_init,
-            use_expln=use_expln,
-            clip_mean=clip_mean,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            n_critics=n_critics,
-            share_features_extractor=share_features_extractor,
-        )
+    def default_arch(self) -> Any:
+        return {"pi": [256, 256], "qf": [1024, 1024]}
 
 
+@takes(
+    f"lr_schedule net_arch activation_fn {_GAUSSIAN} {_CONTINUOUS.replace('n_critics', 'n_quantiles n_critics')}",
+    SACActor,
+    QuantileCritic,
+)
 class TQCPolicy(_ContinuousPolicy):
-    """See :class:`polyak.nn.ContinuousPolicy`, with a Gaussian actor and a :class:`polyak.nn.QuantileCritic`.
-
-    Args:
-        lr_schedule: learning rate by remaining progress.
-        n_quantiles: of each critic.
-    """
+    """See :class:`polyak.nn.ContinuousPolicy`, with a Gaussian actor and a :class:`polyak.nn.QuantileCritic`, and
+    :class:`TrainedPolicy`."""
 
     actor_type = SACActor
     critic_type = QuantileCritic
-
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Box,
-        lr_schedule: Schedule,
-        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        activation_fn: type[nn.Module] = nn.ReLU,
-        use_sde: bool = False,
-        log_std_init: float = -3,
-        use_expln: bool = False,
-        clip_mean: float = 2.0,
-        features_extractor_class: ExtractorClass = FlattenExtractor,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
-        optimizer_class: type[Optimizer] = torch.optim.Adam,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
-        n_quantiles: int = 25,
-        n_critics: int = 2,
-        share_features_extractor: bool = False,
-    ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            lr_schedule,
-            optimizer_class,
-            optimizer_kwargs,
-            net_arch=[256, 256] if net_arch is None else net_arch,
-            activation_fn=activation_fn,
-            use_sde=use_sde,
-            log_std_init=log_std_init,
-            use_expln=use_expln,
-            clip_mean=clip_mean,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            n_quantiles=n_quantiles,
-            n_critics=n_critics,
-            share_features_extractor=share_features_extractor,
-        )
 
 
 @reads_by(NatureCNN)
@@ -1012,44 +705,11 @@ class TQCMultiInputPolicy(TQCPolicy):
     """:class:`TQCPolicy` for Dict observations."""
 
 
+@takes(f"lr_schedule net_arch activation_fn {_CONTINUOUS}")
 class TD3Policy(_ContinuousPolicy):
-    """See :class:`polyak.nn.ContinuousPolicy`, with a deterministic actor.
-
-    Args:
-        lr_schedule: learning rate by remaining progress.
-    """
+    """See :class:`polyak.nn.ContinuousPolicy`, with a deterministic actor, and :class:`TrainedPolicy`."""
 
     actor_type = TD3Actor
-
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Box,
-        lr_schedule: Schedule,
-        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        activation_fn: type[nn.Module] = nn.ReLU,
-        features_extractor_class: ExtractorClass = FlattenExtractor,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
-        optimizer_class: type[Optimizer] = torch.optim.Adam,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
-        n_critics: int = 2,
-        share_features_extractor: bool = False,
-    ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            lr_schedule,
-            optimizer_class,
-            optimizer_kwargs,
-            net_arch=net_arch,
-            activation_fn=activation_fn,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            n_critics=n_critics,
-            share_features_extractor=share_features_extractor,
-        )
 
     def forward(self, observation: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, A] in [-1, 1]."""

@@ -1,4 +1,4 @@
-"""Functions with another library's parameter order and defaults."""
+"""Functions and constructors with another library's parameter order and defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+from polyak.nn.options import parameters_of
+from polyak.suggestions import did_you_mean
+
 T = TypeVar("T")
+C = TypeVar("C", bound=type)
 Fields = TypeVar("Fields", bound="DataclassInstance")
 
 
@@ -35,11 +39,68 @@ def with_defaults(function: Callable[..., T], **defaults: Any) -> Callable[..., 
     return call
 
 
-def in_order(order: str) -> Callable[[type[Fields]], type[Fields]]:
+def takes(
+    order: str, *parts: type, first: str = "observation_space action_space", required: str = "", **defaults: Any
+) -> Callable[[C], C]:
+    """Decorate a class: its constructor takes exactly these arguments, by position too.
+
+    The constructor that the class has otherwise, below those made here, gets all of them by name. ``_arguments`` of the
+    class holds their names.
+
+    Args:
+        order: names of arguments after the first ones, separated by blanks.
+        parts: further classes in which arguments and their defaults are found, besides the class and those above it.
+        first: names of the first arguments.
+        required: names of arguments that have no default here.
+        defaults: those that differ here.
+
+    Raises:
+        TypeError: on a call, naming an argument that is unknown, missing or given twice.
+    """
+
+    def decorate(cls: C) -> C:
+        build = inspect.unwrap(cls.__init__)  # type: ignore[misc]
+        owners: tuple[type, ...] = (*reversed(parts), cls)
+        known = {name: p for owner in owners for name, p in parameters_of(owner, whole=True).items()}
+        names = [*first.split(), *order.split()]
+        changed = defaults | dict.fromkeys(required.split(), inspect.Parameter.empty)
+        given = [
+            known[name].replace(
+                kind=inspect.Parameter.POSITIONAL_OR_KEYWORD, default=changed.get(name, known[name].default)
+            )
+            for name in names
+        ]
+        own = inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD), *given])
+
+        @wraps(build)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            call = f"{type(self).__name__}.__init__()"
+            for name in kwargs.keys() - names:
+                raise TypeError(f"{call} got an unexpected keyword argument {name!r}.{did_you_mean(name, names)}")
+            try:
+                bound = own.bind(self, *args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{call}: {error}") from None
+            bound.apply_defaults()
+            build(**bound.arguments)
+
+        vars(__init__)["__signature__"] = own
+        setattr(cls, "__init__", __init__)  # noqa: B010  # a plain assignment to a method does not type-check
+        setattr(cls, "_arguments", tuple(names))  # noqa: B010
+        return cls
+
+    return decorate
+
+
+def in_order(
+    order: str, log_interval: int | None = None, batch_size: int | None = None
+) -> Callable[[type[Fields]], type[Fields]]:
     """Decorate an algorithm: its hyper-parameters may be given by position, in this order, after policy and env.
 
     Args:
         order: names of fields, separated by blanks. Fields that are not named stay keyword-only.
+        log_interval: default of its ``learn()``, whose logs are named after the class; ``None`` leaves it as it is.
+        batch_size: default of its ``train()``; ``None``: there is none.
     """
 
     def decorate(cls: type[Fields]) -> type[Fields]:
@@ -58,6 +119,11 @@ def in_order(order: str) -> Callable[[type[Fields]], type[Fields]]:
 
         vars(__init__)["__signature__"] = own
         setattr(cls, "__init__", __init__)  # noqa: B010  # a plain assignment to a method does not type-check
+        changed = {"learn": log_interval and {"log_interval": log_interval, "tb_log_name": cls.__name__}}
+        changed["train"] = batch_size and {"batch_size": batch_size}
+        for name, defaults in changed.items():
+            if defaults:
+                setattr(cls, name, with_defaults(inspect.unwrap(getattr(cls, name)), **defaults))
         known = {f.name for f in fields(cls)}
         assert known >= set(names) - {"_init_setup_model"}, f"{cls.__name__} lacks {set(names) - known}"
         return cls

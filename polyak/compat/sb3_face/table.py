@@ -13,29 +13,21 @@ _ON_POLICY_POLICIES = (
     f"{_POLICIES}: ActorCriticPolicy ActorCriticCnnPolicy MultiInputActorCriticPolicy MlpPolicy=ActorCriticPolicy "
     "CnnPolicy=ActorCriticCnnPolicy MultiInputPolicy=MultiInputActorCriticPolicy",
 )
-_DQN_POLICIES = (
-    f"{_POLICIES}: QNetwork DQNPolicy MlpPolicy=DQNPolicy CnnPolicy=DQNCnnPolicy MultiInputPolicy=DQNMultiInputPolicy",
-)
-_SAC_POLICIES = (
-    f"{_POLICIES}: Actor=SACActor SACPolicy MlpPolicy=SACPolicy CnnPolicy=SACCnnPolicy "
-    "MultiInputPolicy=SACMultiInputPolicy",
-)
-_TD3_POLICIES = (
-    f"{_POLICIES}: Actor=TD3Actor TD3Policy MlpPolicy=TD3Policy CnnPolicy=TD3CnnPolicy "
-    "MultiInputPolicy=TD3MultiInputPolicy",
-)
-_DDPG_POLICIES = (
-    f"{_POLICIES}: MlpPolicy=TD3Policy CnnPolicy=TD3CnnPolicy MultiInputPolicy=TD3MultiInputPolicy TD3Policy",
-)
-_TQC_POLICIES = (
-    f"{_POLICIES}: Actor=SACActor Critic=QuantileCritic TQCPolicy MlpPolicy=TQCPolicy CnnPolicy=TQCCnnPolicy "
-    "MultiInputPolicy=TQCMultiInputPolicy",
-)
+
+
+def _three(kind: str, more: str) -> tuple[str]:
+    """Policies of one kind for vectors, for images and for Dicts, by their short names too, and further classes."""
+    short = f"MlpPolicy={kind}Policy CnnPolicy={kind}CnnPolicy MultiInputPolicy={kind}MultiInputPolicy"
+    return (f"{_POLICIES}: {more} {kind}Policy {short}",)
+
+
+_DQN_POLICIES = _three("DQN", "QNetwork")
+_SAC_POLICIES = _three("SAC", "Actor=SACActor")
+_TD3_POLICIES = _three("TD3", "Actor=TD3Actor")
+_DDPG_POLICIES = _three("TD3", "")
+_TQC_POLICIES = _three("TQC", "Actor=SACActor Critic=QuantileCritic")
+_QRDQN_POLICIES = _three("QRDQN", "QuantileNetwork")
 _CROSSQ_POLICIES = (f"{_POLICIES}: Actor=CrossQActor CrossQCritic CrossQPolicy MlpPolicy=CrossQPolicy",)
-_QRDQN_POLICIES = (
-    f"{_POLICIES}: QuantileNetwork QRDQNPolicy MlpPolicy=QRDQNPolicy CnnPolicy=QRDQNCnnPolicy "
-    "MultiInputPolicy=QRDQNMultiInputPolicy",
-)
 _MASKABLE = "polyak.compat.sb3_face.maskable"
 _MASKABLE_POLICIES = (
     f"{_MASKABLE}.policies: MaskableActorCriticPolicy MaskableActorCriticCnnPolicy MaskableMultiInputActorCriticPolicy"

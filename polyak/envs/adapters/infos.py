@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from polyak.envs.nested_spaces import mapped_parts
+
 Infos = Sequence[dict[str, Any]]
 """N of them."""
 FINAL, TRUNCATED, EPISODE, SUCCESS = "terminal_observation", "TimeLimit.truncated", "episode", "is_success"
@@ -95,17 +97,11 @@ def as_monitored(columns: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
 
 def cut_short(infos: Infos, dones: np.ndarray, successors: Any) -> list[dict[str, Any]]:
     """Infos in which all episodes have ended: the running ones are truncated at ``successors`` [N, ...]."""
+    last = [mapped_parts(lambda part, i=i: np.array(part[i]), successors) for i in range(len(dones))]
     return [
-        info if done else {**info, TRUNCATED: True, FINAL: _row(successors, i)}
-        for i, (info, done) in enumerate(zip(infos, dones, strict=True))
+        info if done else {**info, TRUNCATED: True, FINAL: final}
+        for info, done, final in zip(infos, dones, last, strict=True)
     ]
-
-
-def _row(observations: Any, i: int) -> Any:
-    """A copy of one environment's."""
-    if isinstance(observations, dict):
-        return {key: np.array(part[i]) for key, part in observations.items()}
-    return np.array(observations[i])
 
 
 def _number(value: Any) -> Any:

@@ -5,14 +5,15 @@ Shape letters: N environments, M entries of a mask.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from polyak.arrays import assign, mapped
 from polyak.envs.adapters.infos import EPISODE, FINAL, TRUNCATED, InfoRows, Infos, episode_columns
 from polyak.envs.masks import Masks
 from polyak.envs.nan_checks import OutcomeCheck
-from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.protocol import NOTHING, First, Outcome
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.layers import above_normalisation
@@ -48,9 +49,7 @@ class FromVecEnv:
         self._raw_observations = raw and self._normalizer is not None and not above.observations
         self._raw_rewards = raw and self._normalizer is not None and not above.rewards
         self._innermost = env.unwrapped
-        in_rows = isinstance(env, GymVectorEnv) and type(env).step_wait is GymVectorEnv.step_wait
-        self._rows: Any = env if in_rows else None
-        """The environments, if they make infos only when these are asked for."""
+        self._advance: Callable[[Any], Any] = env.step_rows if env.steps_in_rows else env.step
         self._many = env.num_envs > MANY
         self._check = OutcomeCheck(env.num_envs, env.observation_space)
         self._none = np.zeros(env.num_envs, dtype=bool)
@@ -89,15 +88,14 @@ class FromVecEnv:
         Raises:
             NonFiniteError: an observation or a reward is NaN or infinite, perhaps before ``VecNormalize`` clipped it.
         """
-        observations, rewards, dones, infos = (self.env.step if self._rows is None else self._rows.step_rows)(actions)
+        observations, rewards, dones, infos = self._advance(actions)
         self._check.step(observations, rewards)
         ended = bool(dones.any()) if self._many else True in dones.tolist()
-        if not (ended or self.masks is not None or self._normalizer is not None):
-            for info in infos.made.values() if type(infos) is InfoRows else infos:
-                if EPISODE in info:  # one that ended for a Monitor, beneath a wrapper that begins another by itself
-                    break
-            else:
-                return Outcome(observations, rewards, self._none, self._none, observations, dones, ended, infos)
+        said = infos.made.values() if type(infos) is InfoRows else infos
+        plain = not (ended or self.masks is not None or self._normalizer is not None)
+        # an episode may have ended for a Monitor, beneath a wrapper that begins another by itself
+        if plain and EPISODE not in set().union(*said):
+            return Outcome(observations, rewards, self._none, self._none, observations, dones, ended, infos)
         return self._outcome(observations, rewards, dones, ended, infos)
 
     def _outcome(self, observations: Any, rewards: np.ndarray, dones: np.ndarray, ended: bool, infos: Infos) -> Outcome:
@@ -138,10 +136,7 @@ class FromVecEnv:
         known.
         """
         truncated = np.zeros(len(dones), dtype=bool)
-        if isinstance(observations, dict):
-            successors: Any = {key: part.copy() for key, part in observations.items()}
-        else:
-            successors = observations.copy()
+        successors = mapped(np.copy, observations)
         said: Any = infos.made if type(infos) is InfoRows else infos
         for i in dones.nonzero()[0].tolist():
             final = said[i].get(FINAL)
@@ -150,11 +145,7 @@ class FromVecEnv:
             truncated[i] = said[i].get(TRUNCATED, False)
             if self._normalizer is not None and self._raw_observations:
                 final = self._normalizer.before_normalization(i, final)
-            if isinstance(successors, dict):
-                for key, part in successors.items():
-                    part[i] = final[key]
-            else:
-                successors[i] = final
+            assign(successors, i, final)
         self._check.observations(successors)
         return successors, truncated
 

@@ -30,122 +30,103 @@ def check_game(game: Game, n_games: int = 20, seed: int = 0, *, tried: int | Non
     """
     rng = np.random.default_rng(seed)
     for _ in range(n_games):
-        _check_one(game, rng, game.longest if tried is None else tried)
+        _Played(game, rng).through(game.longest if tried is None else tried)
 
 
-def _check_one(game: Game, rng: np.random.Generator, tried: int) -> None:
-    position, moves = game.start(1), list[int]()
-    _require(len(position) == 1, game, moves, f"start(1) makes {len(position)} positions, not 1")
-    while True:
-        if (legal := _check_position(game, position, moves)) is None:
+class _Played:
+    """One game at random, and the moves so far."""
+
+    def __init__(self, game: Game, rng: np.random.Generator) -> None:
+        self.game, self.rng = game, rng
+        self.moves: list[int] = []
+
+    def require(self, holds: bool | np.bool_, what: str, *more: Any) -> None:
+        """Raise what is wrong, with the moves so far and ``more``, unless something holds."""
+        if not holds:
+            path = ", ".join(self.game.move_text(int(move)) for move in (*self.moves, *more)) or "none: at the start"
+            raise GameError(f"{self.game!r} is not a game to search: {what}. Moves: {path}.")
+
+    def through(self, tried: int) -> None:
+        """Play to the end; every move is tried in the first ``tried`` positions."""
+        game, position = self.game, self.game.start(1)
+        self.require(len(position) == 1, f"start(1) makes {len(position)} positions, not 1")
+        while (legal := self.legal_in(position)) is not None:
+            made = len(self.moves)
+            self.require(made < game.longest, f"the game lasts beyond longest={game.longest} moves; say how long")
+            if made < tried:
+                self.try_moves(position, legal)
+            move = int(self.rng.choice(np.flatnonzero(legal)))
+            position = game.play(position, np.array([move]))
+            self.moves.append(move)
+
+    def legal_in(self, position: np.ndarray) -> np.ndarray | None:
+        """Look at one position [1, ...]: its legal moves [A], or None at the end of the game."""
+        game, n = self.game, self.game.n_moves
+        legal, outcome, seen = game.legal(position), np.asarray(game.outcome(position)), game.observe(position)
+        good = legal.shape == (1, n) and legal.dtype == bool
+        self.require(good, f"legal() gives {legal.dtype} {legal.shape}, not bool (1, {n})")
+        self.require(outcome.shape == (1,), f"outcome() has the shape {outcome.shape}, not (1,)")
+        good = seen.shape == (1, *game.observation_shape) and game.observation_space.contains(seen[0])
+        found = f"{seen.dtype} {seen.shape} in [{seen.min()}, {seen.max()}]"
+        self.require(good, f"observe() gives {found}, not {game.observation_space}")
+        over, value = not np.isnan(outcome[0]), float(outcome[0])
+        self.require(not over or abs(value) <= 1, f"the game ends with the outcome {value}, outside [-1, 1]")
+        if over:
+            self.require(not legal.any(), f"the game is over with {value:g}, but move {legal.argmax()} is legal")
+        else:
+            self.require(legal.any(), "there is no legal move, but outcome() says that the game continues (NaN)")
+        self.check_reading(position, seen)
+        return None if over else legal[0]
+
+    def check_reading(self, position: np.ndarray, seen: np.ndarray) -> None:
+        """The position that is read from an observation, or from a symmetric one, must be the same."""
+        game = self.game
+        if type(game).read is Game.read:
             return
-        _require(
-            len(moves) < game.longest, game, moves, f"the game lasts beyond longest={game.longest} moves; say how long"
-        )
-        if len(moves) < tried:
-            _check_moves(game, position, legal, moves, rng)
-        move = int(rng.choice(np.flatnonzero(legal)))
-        position = game.play(position, np.array([move]))
-        moves.append(move)
+        facts: tuple[Callable[[Any], Any], ...] = game.legal, game.outcome, game.observe
+        for fact, before in ((fact, fact(position)) for fact in facts):
+            same = np.array_equal(before, fact(game.read(seen)), equal_nan=True)
+            self.require(same, f"{fact.__name__}() of what read() makes of the observation differs")
+        for i, side in enumerate(game.symmetries()):
+            mirrored = game.read(seen.reshape(1, -1)[:, side.cells].reshape(seen.shape))
+            same = np.array_equal(game.legal(mirrored), game.legal(position)[:, side.moves])
+            same &= np.array_equal(game.outcome(mirrored), game.outcome(position), equal_nan=True)
+            self.require(same, f"symmetry {i} is none: its moves or its outcome are not those of the position")
 
+    def try_moves(self, position: np.ndarray, legal: np.ndarray) -> None:
+        """Play all moves from one position: the illegal ones must be refused, the others leave it as it is."""
+        before, game = self.facts(position), self.game
+        for move in np.flatnonzero(~legal):
+            try:
+                game.play(position, np.array([move]))
+            except ValueError:
+                continue
+            self.require(False, "the last of these moves is illegal, but play() accepts it", move)
+        allowed, ones = np.flatnonzero(legal), []
+        changed = "playing the last of these moves changed the position that it was played from: play() must copy"
+        for move in allowed:
+            try:
+                ones.append(game.play(position, np.array([move])))
+            except IllegalMoveError as error:
+                self.require(False, f"legal() allows the last of these moves, play() says: {error}", move)
+            self.require(_same(before, self.facts(position)), changed, move)
+        many = game.play(np.concatenate([position] * len(allowed)), allowed)
+        another = "the position after these moves is another when they are played in a batch, or a second time"
+        for i, move in enumerate(allowed):
+            self.require(_same(self.facts(ones[i]), self.facts(many[i : i + 1])), another, move)
+            value = float(game.outcome(ones[i])[0])
+            self.require(
+                game.discount > 0 or game.can_lose_by_moving or not value > 0,
+                f"the player to move has won ({value:g}) by the other's move: outcome() must be that of the player to "
+                "move, which after a winning move is -1; can_lose_by_moving says that there are moves which lose",
+                move,
+            )
 
-def _check_position(game: Game, position: np.ndarray, moves: list[int]) -> np.ndarray | None:
-    """Looks at one position [1, ...]; returns its legal moves [A], or None at the end of the game."""
-    legal, outcome, seen = game.legal(position), np.asarray(game.outcome(position)), game.observe(position)
-    _require(
-        legal.shape == (1, game.n_moves) and legal.dtype == bool,
-        game,
-        moves,
-        f"legal() gives {legal.dtype} {legal.shape}, not bool (1, {game.n_moves})",
-    )
-    _require(outcome.shape == (1,), game, moves, f"outcome() has the shape {outcome.shape}, not (1,)")
-    _require(
-        seen.shape == (1, *game.observation_shape) and game.observation_space.contains(seen[0]),
-        game,
-        moves,
-        f"observe() gives {seen.dtype} {seen.shape} in [{seen.min()}, {seen.max()}], not {game.observation_space}",
-    )
-    over, value = not np.isnan(outcome[0]), float(outcome[0])
-    _require(not over or abs(value) <= 1, game, moves, f"the game ends with the outcome {value}, outside [-1, 1]")
-    if not over:
-        _require(legal.any(), game, moves, "there is no legal move, but outcome() says that the game continues (NaN)")
-    else:
-        _require(not legal.any(), game, moves, f"the game is over with {value:g}, but move {legal.argmax()} is legal")
-    _check_reading(game, position, seen, moves)
-    return legal[0] if not over else None
-
-
-def _check_reading(game: Game, position: np.ndarray, seen: np.ndarray, moves: list[int]) -> None:
-    """The position that is read from an observation, or from a symmetric one, must be the same."""
-    if type(game).read is Game.read:
-        return
-    facts: tuple[Callable[[Any], Any], ...] = game.legal, game.outcome, game.observe
-    for fact, before in ((fact, fact(position)) for fact in facts):
-        again = fact(game.read(seen))
-        same = np.array_equal(before, again, equal_nan=True)
-        _require(same, game, moves, f"{fact.__name__}() of what read() makes of the observation differs")
-    for i, side in enumerate(game.symmetries()):
-        mirrored = game.read(seen.reshape(1, -1)[:, side.cells].reshape(seen.shape))
-        same = np.array_equal(game.legal(mirrored), game.legal(position)[:, side.moves])
-        same &= np.array_equal(game.outcome(mirrored), game.outcome(position), equal_nan=True)
-        _require(same, game, moves, f"symmetry {i} is none: its moves or its outcome are not those of the position")
-
-
-def _check_moves(
-    game: Game, position: np.ndarray, legal: np.ndarray, moves: list[int], rng: np.random.Generator
-) -> None:
-    """Plays all moves from one position: the illegal ones must be refused, the others leave it as it is."""
-    before = _facts(game, position)
-    for move in np.flatnonzero(~legal):
-        try:
-            game.play(position, np.array([move]))
-        except ValueError:
-            continue
-        _require(False, game, [*moves, int(move)], "the last of these moves is illegal, but play() accepts it")
-    allowed, ones = np.flatnonzero(legal), []
-    for move in allowed:
-        try:
-            ones.append(game.play(position, np.array([move])))
-        except IllegalMoveError as error:
-            _require(False, game, [*moves, int(move)], f"legal() allows the last of these moves, play() says: {error}")
-        _require(
-            _same(before, _facts(game, position)),
-            game,
-            [*moves, int(move)],
-            "playing the last of these moves changed the position that it was played from: play() must copy",
-        )
-    many = game.play(np.concatenate([position] * len(allowed)), allowed)
-    for i, move in enumerate(allowed):
-        alone, beside = _facts(game, ones[i]), _facts(game, many[i : i + 1])
-        _require(
-            _same(alone, beside),
-            game,
-            [*moves, int(move)],
-            "the position after these moves is another when they are played in a batch, or a second time",
-        )
-        _check_side(game, position, ones[i], [*moves, int(move)])
-
-
-def _check_side(game: Game, position: np.ndarray, after: np.ndarray, moves: list[int]) -> None:
-    value = float(game.outcome(after)[0])
-    _require(
-        game.discount > 0 or game.can_lose_by_moving or not value > 0,
-        game,
-        moves,
-        f"the player to move has won ({value:g}) by the other's move: outcome() must be that of the player to "
-        "move, which after a winning move is -1; can_lose_by_moving says that there are moves which lose",
-    )
-
-
-def _facts(game: Game, position: np.ndarray) -> list[np.ndarray]:
-    return [game.legal(position), np.asarray(game.outcome(position)), np.array(game.observe(position))]
+    def facts(self, position: np.ndarray) -> list[np.ndarray]:
+        """What a search reads of a position."""
+        game = self.game
+        return [game.legal(position), np.asarray(game.outcome(position)), np.array(game.observe(position))]
 
 
 def _same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
     return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(one, other, strict=True))
-
-
-def _require(holds: bool | np.bool_, game: Game, moves: list[int], what: str) -> None:
-    if not holds:
-        path = ", ".join(map(game.move_text, moves)) or "none: at the start"
-        raise GameError(f"{game!r} is not a game to search: {what}. Moves: {path}.")

@@ -10,8 +10,7 @@ from gymnasium import spaces
 from polyak.envs.games.copying import as_objects, copied
 from polyak.envs.games.game import NOT_OVER, Game
 from polyak.envs.masks import holds_masks, mask_of
-from polyak.envs.validation import is_over
-from polyak.envs.vec.env_slot import METHOD
+from polyak.envs.validation import MASKS, is_over
 
 
 class Moment(NamedTuple):
@@ -61,7 +60,7 @@ class CopiedEnv(Game):
             raise TypeError(
                 f"observation={env!r:.80} does not hold the state of an environment: pass the environment itself."
             )
-        silent = not env.has_wrapper_attr(METHOD) and holds_masks(env.observation_space, env.action_space)
+        silent = not env.has_wrapper_attr(MASKS) and holds_masks(env.observation_space, env.action_space)
         if observation is None and silent:
             raise TypeError(
                 f"env={env!r:.80} has its action masks in observations, and no observation was given: give it a method "

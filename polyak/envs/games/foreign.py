@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.extras import needed
 from polyak.envs.games.copying import as_objects, copied
 from polyak.envs.games.game import NOT_OVER, Game
 
@@ -48,19 +49,15 @@ class OpenSpielGame(_ForeignGame):
 
     def __init__(self, game: Any) -> None:
         if isinstance(game, str):
-            try:
-                import pyspiel
-            except ImportError as error:
-                raise ImportError("OpenSpiel's games need open_spiel: pip install 'polyak[games]'.") from error
-            game = pyspiel.load_game(game)
+            game = needed("pyspiel", "OpenSpiel's games need open_spiel", "games").load_game(game)
         kind = game.get_type()
-        for what, found, needed in (
+        for what, found, asked in (
             ("dynamics", kind.dynamics, "SEQUENTIAL"),
             ("chance_mode", kind.chance_mode, "DETERMINISTIC"),
             ("information", kind.information, "PERFECT_INFORMATION"),
         ):
-            if not str(found).endswith(needed):
-                raise ValueError(f"game={kind.short_name!r} cannot be searched: its {what} are {found}, not {needed}.")
+            if not str(found).endswith(asked):
+                raise ValueError(f"game={kind.short_name!r} cannot be searched: its {what} are {found}, not {asked}.")
         if game.num_players() != 2:
             raise ValueError(f"game={kind.short_name!r} has {game.num_players()} players, not two.")
         self.inner, self.n_moves, self.longest = game, game.num_distinct_actions(), game.max_game_length()

@@ -19,7 +19,8 @@ from gymnasium import spaces
 from polyak.envs.games.game import Game
 from polyak.envs.games.known import find_game
 from polyak.envs.games.tables import Tables, tables_for
-from polyak.envs.vec.env_slot import FINAL, METHOD
+from polyak.envs.gym_batch import FINAL
+from polyak.envs.validation import MASKS
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 Opponent = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
@@ -69,12 +70,7 @@ class SelfPlayVecEnv(VecEnv):
     """
 
     def __init__(
-        self,
-        game: str | Game | Callable[[], Any],
-        n_envs: int = 16,
-        *,
-        latest: float = 0.5,
-        past_selves: int = 10,
+        self, game: str | Game | Callable[[], Any], n_envs: int = 16, *, latest: float = 0.5, past_selves: int = 10
     ) -> None:
         for name, value in (("n_envs", n_envs), ("past_selves", past_selves)):
             if value < 1:
@@ -190,7 +186,7 @@ class SelfPlayVecEnv(VecEnv):
         rows = list(self._get_indices(indices))
         if attr_name == "render_mode":
             return [None] * len(rows)
-        if attr_name == METHOD and self.tables.masked:
+        if attr_name == MASKS and self.tables.masked:
             return [lambda row=row: self.tables.legal(np.array([row]))[0] for row in rows]
         raise AttributeError(f"games of {type(self).__name__} have no {attr_name!r}.")
 
@@ -200,7 +196,7 @@ class SelfPlayVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        if method_name == METHOD and self.tables.masked:
+        if method_name == MASKS and self.tables.masked:
             return list(self.tables.legal(np.array(list(self._get_indices(indices)))))
         raise AttributeError(f"games of {type(self).__name__} have no method {method_name!r}.")
 

@@ -9,6 +9,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from polyak.envs.extras import needed
+from polyak.envs.nested_spaces import mapped_parts
 from polyak.envs.vec.seeds import seeds_of
 
 _NOT_INFO = ("env_id", "players", "terminated", "ram")
@@ -48,10 +50,7 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv):
         self.action_space = gym.vector.utils.batch_space(self.single_action_space, num_envs)
 
     def _make(self, seeds: Sequence[int]) -> None:
-        try:
-            import envpool
-        except ImportError as error:
-            raise ImportError("EnvPool's environments need envpool: pip install 'polyak[envpool]'") from error
+        envpool = needed("envpool", "EnvPool's environments need envpool", "envpool")
         if self.env_id not in envpool.list_all_envs():
             raise ValueError(f"EnvPool has no environment {self.env_id!r}; envpool.list_all_envs() names those it has.")
         limit = np.iinfo(np.int32).max  # EnvPool's seeds are of this type
@@ -105,10 +104,10 @@ def _own_infos(infos: dict[str, Any]) -> dict[str, Any]:
 
 def _merged(all_rows: Any, rows: Any, places: np.ndarray) -> Any:
     """A copy of ``all_rows`` (an array, or a dict or tuple of them) with ``rows`` at ``places``."""
-    if isinstance(all_rows, dict):
-        return {key: _merged(part, rows[key], places) for key, part in all_rows.items()}
-    if isinstance(all_rows, tuple):
-        return tuple(_merged(part, own, places) for part, own in zip(all_rows, rows, strict=True))
-    merged = all_rows.copy()
-    merged[places] = rows
-    return merged
+
+    def put(whole: np.ndarray, part: np.ndarray) -> np.ndarray:
+        merged = whole.copy()
+        merged[places] = part
+        return merged
+
+    return mapped_parts(put, all_rows, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,9 +16,9 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from polyak.envs.adapters.infos import InfoRows
 from polyak.envs.native.envpool import EnvPoolVectorEnv
-from polyak.envs.nested_spaces import is_composed
+from polyak.envs.nested_spaces import is_composed, mapped_parts
 from polyak.envs.state import EnvStateError
-from polyak.envs.vec.env_slot import get_env_attr, is_env_wrapped, set_env_attr
+from polyak.envs.vec.reaching import get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
 from polyak.envs.wrapper_statistics import Found, found_in, put_into
 from polyak.envs.wrappers.monitor import Monitor
@@ -108,8 +108,6 @@ class GymVectorEnv(VecEnv):
         return obs, rewards, dones, infos.all()
 
     def step_rows(self, actions: Any) -> tuple[VecEnvObs, np.ndarray, np.ndarray, InfoRows]:
-        """As :meth:`step`, but infos of environments that did not end are made when they are asked for, which must be
-        before the next step."""
         self.step_async(actions)
         return self._advance()
 
@@ -124,7 +122,7 @@ class GymVectorEnv(VecEnv):
         self._returns += raw_rewards
         self._lengths += 1
         if not dones.any():
-            return obs, rewards, dones, InfoRows(self.num_envs, {}, partial(_step_infos, raw_infos, self.num_envs))
+            return obs, rewards, dones, self._infos(raw_infos, {})
         over = self._episodes_over(raw_infos, dones)
         if self.autoreset_mode == SAME_STEP:
             made = self._after_own_reset(obs, raw_infos, dones, over)
@@ -137,11 +135,15 @@ class GymVectorEnv(VecEnv):
             self._add_episodes(made, over)
         self._returns[over] = 0.0
         self._lengths[over] = 0
-        return obs, rewards, dones, InfoRows(self.num_envs, made, partial(_step_infos, raw_infos, self.num_envs))
+        return obs, rewards, dones, self._infos(raw_infos, made)
+
+    def _infos(self, raw_infos: dict[str, Any], made: dict[int, dict[str, Any]]) -> InfoRows:
+        make = partial(_split_infos, raw_infos, self.num_envs, {"TimeLimit.truncated": False})
+        return InfoRows(self.num_envs, made, make)
 
     def _own(self, obs: Any) -> Any:
         """The observations as arrays that later steps leave alone."""
-        return _copied(obs) if self.copy else obs
+        return mapped_parts(np.array, obs) if self.copy else obs
 
     def _episodes_over(self, raw_infos: dict[str, Any], dones: np.ndarray) -> np.ndarray:
         """Which environments ended what ``info["episode"]`` counts as an episode."""
@@ -353,7 +355,7 @@ def resettable(env: gym.vector.VectorEnv) -> gym.vector.VectorEnv:
         warn_user(
             f"{env} resets an environment in the step after its end, which is no experience: its environments were "
             "made again, one by one, by gymnasium.make_vec(..., vectorization_mode='sync'). make_vec_env(name, "
-            "n_envs=n) makes such at once.",
+            "n_envs=n) makes such at once."
         )
         return again
     return env
@@ -371,13 +373,14 @@ def _mentions_reset_mask(vector_class: type) -> bool:
 
 
 def _check_untouched(env: gym.vector.VectorEnv, before: VecEnvObs, after: VecEnvObs, rows: np.ndarray) -> None:
-    for old, new in zip(_arrays(before), _arrays(after), strict=True):
-        # Bytes, because a NaN is not equal to itself.
-        if old[rows].tobytes() != new[rows].tobytes():
+    def check(old: np.ndarray, new: np.ndarray) -> None:
+        if old[rows].tobytes() != new[rows].tobytes():  # bytes, because a NaN is not equal to itself
             raise RuntimeError(
                 f"{env} changed the observations of environments that a reset with options['reset_mask'] should have "
                 "left alone: it ignores the mask. Make it with autoreset_mode SAME_STEP, or use make_vec_env."
             )
+
+    mapped_parts(check, before, after)
 
 
 def _joint_options(options: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -392,32 +395,12 @@ def _joint_options(options: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 # --- arrays of all environments, and of one -------------------------------------------------------------------------
 
 
-def _arrays(obs: VecEnvObs) -> list[np.ndarray]:
-    if isinstance(obs, dict | tuple):
-        return [array for _, part in _items(obs) for array in _arrays(part)]
-    return [obs]
-
-
-def _copied(obs: Any) -> Any:
-    """A copy: the vector environment may write its next observations to the same arrays."""
-    if isinstance(obs, Mapping):
-        return {key: _copied(value) for key, value in obs.items()}
-    return tuple(map(_copied, obs)) if isinstance(obs, tuple) else np.array(obs)
-
-
 def _row(obs: Any, index: int, space: spaces.Space) -> Any:
-    """The observation of one environment, in the dtype of its space.
+    """The observation of one environment, in the dtypes of its space.
 
     ``obs`` is a batch (for a Dict space a dict of batches) or an array of separate observations.
     """
-    if not is_composed(space):
-        return _as(obs[index], space)
-    if not isinstance(obs, dict | tuple):
-        return _owned(obs[index], space)
-    parts: Any = obs
-    if isinstance(space, spaces.Dict):
-        return {key: _row(parts[key], index, part) for key, part in space.spaces.items()}
-    return tuple(_row(parts[place], index, part) for place, part in enumerate(space.spaces))
+    return _owned(mapped_parts(lambda batch: batch[index], obs), space)
 
 
 def _owned(own: Any, space: spaces.Space) -> Any:
@@ -429,23 +412,15 @@ def _owned(own: Any, space: spaces.Space) -> Any:
     return _as(own, space)
 
 
-def _items(obs: dict[str, Any] | tuple[Any, ...]) -> Iterable[tuple[Any, Any]]:
-    return obs.items() if isinstance(obs, dict) else enumerate(obs)
-
-
 def _as(value: Any, space: spaces.Space) -> Any:
     if type(value) is np.ndarray and value.dtype == space.dtype:
         return value.copy()[()]
     return np.array(value, dtype=space.dtype)[()]
 
 
-def _step_infos(infos: Mapping[str, Any], num_envs: int) -> list[dict[str, Any]]:
-    return list(_rows_of(infos, range(num_envs), num_envs, {"TimeLimit.truncated": False}).values())
-
-
-def _split_infos(infos: Mapping[str, Any], num_envs: int) -> list[dict[str, Any]]:
-    """One info dict per environment from Gymnasium's dict of arrays."""
-    return list(_rows_of(infos, range(num_envs), num_envs).values())
+def _split_infos(infos: Mapping[str, Any], num_envs: int, begin: Mapping[str, Any] = _NOTHING) -> list[dict[str, Any]]:
+    """One info dict per environment, with the entries of ``begin``, from Gymnasium's dict of arrays."""
+    return list(_rows_of(infos, range(num_envs), num_envs, begin).values())
 
 
 def _rows_of(

@@ -15,6 +15,7 @@ from polyak.envs.adapters.infos import InfoRows
 from polyak.envs.make import find_spec, missing_package
 from polyak.envs.native.envpool import EnvPoolVectorEnv
 from polyak.envs.native.gym_vector import GymVectorEnv
+from polyak.envs.sizes import check_size
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs
 
 Backend: TypeAlias = Literal["gymnasium", "ale", "envpool"]
@@ -54,8 +55,7 @@ def make_native_vec_env(
         ValueError: for an unknown name or backend, ``n_envs`` below 1, or a backend that lacks the environment.
         ImportError: when a package is not installed; the message has the extra.
     """
-    if n_envs < 1:
-        raise ValueError(f"n_envs must be at least 1, got {n_envs}.")
+    check_size("n_envs", n_envs)
     if backend not in (None, *get_args(Backend)):
         raise ValueError(f"backend must be None, {', '.join(map(repr, get_args(Backend)))}, got {backend!r}.")
     if backend == "envpool":  # it has names that Gymnasium does not know
@@ -220,7 +220,4 @@ def _make_ale(spec: EnvSpec, n_envs: int, env_kwargs: dict[str, Any]) -> VecEnv:
     return AtariGameVecEnv(env, clip_reward=clip_reward)
 
 
-_MAKERS: dict[str, Callable[[EnvSpec, int, dict[str, Any]], VecEnv]] = {
-    "gymnasium": _make_gymnasium,
-    "ale": _make_ale,
-}
+_MAKERS: dict[str, Callable[[EnvSpec, int, dict[str, Any]], VecEnv]] = {"gymnasium": _make_gymnasium, "ale": _make_ale}

@@ -6,7 +6,6 @@ would exhaust the memory. So columns times lines must not exceed what the bytes 
 
 from __future__ import annotations
 
-import io
 from typing import IO
 
 MOST_COLUMNS = 20_000
@@ -59,8 +58,3 @@ def check_table(file: IO[bytes], separator: str, what: str) -> None:
         lines += piece.count(b"\n") + piece.count(b"\r")
         size += len(piece)
     check_cells(len(names), lines, size, what)
-
-
-def check_text(text: bytes, separator: str, what: str) -> None:
-    """:func:`check_table` of bytes in memory."""
-    check_table(io.BytesIO(text), separator, what)

@@ -12,11 +12,13 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from polyak.envs.gym_batch import DummyVecEnv
+from polyak.envs.state import layers_of
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv, running
-from polyak.envs.vec.dummy import DummyVecEnv
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.monitor import Monitor
+from polyak.envs.wrappers.time_feature import time_limit
 
 _TOY_TEXTS = {
     "gymnasium.envs.toy_text.frozen_lake.FrozenLakeEnv",
@@ -51,10 +53,9 @@ class KnownEnvs:
     def __init__(self, envs: list[gym.Env[Any, Any]], process: FiniteProcess) -> None:
         self.envs, self.process = envs, process
         self.legal = _legal(envs[0].unwrapped, process)
-        layers = list(_layers(envs[0]))
-        monitors = [[layer for layer in _layers(env) if isinstance(layer, Monitor)] for env in envs]
+        monitors = [[layer for layer in layers_of(env) if isinstance(layer, Monitor)] for env in envs]
         self.monitors = [found[0] if found else None for found in monitors]
-        self.time_limit = next((env._max_episode_steps for env in layers if isinstance(env, TimeLimit)), 0)
+        self.time_limit = time_limit(envs[0])
 
     @classmethod
     def behind(cls, env: VecEnv) -> KnownEnvs | None:
@@ -62,7 +63,7 @@ class KnownEnvs:
         if type(env) is not DummyVecEnv or not all(_is_known(single) for single in env.envs):
             return None
         processes = [FiniteProcess.of(single) for single in env.envs]
-        limits = [[la._max_episode_steps for la in _layers(single) if isinstance(la, TimeLimit)] for single in env.envs]
+        limits = [time_limit(single) for single in env.envs]
         alike = all(_same(processes[0], other) for other in processes[1:])
         return cls(env.envs, processes[0]) if alike and all(limit == limits[0] for limit in limits) else None
 
@@ -94,7 +95,7 @@ class KnownEnvs:
     def put_episode(self, env: int, total: float, length: int) -> None:
         """Set return and length so far of a running episode in an environment's wrappers."""
         layer: Any
-        for layer in _layers(self.envs[env]):
+        for layer in layers_of(self.envs[env]):
             if isinstance(layer, TimeLimit):
                 layer._elapsed_steps = length  # type: ignore[assignment]
             elif isinstance(layer, OrderEnforcing):
@@ -112,16 +113,8 @@ class KnownEnvs:
         return monitor.note_episode(total, length, {})
 
 
-def _layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
-    """Wrappers from the outermost on, and the environment."""
-    layers = [env]
-    while isinstance(layers[-1], gym.Wrapper):
-        layers.append(layers[-1].env)
-    return layers
-
-
 def _is_known(env: gym.Env[Any, Any]) -> bool:
-    *wrappers, inner = _layers(env)
+    *wrappers, inner = layers_of(env)
     kinds = [type(wrapper) for wrapper in wrappers]
     if not all(kind in _HARMLESS for kind in kinds) or max(map(kinds.count, kinds), default=0) > 1:
         return False

@@ -52,10 +52,7 @@ class FiniteProcess:
 
     @classmethod
     def from_outcomes(
-        cls,
-        outcomes: Mapping[int, Mapping[int, Sequence[Outcome]]],
-        starts: Any = None,
-        n_actions: int | None = None,
+        cls, outcomes: Mapping[int, Mapping[int, Sequence[Outcome]]], starts: Any = None, n_actions: int | None = None
     ) -> FiniteProcess:
         """From ``P[state][action] = [(probability, next state, reward, ends), ...]``.
 

@@ -42,8 +42,6 @@ class TensorEnv(ABC):
     resets = 0
 
     def __init__(self, num_envs: int, seed: int = 0, device: torch.device | str = "cpu") -> None:
-        if num_envs < 1:
-            raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
         check_size("num_envs", num_envs, MOST_TENSOR_ENVS)
         self.num_envs, self.device = num_envs, torch.device(device)
         self.random = torch.Generator(self.device)

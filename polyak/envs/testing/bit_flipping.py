@@ -8,6 +8,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.sizes import check_size
+
 _IMAGE_SIDE = 36  # the smallest image that the Nature CNN takes
 _MAX_DISCRETE_BITS = 62  # 2**n_bits states must fit an int64
 
@@ -44,8 +46,7 @@ class BitFlippingEnv(gym.Env):
         channel_first: bool = True,
         render_mode: str | None = "human",
     ):
-        if n_bits < 1:
-            raise ValueError(f"n_bits must be at least 1, got {n_bits}.")
+        check_size("n_bits", n_bits)
         if max_steps is not None and max_steps < 1:
             raise ValueError(f"max_steps must be at least 1 (None for n_bits), got {max_steps}.")
         if discrete_obs_space and image_obs_space:

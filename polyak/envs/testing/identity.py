@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.sizes import check_size
 from polyak.envs.spaces import SpaceError
 
 T = TypeVar("T", int, np.ndarray)
@@ -32,8 +33,7 @@ class IdentityEnv(gym.Env, Generic[T]):
     def __init__(self, dim: int | None = None, space: spaces.Space | None = None, ep_length: int = 100):
         if dim is not None and space is not None:
             raise SpaceError(f"Give dim or space, not both: got dim={dim} and space={space}.")
-        if ep_length < 1:
-            raise ValueError(f"ep_length must be at least 1, got {ep_length}.")
+        check_size("ep_length", ep_length)
         if space is None:
             space = spaces.Discrete(1 if dim is None else dim)
         # Two objects: drawing actions must not change which states come.

@@ -26,12 +26,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.gym_batch import EnvSlot, build_env
 from polyak.envs.spaces import obs_space_info, own_actions
-from polyak.envs.state import get_state, set_state
-from polyak.envs.vec.env_slot import EnvSlot, build_env, get_env_attr, is_env_wrapped, set_env_attr
 from polyak.envs.vec.info_codec import StepInfo, encode_step_infos, pickled
+from polyak.envs.vec.reaching import CALLS
 from polyak.envs.vec.shared_arrays import Channel, Layout, receive_shared_arrays
-from polyak.envs.wrapper_statistics import found_in, put_into
 
 # Commands of the caller.
 BUILD = b"b"  # what a worker process does unasked
@@ -279,13 +278,14 @@ class EnvBlock:
         self.doing = "step()"
         rewards, dones, running, number = self.rewards, self.dones, self.running, self.assignment.number
         news: list[StepInfo] = []
+        resets: dict[int, dict[str, Any]] = {}
         own = own_actions(actions, self.envs[0].action_space)
         for slot, env, action in zip(self.slots, self.envs, own, strict=True):
             index = running[number] = slot.index
-            rewards[index], done, info, reset_info = slot.step(env, action)
+            rewards[index], done, info = slot.step(env, action, resets)
             dones[index] = done
             if done or len(info) > 1:  # "TimeLimit.truncated" alone says nothing: the caller adds it
-                news.append((index, info, reset_info))
+                news.append((index, info, resets.get(index)))
         if self.encode is None:
             return news
         return self._sendable(self.encode, news) if news else b""
@@ -307,7 +307,7 @@ class EnvBlock:
         results = []
         for place in places:
             self.running[self.assignment.number] = self.first + place
-            results.append(_CALLS[what](self.envs[place], argument))
+            results.append(CALLS[what](self.envs[place], argument))
         try:
             return pickled(results)
         except Exception as error:
@@ -329,23 +329,6 @@ class EnvBlock:
 
 def _failed(error: BaseException, index: int | None, doing: str) -> tuple[bytes, bytes]:
     return FAILED, pickle.dumps(WorkerError.of(error, index, doing))
-
-
-def _call_method(env: gym.Env, argument: tuple[str, tuple[Any, ...], dict[str, Any]]) -> Any:
-    name, args, kwargs = argument
-    return get_env_attr(env, name)(*args, **kwargs)
-
-
-_CALLS: dict[str, Callable[[gym.Env, Any], Any]] = {
-    "get_attr": get_env_attr,
-    "set_attr": lambda env, argument: set_env_attr(env, *argument),
-    "env_method": _call_method,
-    "env_is_wrapped": is_env_wrapped,
-    "get_state": lambda env, _: get_state(env),
-    "set_state": set_state,
-    "get_statistics": lambda env, _: found_in(env),
-    "set_statistics": put_into,
-}
 
 
 def _name_of(argument: Any) -> str:

@@ -11,8 +11,7 @@ import socket
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -21,19 +20,18 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.gym_batch import check_env_fns
 from polyak.envs.sizes import MOST_PROCESSES, check_size
 from polyak.envs.spaces import dict_to_obs
-from polyak.envs.state import EnvStateError, states_of_all
+from polyak.envs.state import EnvStateError
 from polyak.envs.validation import check_same_spaces
 from polyak.envs.vec import env_worker
-from polyak.envs.vec.env_slot import check_env_fns
 from polyak.envs.vec.env_worker import Assignment, EnvBlock, WorkerError, run_worker
 from polyak.envs.vec.info_codec import decode_step_infos, pickled
+from polyak.envs.vec.reaching import GymEnvs
 from polyak.envs.vec.sending import main_imported_if_possible, packed
 from polyak.envs.vec.shared_arrays import Channel, channel_ends, create_shared_arrays
-from polyak.envs.vec.vec_env import VecEnv, VecEnvIndices, VecEnvObs, VecEnvStepReturn
-from polyak.envs.wrapper_statistics import Found
-from polyak.warning import warn_user
+from polyak.envs.vec.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 _UNGUARDED_MAIN = 77  # exit code of a process that found itself building a SubprocVecEnv while importing the script
 _LISTEN = 1.0  # seconds between two looks at whether a silent worker is still alive
@@ -134,18 +132,7 @@ class _OwnWork:
         return self.block.build() if command[0] == env_worker.BUILD else self.block.answer(*command)
 
 
-@contextmanager
-def _state_errors() -> Iterator[None]:
-    """Raise a worker's EnvStateError as it was raised there."""
-    try:
-        yield
-    except EnvWorkerError as error:
-        if isinstance(error.__cause__, EnvStateError):
-            raise EnvStateError(str(error.__cause__)) from error
-        raise
-
-
-class SubprocVecEnv(VecEnv):
+class SubprocVecEnv(GymEnvs):
     """Runs environments in worker processes, several to a process, with arrays in shared memory.
 
     Worth it when the environments of one process take longer to step than the message that starts them (some 30
@@ -355,51 +342,6 @@ class SubprocVecEnv(VecEnv):
         copies = {key: array.copy() for key, array in self._observation_arrays.items()}
         return dict_to_obs(self.observation_space, copies)
 
-    # --- reaching into the environments ---
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        return self._call("get_attr", attr_name, indices)
-
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        self._call("set_attr", (attr_name, value), indices)
-
-    def env_method(
-        self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
-    ) -> list[Any]:
-        return self._call("env_method", (method_name, method_args, method_kwargs), indices)
-
-    def env_is_wrapped(self, wrapper_class: type[gym.Wrapper], indices: VecEnvIndices = None) -> list[bool]:
-        return self._call("env_is_wrapped", wrapper_class, indices)
-
-    def get_state(self) -> dict[str, Any]:
-        """As for :class:`~polyak.envs.VecEnv`. Global random generators of the processes are not part of it.
-
-        Raises:
-            EnvStateError: the state of an environment cannot be read.
-        """
-        with _state_errors():
-            return {"envs": self._call("get_state", None, None)}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        with _state_errors():
-            for index, one in enumerate(states_of_all(state, self.num_envs)):
-                self._call("set_state", one, index)
-
-    def get_statistics(self, indices: VecEnvIndices = None) -> list[Found]:
-        return self._call("get_statistics", None, indices)
-
-    def set_statistics(self, found: list[Found], indices: VecEnvIndices = None) -> None:
-        for index, one in zip(self._get_indices(indices), found, strict=True):
-            self._call("set_statistics", one, index)
-
-    def get_images(self) -> Sequence[np.ndarray | None]:
-        if self.render_mode != "rgb_array":
-            warn_user(
-                f"get_images() needs environments made with render_mode='rgb_array', these have {self.render_mode!r}."
-            )
-            return [None] * self.num_envs
-        return self.env_method("render")
-
     def _call(self, what: str, argument: Any, indices: VecEnvIndices) -> list[Any]:
         self._make_ready(what + "()")
         chosen = _as_list(indices, len(self._last_seeds))
@@ -417,6 +359,8 @@ class SubprocVecEnv(VecEnv):
                 self.close()  # dead or hanging
             elif isinstance(error.__cause__, AttributeError):
                 raise AttributeError(str(error)) from error.__cause__
+            elif isinstance(error.__cause__, EnvStateError):
+                raise EnvStateError(str(error.__cause__)) from error
             raise
         results: dict[int, list[Any]] = {}
         for mine, answer in zip(content_of.values(), answers, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import cloudpickle
@@ -17,6 +17,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.extras import needed
 from polyak.envs.nested_spaces import is_composed
 from polyak.envs.state import EnvStateError, attributes_of, check_class, load_attributes
 from polyak.envs.vec.seeds import seeds_of
@@ -143,6 +144,18 @@ class VecEnv(ABC):
         self.step_async(actions)
         return self.step_wait()
 
+    def step_rows(self, actions: Any) -> tuple[VecEnvObs, np.ndarray, np.ndarray, Sequence[dict[str, Any]]]:
+        """As :meth:`step`, for a training: there is an action for each environment, and infos may be made when they are
+        first asked for, which must be before the next step."""
+        return self.step(actions)
+
+    @property
+    def steps_in_rows(self) -> bool:
+        """Whether :meth:`step_rows` does what :meth:`step` does: no subclass, nor the object, has a step of its own."""
+        stepping = {"step", "step_async", "step_wait", "step_rows"}
+        found = (vars(each) for each in (self, *type(self).__mro__))
+        return "step_rows" in next(names for names in found if names.keys() & stepping)
+
     @abstractmethod
     def close(self) -> None:
         """Free the environments' resources."""
@@ -219,6 +232,13 @@ class VecEnv(ABC):
         except AttributeError:
             return False
         return True
+
+    def attr_of_first(self, attr_name: str, default: Any) -> Any:
+        """An attribute of the first environment; ``default`` if it has none, or there are no single environments."""
+        try:
+            return self.get_attr(attr_name, 0)[0]
+        except (AttributeError, NotImplementedError):
+            return default
 
     def _get_indices(self, indices: VecEnvIndices) -> Iterable[int]:
         if indices is None:
@@ -306,10 +326,7 @@ class VecEnv(ABC):
     def _show(self, image: np.ndarray | None) -> None:
         if image is None:
             return
-        try:
-            import cv2
-        except ImportError as error:
-            raise ImportError("render('human') needs opencv: pip install 'polyak[extra]'") from error
+        cv2 = needed("cv2", "render('human') needs opencv", "extra")
         cv2.imshow("vecenv", image[:, :, ::-1])
         cv2.waitKey(1)
 
@@ -345,10 +362,7 @@ class VecEnvWrapper(VecEnv):
     """Names of the attributes that are part of the environments' state; ``None``: all that are plain data."""
 
     def __init__(
-        self,
-        venv: VecEnv,
-        observation_space: spaces.Space | None = None,
-        action_space: spaces.Space | None = None,
+        self, venv: VecEnv, observation_space: spaces.Space | None = None, action_space: spaces.Space | None = None
     ):
         if not isinstance(venv, VecEnv):
             raise TypeError(
@@ -480,6 +494,26 @@ class VecEnvWrapper(VecEnv):
         return self.venv.getattr_depth_check(name, already_found or owned)
 
 
+class VecObservationWrapper(VecEnvWrapper):
+    """A wrapper that changes observations, those at the end of an episode too, by its method ``observation``."""
+
+    passes_on: Container[str] = ("rewards",)
+
+    @abstractmethod
+    def observation(self, observation: Any) -> Any:
+        """The changed observation, of one environment or of a batch; what is given stays as it is."""
+
+    def reset(self) -> VecEnvObs:
+        return self.observation(self.venv.reset())
+
+    def step_wait(self) -> VecEnvStepReturn:
+        observations, rewards, dones, infos = self.venv.step_wait()
+        for index in dones.nonzero()[0].tolist():
+            if "terminal_observation" in infos[index]:
+                infos[index]["terminal_observation"] = self.observation(infos[index]["terminal_observation"])
+        return self.observation(observations), rewards, dones, infos
+
+
 _NO_STATE = frozenset({"venv", "num_envs", "render_mode", "metadata"})
 
 
@@ -500,14 +534,16 @@ def _supported_render_modes(render_mode: str | None) -> list[str]:
 # --- finding wrappers -----------------------------------------------------------------------------------------------
 
 
+def wrappers_of(env: Any) -> Iterator[VecEnvWrapper]:
+    """The VecEnvWrappers around ``env``, the outermost first."""
+    while isinstance(env, VecEnvWrapper):
+        yield env
+        env = getattr(env, "venv", None)  # one that was unpickled may have none yet
+
+
 def unwrap_vec_wrapper(env: gym.Env | VecEnv, vec_wrapper_class: type[Wrapper]) -> Wrapper | None:
     """Outermost wrapper of the class around ``env``, or None."""
-    layer: Any = env
-    while isinstance(layer, VecEnvWrapper):
-        if isinstance(layer, vec_wrapper_class):
-            return layer
-        layer = layer.venv
-    return None
+    return next((layer for layer in wrappers_of(env) if isinstance(layer, vec_wrapper_class)), None)
 
 
 def is_vecenv_wrapped(env: gym.Env | VecEnv, vec_wrapper_class: type[VecEnvWrapper]) -> bool:

@@ -8,6 +8,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from polyak.envs.extras import needed
+from polyak.envs.sizes import check_size
 from polyak.envs.spaces import SpaceError
 from polyak.warning import warn_user
 
@@ -171,8 +173,7 @@ class MaxAndSkipEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
 
     def __init__(self, env: gym.Env, skip: int = 4):
         super().__init__(env)
-        if skip < 1:
-            raise ValueError(f"skip must be at least 1, got {skip}.")
+        check_size("skip", skip)
         space = env.observation_space
         if space.shape is None or space.dtype is None:
             raise SpaceError(f"MaxAndSkipEnv needs observations that are arrays, got {space}.")
@@ -219,10 +220,7 @@ class WarpFrame(gym.ObservationWrapper[np.ndarray, int, np.ndarray]):
 
     def __init__(self, env: gym.Env, width: int = 84, height: int = 84):
         super().__init__(env)
-        try:
-            import cv2  # noqa: F401  (here to fail early)
-        except ImportError as error:
-            raise ImportError("WarpFrame needs opencv to resize images: pip install 'polyak[atari]'") from error
+        needed("cv2", "WarpFrame needs opencv to resize images", "atari")  # here to fail early
         if not isinstance(env.observation_space, spaces.Box) or env.observation_space.shape[2:] != (3,):
             raise SpaceError(f"WarpFrame needs RGB images (H, W, 3), got {env.observation_space}.")
         self.width = width

@@ -8,7 +8,7 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from polyak.envs.nested_spaces import SpacePart, is_nested, parts_by_name
-from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from polyak.envs.vec.vec_env import VecEnv, VecObservationWrapper
 
 
 class NamedObservation(gym.ObservationWrapper):
@@ -32,7 +32,7 @@ class NamedObservation(gym.ObservationWrapper):
         return {name: part.of(observation) for name, part in self.parts.items()}
 
 
-class VecNamedObservation(VecEnvWrapper):
+class VecNamedObservation(VecObservationWrapper):
     """:class:`NamedObservation` for environments that are stepped as one.
 
     Args:
@@ -42,8 +42,6 @@ class VecNamedObservation(VecEnvWrapper):
         ValueError: two parts would have the same name.
     """
 
-    passes_on = ("rewards",)
-
     def __init__(self, venv: VecEnv) -> None:
         self.parts = parts_by_name(venv.observation_space)
         super().__init__(venv, observation_space=_space(self.parts))
@@ -51,16 +49,6 @@ class VecNamedObservation(VecEnvWrapper):
     def observation(self, observation: Any) -> dict[str, Any]:
         """An observation, one or a batch, by the names of its parts."""
         return {name: part.of(observation) for name, part in self.parts.items()}
-
-    def reset(self) -> VecEnvObs:
-        return self.observation(self.venv.reset())
-
-    def step_wait(self) -> VecEnvStepReturn:
-        observations, rewards, dones, infos = self.venv.step_wait()
-        for index in dones.nonzero()[0]:
-            if "terminal_observation" in infos[index]:
-                infos[index]["terminal_observation"] = self.observation(infos[index]["terminal_observation"])
-        return self.observation(observations), rewards, dones, infos
 
 
 def name_parts(env: gym.Env) -> gym.Env:

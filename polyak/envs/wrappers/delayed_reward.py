@@ -6,6 +6,8 @@ from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
+from polyak.envs.sizes import check_size
+
 
 class DelayedRewardWrapper(gym.Wrapper):
     """Gives the rewards of `delay` steps together, at the last of these steps or at the end of the episode; 0 before.
@@ -20,8 +22,7 @@ class DelayedRewardWrapper(gym.Wrapper):
 
     def __init__(self, env: gym.Env, delay: int = 10) -> None:
         super().__init__(env)
-        if delay < 1:
-            raise ValueError(f"delay must be at least 1, got {delay}.")
+        check_size("delay", delay)
         self.delay = delay
         self._steps, self._owed = 0, 0.0
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 from gymnasium import spaces
 
-from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from polyak.envs.vec.vec_env import VecEnv, VecObservationWrapper
 
 
-class VecExtractDictObs(VecEnvWrapper):
+class VecExtractDictObs(VecObservationWrapper):
     """Gives one entry of Dict observations as the observation.
 
     Args:
@@ -19,8 +20,6 @@ class VecExtractDictObs(VecEnvWrapper):
         ValueError: when the space is not a Dict or lacks the key.
     """
 
-    passes_on = ("rewards",)
-
     def __init__(self, venv: VecEnv, key: str):
         space = venv.observation_space
         if not isinstance(space, spaces.Dict):
@@ -30,15 +29,5 @@ class VecExtractDictObs(VecEnvWrapper):
         self.key = key
         super().__init__(venv, observation_space=space.spaces[key])
 
-    def reset(self) -> VecEnvObs:
-        observations = self.venv.reset()
-        assert isinstance(observations, dict)
-        return observations[self.key]
-
-    def step_wait(self) -> VecEnvStepReturn:
-        observations, rewards, dones, infos = self.venv.step_wait()
-        assert isinstance(observations, dict)
-        for index in np.flatnonzero(dones):
-            if "terminal_observation" in infos[index]:
-                infos[index]["terminal_observation"] = infos[index]["terminal_observation"][self.key]
-        return observations[self.key], rewards, dones, infos
+    def observation(self, observation: Any) -> Any:
+        return observation[self.key]

@@ -6,6 +6,7 @@ from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
+from polyak.envs.sizes import check_size
 from polyak.envs.wrappers.time_feature import time_limit
 
 
@@ -26,8 +27,7 @@ class FixedHorizon(gym.Wrapper):
 
     def __init__(self, env: gym.Env, steps: int) -> None:
         super().__init__(env)
-        if steps < 1:
-            raise ValueError(f"steps must be at least 1, got {steps}.")
+        check_size("steps", steps)
         limit = time_limit(env)
         if limit is not None and limit < steps:
             raise ValueError(

@@ -6,6 +6,8 @@ from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
+from polyak.envs.sizes import check_size
+
 
 class FrameSkip(gym.Wrapper):
     """Repeats each action, adds up the rewards and shows the last observation; the end of an episode cuts it short.
@@ -20,8 +22,7 @@ class FrameSkip(gym.Wrapper):
 
     def __init__(self, env: gym.Env, skip: int = 4) -> None:
         super().__init__(env)
-        if skip < 1:
-            raise ValueError(f"skip must be at least 1, got {skip}.")
+        check_size("skip", skip)
         self.skip = skip
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:

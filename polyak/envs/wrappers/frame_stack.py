@@ -36,14 +36,8 @@ class StackedObservations:
     """
 
     def __init__(
-        self,
-        num_envs: int,
-        n_stack: int,
-        observation_space: spaces.Space,
-        channels_order: ChannelsOrder = None,
+        self, num_envs: int, n_stack: int, observation_space: spaces.Space, channels_order: ChannelsOrder = None
     ):
-        if n_stack < 1:
-            raise ValueError(f"n_stack must be at least 1, got {n_stack}.")
         check_size("n_stack", n_stack, MOST_FRAMES)
         self.num_envs = num_envs
         self.n_stack = n_stack

@@ -19,8 +19,6 @@ class _Past:
     """The last `horizon` observations [D] and actions [A] as one array [horizon * (D + A)]; zeros before the start."""
 
     def __init__(self, wrapper: str, part: spaces.Space, actions: spaces.Space, horizon: int) -> None:
-        if horizon < 1:
-            raise ValueError(f"{wrapper}: horizon must be at least 1, got {horizon}.")
         check_size(f"{wrapper}: horizon", horizon, MOST_FRAMES)
         for what, space in (("observations", part), ("actions", actions)):
             if not isinstance(space, spaces.Box) or len(space.shape) != 1:
@@ -66,19 +64,28 @@ class HistoryWrapper(gym.Wrapper):
 
     def __init__(self, env: gym.Env, horizon: int = 2) -> None:
         super().__init__(env)
-        self._past = _Past("HistoryWrapper", env.observation_space, env.action_space, horizon)
-        self.observation_space = self._past.space
+        self._past = _Past(type(self).__name__, self._part(env.observation_space), env.action_space, horizon)
+        self.observation_space = self._with(env.observation_space, self._past.space)
 
-    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
+    def _part(self, whole: Any) -> Any:
+        """What is remembered of an observation, or its space."""
+        return whole
+
+    def _with(self, whole: Any, past: Any) -> Any:
+        """An observation with the past in place of that, or its space."""
+        return past
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(**kwargs)
-        return self._past.restart(observation), info
+        return self._with(observation, self._past.restart(self._part(observation))), info
 
-    def step(self, action: Any) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
-        return self._past.add(observation, action), reward, terminated, truncated, info
+        past = self._past.add(self._part(observation), action)
+        return self._with(observation, past), reward, terminated, truncated, info
 
 
-class HistoryWrapperObsDict(gym.Wrapper):
+class HistoryWrapperObsDict(HistoryWrapper):
     """:class:`HistoryWrapper` for Dict observations: the part under ``"observation"`` gets the past, others stay.
 
     Args:
@@ -89,18 +96,11 @@ class HistoryWrapperObsDict(gym.Wrapper):
         ValueError: other spaces, or a horizon below 1.
     """
 
-    def __init__(self, env: gym.Env, horizon: int = 2) -> None:
-        super().__init__(env)
-        space = env.observation_space
-        if not isinstance(space, spaces.Dict) or KEY not in space.spaces:
-            raise ValueError(f"HistoryWrapperObsDict needs Dict observations with a part {KEY!r}, got {space}.")
-        self._past = _Past("HistoryWrapperObsDict", space[KEY], env.action_space, horizon)
-        self.observation_space = spaces.Dict({**space.spaces, KEY: self._past.space})
+    def _part(self, whole: Any) -> Any:
+        if isinstance(whole, spaces.Space) and not (isinstance(whole, spaces.Dict) and KEY in whole.spaces):
+            raise ValueError(f"HistoryWrapperObsDict needs Dict observations with a part {KEY!r}, got {whole}.")
+        return whole[KEY]
 
-    def reset(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        observation, info = self.env.reset(**kwargs)
-        return {**observation, KEY: self._past.restart(observation[KEY])}, info
-
-    def step(self, action: Any) -> tuple[dict[str, Any], SupportsFloat, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        return {**observation, KEY: self._past.add(observation[KEY], action)}, reward, terminated, truncated, info
+    def _with(self, whole: Any, past: Any) -> Any:
+        parts = {**(whole.spaces if isinstance(whole, spaces.Dict) else whole), KEY: past}
+        return spaces.Dict(parts) if isinstance(whole, spaces.Dict) else parts

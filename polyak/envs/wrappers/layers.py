@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from polyak.envs.vec.vec_env import VecEnv, VecEnvWrapper
+from polyak.envs.vec.vec_env import VecEnv, VecEnvWrapper, wrappers_of
 from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
 from polyak.envs.wrappers.transpose import VecTransposeImage
 
@@ -23,14 +23,9 @@ def above_normalisation(env: VecEnv | None) -> Above:
     A wrapper counts unless the class that defines its ``reset`` and ``step_wait`` names in
     :attr:`~polyak.envs.VecEnvWrapper.passes_on` what it leaves alone.
     """
-    found: dict[str, list[str]] = {"observations": [], "rewards": []}
-    layer: Any = env if env is not None and unwrap_vec_normalize(env) is not None else None
-    while isinstance(layer, VecEnvWrapper) and not isinstance(layer, VecNormalize):
-        for what, names in found.items():
-            if not _passes_on(layer, what):
-                names.append(type(layer).__name__)
-        layer = layer.venv
-    return Above(tuple(found["observations"]), tuple(found["rewards"]))
+    layers = list(wrappers_of(env))
+    around = layers[: next((i for i, layer in enumerate(layers) if isinstance(layer, VecNormalize)), 0)]
+    return Above(*(tuple(type(la).__name__ for la in around if not _passes_on(la, what)) for what in Above._fields))
 
 
 def _passes_on(layer: VecEnvWrapper, what: str) -> bool:

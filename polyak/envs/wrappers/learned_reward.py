@@ -11,6 +11,7 @@ from typing import Any, SupportsFloat, cast
 import gymnasium as gym
 import numpy as np
 
+from polyak.arrays import assign, mapped
 from polyak.envs.make import make_env
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
 from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
@@ -196,31 +197,17 @@ def check_spaces(env: gym.Env | VecEnv, reward: Any) -> None:
 
 def _with_final(observations: Any, ended: np.ndarray, infos: list[dict[str, Any]]) -> Any:
     """``observations`` [N, ...] with the last ones of ended episodes in place of the first ones of new episodes."""
-    final = {index: infos[index]["terminal_observation"] for index in ended.tolist()}
-    if isinstance(observations, dict):
-        return {key: _replaced(part, {i: obs[key] for i, obs in final.items()}) for key, part in observations.items()}
-    return _replaced(observations, final)
-
-
-def _replaced(array: np.ndarray, rows: dict[int, Any]) -> np.ndarray:
-    array = array.copy()
-    for index, row in rows.items():
-        array[index] = row
-    return array
+    successors = mapped(np.copy, observations)
+    for index in ended.tolist():
+        assign(successors, index, infos[index]["terminal_observation"])
+    return successors
 
 
 def _stacked(observations: Any) -> Any:
     """Several batches of observations one after another."""
-    first = observations[0]
-    if isinstance(first, dict):
-        return {key: np.concatenate([obs[key] for obs in observations]) for key in first}
-    return np.concatenate(observations)
+    return mapped(lambda *batches: np.concatenate(batches), *observations)
 
 
 def _one(value: Any) -> Any:
     """One observation or action as a batch of one."""
-    return (
-        {key: np.asarray(part)[None] for key, part in value.items()}
-        if isinstance(value, dict)
-        else np.asarray(value)[None]
-    )
+    return mapped(lambda part: np.asarray(part)[None], value)

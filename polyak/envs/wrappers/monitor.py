@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, TextIO
 
 import gymnasium as gym
 
+from polyak.envs.extras import needed
 from polyak.envs.reading import plain_json, tables
 from polyak.envs.reading.limits import check_regular
+from polyak.envs.state import layers_of
 from polyak.envs.validation import check_info, check_reward, is_over
 from polyak.writing import make_folder
 
@@ -172,12 +174,9 @@ class CutEpisodes:
     """
 
     def __init__(self, env: gym.Env) -> None:
-        self._under_way: list[tuple[Monitor, list[float], int]] = []
-        layer = env
-        while isinstance(layer, gym.Wrapper):
-            if isinstance(layer, Monitor) and layer.rewards and not layer.needs_reset:
-                self._under_way.append((layer, layer.rewards, len(layer.episode_returns)))
-            layer = layer.env
+        monitors = [layer for layer in layers_of(env) if isinstance(layer, Monitor)]
+        running = [monitor for monitor in monitors if monitor.rewards and not monitor.needs_reset]
+        self._under_way = [(monitor, monitor.rewards, len(monitor.episode_returns)) for monitor in running]
 
     def record(self, info: dict[str, Any]) -> None:
         """Let each Monitor that was reset meanwhile record the episode, whose last info this is; the outermost one's
@@ -269,10 +268,7 @@ def load_results(path: str | os.PathLike[str]) -> pandas.DataFrame:
         LoadMonitorResultsError: when there are no files, or one is malformed.
         ImportError: without pandas.
     """
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("pandas is required for loading results: pip install 'polyak[extra]'") from error
+    pandas = needed("pandas", "pandas is required for loading results", "extra")
     files = get_monitor_files(path)
     if not files:
         raise LoadMonitorResultsError(

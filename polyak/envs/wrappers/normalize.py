@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar, TypeVar
@@ -15,8 +16,9 @@ from gymnasium import spaces
 
 from polyak import formats
 from polyak.envs.nan_checks import all_finite, is_finite
+from polyak.envs.nested_spaces import mapped_parts
 from polyak.envs.spaces import check_shape_equal, is_image_space
-from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper
+from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper, unwrap_vec_wrapper, wrappers_of
 from polyak.envs.wrappers.normalizer_state import FORMAT, SETTINGS, check_state, read_state
 from polyak.envs.wrappers.running import RunningMeanStd
 from polyak.warning import warn_user
@@ -163,25 +165,20 @@ class VecNormalize(VecEnvWrapper):
 
     def normalize_obs(self, obs: Observations) -> Observations:
         """Normalise observations (one or a batch) with the statistics as they are; the argument is not altered."""
-        if not self.norm_obs:
-            return obs
-        if isinstance(self.obs_rms, dict):
-            assert isinstance(obs, dict)
-            normalized = {key: self._normalize_obs(obs[key], statistics) for key, statistics in self.obs_rms.items()}
-            return {**obs, **normalized}  # type: ignore[return-value]
-        assert self.obs_rms is not None
-        return self._normalize_obs(obs, self.obs_rms)  # type: ignore[arg-type, return-value]
+        return self._with_statistics(self._normalize_obs, obs)
 
     def unnormalize_obs(self, obs: Observations) -> Observations:
         """Undo :meth:`normalize_obs`, except for what was clipped."""
+        return self._with_statistics(self._unnormalize_obs, obs)
+
+    def _with_statistics(self, function: Callable[[Any, RunningMeanStd], Any], obs: Any) -> Any:
+        """A function of arrays and their statistics, applied to those parts of an observation that have such."""
         if not self.norm_obs:
             return obs
         if isinstance(self.obs_rms, dict):
-            assert isinstance(obs, dict)
-            original = {key: self._unnormalize_obs(obs[key], statistics) for key, statistics in self.obs_rms.items()}
-            return {**obs, **original}  # type: ignore[return-value]
+            return {**obs, **{key: function(obs[key], statistics) for key, statistics in self.obs_rms.items()}}
         assert self.obs_rms is not None
-        return self._unnormalize_obs(obs, self.obs_rms)  # type: ignore[arg-type, return-value]
+        return function(obs, self.obs_rms)
 
     def normalize_reward(self, reward: np.ndarray) -> np.ndarray:
         """Divide rewards by the deviation of the return, or see ``center_reward``, and clip them; float32."""
@@ -213,7 +210,7 @@ class VecNormalize(VecEnvWrapper):
 
     def get_original_obs(self) -> Any:
         """Copy of the last observations as the wrapped VecEnv gave them."""
-        return _copied(self.old_obs)
+        return mapped_parts(np.array, self.old_obs)
 
     def get_original_reward(self) -> np.ndarray:
         """Copy of the last rewards as the wrapped VecEnv gave them."""
@@ -229,7 +226,7 @@ class VecNormalize(VecEnvWrapper):
         """
         if index not in self._old_terminal_obs:
             raise KeyError(f"Environment {index} did not end at the last step: it has no terminal observation.")
-        return _copied(self._old_terminal_obs[index])
+        return mapped_parts(np.array, self._old_terminal_obs[index])
 
     def before_normalization(self, index: int, terminal: Any) -> Any:
         """The observation that environment ``index`` ended with at the last step, as experience is stored.
@@ -366,13 +363,10 @@ class VecNormalize(VecEnvWrapper):
 
     def _statistics(self) -> list[tuple[str, RunningMeanStd]]:
         if isinstance(self.obs_rms, dict):
-            return [
-                *((f"obs_rms/{key}", statistics) for key, statistics in self.obs_rms.items()),
-                ("ret_rms", self.ret_rms),
-            ]
-        if self.obs_rms is not None:
-            return [("obs_rms", self.obs_rms), ("ret_rms", self.ret_rms)]
-        return [("ret_rms", self.ret_rms)]
+            found = [(f"obs_rms/{key}", statistics) for key, statistics in self.obs_rms.items()]
+        else:
+            found = [] if self.obs_rms is None else [("obs_rms", self.obs_rms)]
+        return [*found, ("ret_rms", self.ret_rms)]
 
     def save(self, save_path: str | os.PathLike[str]) -> None:
         """Write settings and statistics to a file that holds numbers and text only (an ``.npz``, whatever its suffix).
@@ -461,14 +455,6 @@ def _checked_keys(space: spaces.Space, keys: list[str] | None) -> list[str] | No
     if keys is not None:
         raise ValueError(f"norm_obs_keys={keys} is applicable only to Dict observations, got {space}. Leave it out.")
     return None
-
-
-def _copied(obs: Any) -> Any:
-    if isinstance(obs, dict):
-        return {key: np.array(value) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(np.array(value) for value in obs)
-    return np.array(obs)
 
 
 def detached(state: dict[str, Any]) -> VecNormalize:
@@ -572,10 +558,4 @@ def normalized_like(env: VecEnv, training_env: VecEnv | None) -> VecEnv:
 
 
 def _normalizers(env: VecEnv) -> list[VecNormalize]:
-    found: list[VecNormalize] = []
-    layer = unwrap_vec_wrapper(env, VecNormalize)
-    while layer is not None:
-        found.append(layer)
-        inner: Any = getattr(layer, "venv", None)  # a detached one has no environments
-        layer = unwrap_vec_wrapper(inner, VecNormalize)
-    return found
+    return [layer for layer in wrappers_of(env) if isinstance(layer, VecNormalize)]

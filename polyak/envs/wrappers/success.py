@@ -6,6 +6,8 @@ from typing import Any, SupportsFloat
 
 import gymnasium as gym
 
+from polyak.envs.sizes import check_size
+
 
 class TruncatedOnSuccessWrapper(gym.Wrapper):
     """Truncates an episode after `n_successes` steps in a row with ``info["is_success"]``.
@@ -21,8 +23,7 @@ class TruncatedOnSuccessWrapper(gym.Wrapper):
 
     def __init__(self, env: gym.Env, reward_offset: float = 0.0, n_successes: int = 1) -> None:
         super().__init__(env)
-        if n_successes < 1:
-            raise ValueError(f"n_successes must be at least 1, got {n_successes}.")
+        check_size("n_successes", n_successes)
         self.reward_offset = reward_offset
         self.n_successes = n_successes
         self._in_a_row = 0

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.spaces import SpaceError
+from polyak.envs.state import layers_of
 
 KEY = "observation"
 """The part of a Dict observation that gets the feature."""
@@ -68,8 +69,5 @@ class TimeFeatureWrapper(gym.Wrapper):
 
 def time_limit(env: gym.Env) -> int | None:
     """Steps that the outermost ``TimeLimit`` allows; ``None`` if there is none."""
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.TimeLimit):
-            return env._max_episode_steps
-        env = env.env
-    return None
+    limits = (layer._max_episode_steps for layer in layers_of(env) if isinstance(layer, gym.wrappers.TimeLimit))
+    return next(limits, None)

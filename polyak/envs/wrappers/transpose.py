@@ -8,10 +8,10 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.spaces import SpaceError, is_image_space, is_image_space_channels_first, transpose_image
-from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
+from polyak.envs.vec.vec_env import VecEnv, VecObservationWrapper
 
 
-class VecTransposeImage(VecEnvWrapper):
+class VecTransposeImage(VecObservationWrapper):
     """Transposes images from ``(H, W, C)`` to ``(C, H, W)``; in a Dict those of every key with channels-last images.
 
     Args:
@@ -21,8 +21,6 @@ class VecTransposeImage(VecEnvWrapper):
     Raises:
         SpaceError: when there is no image to transpose.
     """
-
-    passes_on: tuple[str, ...] = ("rewards",)
 
     def __init__(self, venv: VecEnv, skip: bool = False):
         self.skip = skip
@@ -76,16 +74,8 @@ class VecTransposeImage(VecEnvWrapper):
             }
         return transpose_image(observations)
 
-    def reset(self) -> VecEnvObs:
-        return self.transpose_observations(self.venv.reset())
-
-    def step_wait(self) -> VecEnvStepReturn:
-        observations, rewards, dones, infos = self.venv.step_wait()
-        for index in np.flatnonzero(dones):
-            if "terminal_observation" in infos[index]:
-                terminal = infos[index]["terminal_observation"]
-                infos[index]["terminal_observation"] = self.transpose_observations(terminal)
-        return self.transpose_observations(observations), rewards, dones, infos
+    def observation(self, observation: Any) -> Any:
+        return self.transpose_observations(observation)
 
 
 def _is_channels_last(space: spaces.Space) -> bool:

@@ -26,10 +26,7 @@ class VecMonitor(VecEnvWrapper):
     state_attributes = ("episode_count", "episode_returns", "episode_lengths")
 
     def __init__(
-        self,
-        venv: VecEnv,
-        filename: str | os.PathLike[str] | None = None,
-        info_keywords: tuple[str, ...] = (),
+        self, venv: VecEnv, filename: str | os.PathLike[str] | None = None, info_keywords: tuple[str, ...] = ()
     ):
         super().__init__(venv)
         if any(_is_monitored(venv)):
@@ -45,9 +42,9 @@ class VecMonitor(VecEnvWrapper):
         self.episode_lengths = np.zeros(self.num_envs, dtype=np.int64)
         self.results_writer: ResultsWriter | None = None
         if filename is not None:
-            self.results_writer = ResultsWriter(
-                filename, header={"t_start": self.t_start, "env_id": _env_id(venv)}, extra_keys=info_keywords
-            )
+            spec = venv.attr_of_first("spec", None)
+            header = {"t_start": self.t_start, "env_id": str(getattr(spec, "id", None))}
+            self.results_writer = ResultsWriter(filename, header=header, extra_keys=info_keywords)
 
     def reset(self) -> VecEnvObs:
         observations = self.venv.reset()
@@ -89,11 +86,3 @@ def _is_monitored(venv: VecEnv) -> list[bool]:
         return venv.env_is_wrapped(Monitor)
     except (AttributeError, NotImplementedError):  # a VecEnv without single environments
         return []
-
-
-def _env_id(venv: VecEnv) -> str:
-    try:
-        spec = venv.get_attr("spec", 0)[0]
-    except (AttributeError, NotImplementedError):
-        return "None"
-    return str(getattr(spec, "id", None))

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from polyak.envs.extras import needed
+from polyak.envs.sizes import check_size
 from polyak.envs.vec.vec_env import VecEnv, VecEnvObs, VecEnvStepReturn, VecEnvWrapper
 from polyak.warning import warn_user
 from polyak.writing import Unfinished, make_folder
@@ -54,14 +56,13 @@ class VecVideoRecorder(VecEnvWrapper):
                 f"record_video_trigger={record_video_trigger!r} must be a function of the number of steps: "
                 "lambda step: step % 1000 == 0."
             )
-        if video_length < 1:
-            raise ValueError(f"video_length must be at least 1, got {video_length}.")
+        check_size("video_length", video_length)
         _import_imageio()
         self.video_folder = os.path.abspath(os.path.expanduser(video_folder))
         self.record_video_trigger = record_video_trigger
         self.video_length = video_length
         self.name_prefix = name_prefix
-        self.frames_per_sec = _frame_rate(venv)
+        self.frames_per_sec = venv.attr_of_first("metadata", venv.metadata).get("render_fps", 30)
         self.step_id = 0
         self.recorded_frames = 0
         self.recording = False
@@ -129,18 +130,7 @@ def _even(frame: np.ndarray) -> np.ndarray:
     return np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)))
 
 
-def _frame_rate(venv: VecEnv) -> float:
-    try:
-        metadata = venv.get_attr("metadata", 0)[0]
-    except (AttributeError, NotImplementedError):
-        metadata = venv.metadata
-    return metadata.get("render_fps", 30)
-
-
 def _import_imageio() -> Any:
-    try:
-        import imageio
-        import imageio_ffmpeg  # noqa: F401
-    except ImportError as error:
-        raise ImportError("VecVideoRecorder needs imageio and ffmpeg: pip install 'polyak[video]'") from error
-    return imageio
+    why = "VecVideoRecorder needs imageio and ffmpeg"
+    needed("imageio_ffmpeg", why, "video")
+    return needed("imageio", why, "video")

@@ -11,10 +11,11 @@ import numpy as np
 from gymnasium import spaces
 from typing_extensions import Self
 
-from polyak.envs.vec.env_slot import add_note
+from polyak.arrays import Array, place
+from polyak.envs.batched import BatchedVecEnv
+from polyak.envs.vec.reaching import add_note
 from polyak.envs.vec.vec_env import VecEnv
 from polyak.experience.episodes import Episodes
-from polyak.experience.hindsight.goals import goal_cells
 from polyak.experience.randomness import Randomness
 from polyak.experience.ring import Ring
 from polyak.experience.sampling.window import Window
@@ -100,7 +101,8 @@ class Hindsight(Randomness):
     ``dones`` stay as they were recorded, for a real termination is a fact whatever the goal.
 
     Args:
-        env: a vectorised environment whose first member has ``compute_reward(achieved_goal, desired_goal, infos)``.
+        env: a vectorised environment whose first member has ``compute_reward(achieved_goal, desired_goal, infos)``; one
+            of environments in tensors has it itself, for tensors of goals [B, ...].
         n_sampled_goal: relabelled rows for each real one, at least 0.
         goal_selection_strategy: a :class:`GoalSelectionStrategy` or its name.
         copy_info_dict: keep the info of each row and give it to ``compute_reward`` (slower; else it gets empty dicts).
@@ -127,9 +129,10 @@ class Hindsight(Randomness):
             ValueError: its environments have no ``compute_reward``.
         """
         if isinstance(env, VecEnv) and not _has_compute_reward(env):
+            which = _batch_of(env) or env.env_method("__str__", indices=[0])[0]
             raise ValueError(
-                f"Hindsight replay recomputes rewards, and {env.env_method('__str__', indices=[0])[0]} has no "
-                "compute_reward. Give its class a method compute_reward(achieved_goal, desired_goal, info), with "
+                f"Hindsight replay recomputes rewards, and {which} has no compute_reward. Give its class a method "
+                "compute_reward(achieved_goal, desired_goal, info), with "
                 "arrays of goals [B, ...] in and rewards [B] out, or train without HerReplayBuffer."
             )
         self.env = env
@@ -147,14 +150,14 @@ class Hindsight(Randomness):
         if self.infos is not None:
             for env, info in enumerate(infos):  # the final observation is the VecEnv's addition, not the env's info
                 self.infos[slot, env] = {key: value for key, value in info.items() if key != "terminal_observation"}
-        return self.episodes.add(dones)
+        return self.episodes.add(place(dones, None))
 
     def cut(self, envs: np.ndarray) -> np.ndarray:
         return self.episodes.close(envs)
 
     def sync(self, dones: np.ndarray, pos: int, full: bool) -> None:
         if not self.episodes.matches(pos, full):
-            self.episodes.rebuild(dones, pos, full)
+            self.episodes.rebuild(place(dones, None), pos, full)
 
     def eligible(self, cells: np.ndarray) -> np.ndarray:
         return self.episodes.finished(cells)
@@ -166,25 +169,31 @@ class Hindsight(Randomness):
         return self.pool().size > 0
 
     def __call__(self, ring: Ring, window: Window) -> None:
-        chosen = np.arange(int(self.her_ratio * len(window.cells)))
-        if not chosen.size:
+        count = int(self.her_ratio * len(window.cells))
+        if count == 0:
             return
-        goals = ring.successors(self.goal_cells(window.cells[chosen, 0]), "achieved_goal")
+        around, valid = (place(part[:count], None) for part in (window.cells, window.valid))
+        goals = ring.successors(self.goal_cells(around[:, 0]), "achieved_goal")
         for observations in (window.observations, window.next_observations):
             desired = observations["desired_goal"]  # [B, ...], or [B, L, ...] of sequences
-            desired[chosen] = goals.reshape(len(goals), *(1,) * (desired.ndim - goals.ndim), *goals.shape[1:])
-        row, step = np.nonzero(window.valid[chosen])
-        cells = window.cells[chosen[row], step]
-        achieved = ring.successors(cells, "achieved_goal")
-        window.rewards[chosen[row], step] = self.compute_rewards(achieved, goals[row], cells)
+            desired[:count] = goals.reshape(len(goals), *(1,) * (desired.ndim - goals.ndim), *goals.shape[1:])
+        row, step = np.nonzero(valid)
+        cells = around[row, step]
+        found = self.compute_rewards(ring.successors(cells, "achieved_goal"), goals[ring.index(row)], cells)
+        window.rewards[ring.index(row), ring.index(step)] = ring.index(found)
 
     def goal_cells(self, cells: np.ndarray) -> np.ndarray:
         """Draw the rows [B] whose achieved goals become the goals of the rows in ``cells`` [B]."""
-        strategy: Any = self.goal_selection_strategy.name.lower()
-        return goal_cells(self.episodes, cells, strategy, self.rng)
+        step, first, last = self.episodes.bounds(cells)
+        if self.goal_selection_strategy is GoalSelectionStrategy.FINAL:
+            chosen = last
+        else:
+            future = self.goal_selection_strategy is GoalSelectionStrategy.FUTURE
+            chosen = self.rng.randint(step if future else first, last + 1)
+        return self.episodes.cell(chosen, cells % self.episodes.envs)
 
-    def compute_rewards(self, achieved: np.ndarray, desired: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Rewards [B] float32 of reaching ``achieved`` [B, ...] when ``desired`` [B, ...] was wanted."""
+    def compute_rewards(self, achieved: Array, desired: Array, cells: np.ndarray) -> np.ndarray:
+        """Rewards [B] float32, in numpy, of reaching ``achieved`` [B, ...] when ``desired`` [B, ...] was wanted."""
         if self.env is None:
             raise ValueError("Hindsight replay recomputes rewards with the environment: call set_env(env) first.")
         if self.infos is None:
@@ -192,7 +201,7 @@ class Hindsight(Randomness):
         else:
             infos = copy.deepcopy(self.infos.reshape(-1)[cells].tolist())
         rewards = self._asked(achieved, desired, infos)
-        rewards = np.asarray(rewards, np.float32)
+        rewards = np.asarray(place(rewards, None), np.float32)
         if rewards.shape != (len(cells),):
             raise ValueError(
                 f"compute_reward must return one reward per row: expected shape ({len(cells)},), got {rewards.shape}. "
@@ -200,10 +209,13 @@ class Hindsight(Randomness):
             )
         return rewards
 
-    def _asked(self, achieved: np.ndarray, desired: np.ndarray, infos: list[dict[str, Any]]) -> Any:
-        """What the environment says."""
+    def _asked(self, achieved: Array, desired: Array, infos: list[dict[str, Any]]) -> Any:
+        """The rewards of the environment's function."""
         assert self.env is not None
         try:
+            if (batch := _batch_of(self.env)) is not None:
+                return batch.compute_reward(*(place(goals, batch.device) for goals in (achieved, desired)), infos)
+            achieved, desired = place(achieved, None), place(desired, None)
             return self.env.env_method("compute_reward", achieved, desired, infos, indices=[0])[0]
         except Exception as error:
             if self.infos is None:
@@ -239,8 +251,15 @@ class Hindsight(Randomness):
         return twin
 
 
+def _batch_of(env: Any) -> Any:
+    """The environments in tensors that a VecEnv gives its contract; ``None``: it is of others."""
+    return env.batch if isinstance(env, BatchedVecEnv) else None
+
+
 def _has_compute_reward(env: VecEnv) -> bool:
-    """Whether its environments have a ``compute_reward``; true where a VecEnv of another make cannot say."""
+    """Whether its environments have a ``compute_reward``; true where a VecEnv of another make does not tell."""
+    if (batch := _batch_of(env)) is not None:
+        return hasattr(batch, "compute_reward")
     try:
         return bool(env.env_method("has_wrapper_attr", "compute_reward", indices=[0])[0])
     except (AttributeError, NotImplementedError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from polyak.arrays import assign, place
 from polyak.experience.hindsight.relabel import Hindsight
 from polyak.experience.ring import Ring
 from polyak.warning import warn_user
@@ -23,7 +24,7 @@ def computed(relabel: Hindsight, ring: Ring, slots: np.ndarray) -> np.ndarray:
     found = np.empty(len(cells), np.float32)
     for start in range(0, len(cells), ROWS_AT_ONCE):
         some = cells[start : start + ROWS_AT_ONCE]
-        achieved, desired = (_goals(ring, some, key) for key in ("achieved_goal", "desired_goal"))
+        achieved, desired = (ring.successors(some, key) for key in ("achieved_goal", "desired_goal"))
         found[start : start + ROWS_AT_ONCE] = relabel.compute_rewards(achieved, desired, some)
     return found.reshape(-1, ring.n_envs)
 
@@ -56,7 +57,7 @@ def reconcile(relabel: Hindsight, ring: Ring, slots: np.ndarray, before: np.ndar
     """
     if relabel.env is None or relabel.her_ratio == 0 or not slots.size:
         return
-    found, stored = computed(relabel, ring, slots), ring.columns["rewards"][slots]
+    found, stored = computed(relabel, ring, slots), place(ring.columns["rewards"][slots], None)
     differ = ~_close(found, stored)
     if not differ.any() or (before is not None and _close(found, before).all()):
         return
@@ -71,18 +72,13 @@ def reconcile(relabel: Hindsight, ring: Ring, slots: np.ndarray, before: np.ndar
             "cannot be recomputed. Empty the buffer first (replay_buffer.reset()), or use an environment with the same "
             "compute_reward()."
         )
-    ring.columns["rewards"][slots] = found
+    assign(ring.columns["rewards"], slots, found)
     ring.edited()
     warn_user(
         f"{what}. All have been recomputed with it, as those of relabelled goals are. To learn from the rewards as "
         "they were recorded, use an environment with the compute_reward() of then.",
         UserWarning,
     )
-
-
-def _goals(ring: Ring, cells: np.ndarray, key: str) -> np.ndarray:
-    found: np.ndarray = ring.successors(cells, key)
-    return found
 
 
 def _close(one: np.ndarray, other: np.ndarray) -> np.ndarray:

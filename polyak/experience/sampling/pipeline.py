@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak import arrays
 from polyak.arrays import mapped
 from polyak.experience.batch import (
     DictReplayBufferSamples,
@@ -25,25 +26,24 @@ from polyak.experience.placement import Placement
 from polyak.experience.ring import Ring
 from polyak.experience.samplers import Sampler, Uniform
 from polyak.experience.sampling.reduce import NStep, Reduce
-from polyak.experience.sampling.window import Window
+from polyak.experience.sampling.window import Window, look
 from polyak.experience.step import AFTER, NO_EXTRAS
-from polyak.experience.windows import look
 
 BLOCK_BYTES = 4 << 20  # of rows gathered at once: much larger blocks leave the processor's caches before they are used
 DEVICE_BLOCK_BYTES = 64 << 20  # on a device: enough for hundreds of minibatches, and little of its memory
 
 
 class Rows(NamedTuple):
-    """Drawn transitions: arrays, or tensors where a device gathered them. [B, L, ...] of sequences."""
+    """Drawn transitions: tensors where a device gathered them, else arrays. [B, L, ...] of sequences."""
 
     observations: Any  # [B, ...], or a dict of these
     actions: Any  # [B, A]
     next_observations: Any  # [B, ...], or a dict of these
-    terminated: Any  # [B] float32
+    terminated: Any  # [B] bool
     rewards: Any  # [B] float32
-    discounts: np.ndarray | None  # [B] float32; None: one step each
+    discounts: Any  # [B] float32; None: one step each
     extras: dict[str, Any]  # name -> [B, ...]
-    valid: np.ndarray | None  # [B, L] bool; None: no sequences
+    valid: Any  # [B, L] bool; None: no sequences
 
     def samples(
         self, tensor: Callable[[Any], Tensor], weights: np.ndarray | None, cells: np.ndarray
@@ -54,7 +54,7 @@ class Rows(NamedTuple):
             mapped(tensor, self.observations),
             tensor(self.actions),
             mapped(tensor, self.next_observations),
-            tensor(self.terminated[..., None]),
+            tensor(arrays.single(self.terminated[..., None])),
             tensor(self.rewards[..., None]),
             None if self.discounts is None else tensor(self.discounts[..., None]),
             None if weights is None else tensor(weights[:, None]),
@@ -65,7 +65,7 @@ class Rows(NamedTuple):
 
     def transition(self, tensor: Callable[[Any], Tensor], weights: Tensor, gamma: float) -> Transition:
         """The same bits as :meth:`Transition.from_samples` of :meth:`samples`, but for the type of observations."""
-        discounts = 1 - self.terminated
+        discounts = 1 - arrays.single(self.terminated)
         discounts *= gamma if self.discounts is None else self.discounts
         if self.valid is not None:
             discounts *= self.valid
@@ -96,8 +96,8 @@ class Pipeline(NamedTuple):
     device: torch.device
     rng: np.random.RandomState
     """Where the reduction draws from."""
-    normalize: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
-    """Applied to observations, and to the reward of each step before they are summed."""
+    normalize: Callable[[Any, Any, Any], tuple[Any, Any, Any]] | None = None
+    """Applied to observations, their successors, and the reward of each step before they are summed."""
 
     def source(self, rows: int) -> Ring:
         """What so many whole rows are gathered from: the ring, or its mirror on the device."""
@@ -132,7 +132,9 @@ class Pipeline(NamedTuple):
     def at_once(self, batch_size: int) -> int:
         """How many batches make a block."""
         rows = batch_size * self.gathered_rows
-        block_bytes = BLOCK_BYTES if self.source(rows) is self.ring else DEVICE_BLOCK_BYTES
+        source = self.source(rows)
+        in_main_memory = source is self.ring and (source.device is None or source.device.type == "cpu")
+        block_bytes = BLOCK_BYTES if in_main_memory else DEVICE_BLOCK_BYTES
         return max(block_bytes // (rows * self.ring.row_bytes), 1)
 
     def rows(self, cells: np.ndarray, shared: bool = False) -> Rows:
@@ -140,17 +142,16 @@ class Pipeline(NamedTuple):
         if not self.whole_rows:
             return self._windows(self.source(len(cells) * self.gathered_rows), cells)
         row = self.source(len(cells)).read(cells, shared)
-        now, then, extras = row["observations"], row["next_observations"], row.get("extras", NO_EXTRAS)
-        terminated, rewards = row["dones"] * (1 - row["timeouts"]), row["rewards"]
+        now, then, rewards = row["observations"], row["next_observations"], row["rewards"]
         if self.normalize is not None:
-            (now, then), rewards = map(self.normalize[0], (now, then)), self.normalize[1](rewards)
-        return Rows(now, row["actions"], then, terminated, rewards, None, extras, None)
+            now, then, rewards = self.normalize(now, then, rewards)
+        return Rows(now, row["actions"], then, ended(row), rewards, None, row.get("extras", NO_EXTRAS), None)
 
     def _windows(self, source: Ring, cells: np.ndarray) -> Rows:
         ring = self.ring
-        cells, valid, rewards, _ = look(ring, cells, self.reduce.window, self.reduce.before, ("dones", "timeouts"))
+        around, valid = look(ring, cells, self.reduce.window, self.reduce.before)
         valid = self.reduce.cut(valid, self.rng)
-        first, last, exists = self.reduce.ends(cells, valid)
+        first, last, exists = self.reduce.ends(around, valid)
         row = source.read(first)
         then, extras = row["next_observations"], row.get("extras", NO_EXTRAS)
         if last is not first:
@@ -158,14 +159,14 @@ class Pipeline(NamedTuple):
             if names := [name for name in extras if name.startswith(AFTER)]:
                 end = source.read(last)["extras"]
                 extras = {**extras, **{name: end[name] for name in names}}
-        window = Window(cells, valid, rewards, row["observations"], then)
+        window = Window(around, valid, ring.take(around, "rewards"), row["observations"], then)
         if self.relabel is not None:
             self.relabel(ring, window)
         now, then, each = window.observations, window.next_observations, window.rewards
         if self.normalize is not None:
-            (now, then), each = map(self.normalize[0], (now, then)), self.normalize[1](each)
+            now, then, each = self.normalize(now, then, each)
         rewards, discounts = self.reduce.returns(each, valid)
-        terminated = ring.take(last, "dones") * (1 - ring.take(last, "timeouts"))
+        terminated = ended({name: ring.take(last, name) for name in ("dones", "timeouts")})
         return Rows(now, row["actions"], then, terminated, rewards, discounts, extras, exists)
 
     def transition(
@@ -179,6 +180,11 @@ class Pipeline(NamedTuple):
         on_cpu = self.device.type == "cpu" and isinstance(rows.actions, np.ndarray)
         tensor: Callable[[Any], Tensor] = torch.from_numpy if on_cpu else self.tensor
         return rows.transition(tensor, _ones(len(cells), self.device) if weights is None else tensor(weights), gamma)
+
+
+def ended(row: Mapping[str, Any]) -> Any:
+    """[...] bool: which rows end an episode that is over, not just cut short by a time limit."""
+    return row["dones"] > row["timeouts"]
 
 
 def each_batch(

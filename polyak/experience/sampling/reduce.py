@@ -8,15 +8,17 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from polyak.experience.windows import returns, spans
+from polyak import arrays
+from polyak.arrays import Array
+from polyak.experience.sampling.window import returns, spans
 
 
 class WindowEnds(NamedTuple):
     """Where the transitions made of B windows begin and end."""
 
-    first: np.ndarray  # [B], or [B, L] of sequences: cells of their observations, actions and extras
-    last: np.ndarray  # as ``first``, and that very array if it holds the same: cells of the rows that they end with
-    valid: np.ndarray | None  # [B, L] bool, of sequences: which of them there are
+    first: Array  # [B], or [B, L] of sequences: cells of their observations, actions and extras
+    last: Array  # as ``first``, and that very array if it holds the same: cells of the rows that they end with
+    valid: Array | None  # [B, L] bool, of sequences: which of them there are
 
 
 class Reduce(Protocol):
@@ -42,15 +44,15 @@ class Reduce(Protocol):
         """Whether transitions span numbers of rows that are drawn."""
         ...
 
-    def cut(self, valid: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+    def cut(self, valid: Array, rng: np.random.RandomState) -> Array:
         """Which rows [B, n] of windows count, if ``valid`` ones could."""
         ...
 
-    def ends(self, cells: np.ndarray, valid: np.ndarray) -> WindowEnds:
+    def ends(self, cells: Array, valid: Array) -> WindowEnds:
         """Where the transitions begin and end in windows of these cells [B, n], of which ``valid`` [B, n] count."""
         ...
 
-    def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def returns(self, rewards: Array, valid: Array) -> tuple[Array, Array | None]:
         """Rewards [B, n] -> float32 rewards and discounts of the transitions; None: discounts of one step."""
         ...
 
@@ -97,24 +99,23 @@ class NStep:
         """Whether n is drawn."""
         return self.least is not None
 
-    def cut(self, valid: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+    def cut(self, valid: Array, rng: np.random.RandomState) -> Array:
         """[B, n] bool, the first rows of each window, as many as are drawn for it."""
         if self.least is None:
             return valid
         rows = rng.randint(self.least, self.n_steps + 1, (len(valid), 1))
-        return valid & (np.arange(self.n_steps) < rows)
+        return valid & arrays.place(np.arange(self.n_steps) < rows, arrays.device_of(valid))
 
-    def ends(self, cells: np.ndarray, valid: np.ndarray) -> WindowEnds:
+    def ends(self, cells: Array, valid: Array) -> WindowEnds:
         """Of one transition per window: [B] each."""
         first = cells[:, 0]
-        return WindowEnds(first, first if self.n_steps == 1 else cells[np.arange(len(cells)), valid.sum(1) - 1], None)
+        last = first if self.n_steps == 1 else arrays.along(cells, valid.sum(1)[:, None] - 1)[:, 0]
+        return WindowEnds(first, last, None)
 
-    def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def returns(self, rewards: Array, valid: Array) -> tuple[Array, Array | None]:
         """Of one transition per window: [B] each."""
-        if self.n_steps == 1:
-            return np.where(valid[:, 0], rewards[:, 0], 0).astype(np.float32), None
         summed, discounts = returns(rewards, valid, self.gamma, self.n_steps)
-        return summed[:, 0].astype(np.float32), discounts[:, 0].astype(np.float32)
+        return summed[:, 0], None if self.n_steps == 1 else discounts[:, 0]
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Sequence:
         """Never."""
         return False
 
-    def cut(self, valid: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+    def cut(self, valid: Array, rng: np.random.RandomState) -> Array:
         """All rows [B, n]."""
         return valid
 
@@ -173,14 +174,14 @@ class Sequence:
         """Rows of a window: those of the sequence, and those that its last transition spans besides."""
         return self.burn_in + self.length + self.n_steps - 1
 
-    def ends(self, cells: np.ndarray, valid: np.ndarray) -> WindowEnds:
+    def ends(self, cells: Array, valid: Array) -> WindowEnds:
         """Of L transitions per window: [B, L] each."""
         return WindowEnds(*spans(cells, valid, self.n_steps), valid[:, : self.burn_in + self.length])
 
-    def returns(self, rewards: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def returns(self, rewards: Array, valid: Array) -> tuple[Array, Array | None]:
         """Of L transitions per window: [B, L] each."""
         summed, discounts = returns(rewards, valid, self.n_step.gamma, self.n_steps)
-        return summed.astype(np.float32), None if self.n_steps == 1 else discounts.astype(np.float32)
+        return summed, None if self.n_steps == 1 else discounts
 
 
 def make_reduce(reduce: Reduce | None, n_step: NStep) -> Reduce:

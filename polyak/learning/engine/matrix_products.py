@@ -127,11 +127,7 @@ def measured() -> Faster:
 def _measure(product: MatrixProduct) -> dict[str, Any]:
     """Microseconds by either library, and whether oneDNN is chosen."""
     ours, theirs = _seconds(product)
-    return {
-        "torch_us": round(ours * 1e6, 1),
-        "onednn_us": round(theirs * 1e6, 1),
-        "onednn": theirs * MARGIN < ours,
-    }
+    return {"torch_us": round(ours * 1e6, 1), "onednn_us": round(theirs * 1e6, 1), "onednn": theirs * MARGIN < ours}
 
 
 def _sound(fact: Any) -> bool:

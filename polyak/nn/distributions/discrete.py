@@ -122,13 +122,7 @@ class SparseCategorical(Distribution):
 
 
 @dataclass(frozen=True)
-class CategoricalFamily(Family):
-    """One choice among N, by softmax.
-
-    Args:
-        action_dim: N.
-    """
-
+class _ChoiceFamily(Family):
     action_dim: int
 
     @property
@@ -138,6 +132,15 @@ class CategoricalFamily(Family):
     def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
         """Exponential variables: [B, N]."""
         return exponential(batch, self.action_dim, device, generator)
+
+
+@dataclass(frozen=True)
+class CategoricalFamily(_ChoiceFamily):
+    """One choice among N, by softmax.
+
+    Args:
+        action_dim: N.
+    """
 
     def __call__(self, logits: Tensor) -> Categorical:
         """Unnormalised log-probabilities [B, N]; -inf forbids a choice."""
@@ -145,22 +148,12 @@ class CategoricalFamily(Family):
 
 
 @dataclass(frozen=True)
-class SparseCategoricalFamily(Family):
+class SparseCategoricalFamily(_ChoiceFamily):
     """One choice among N, by sparsemax.
 
     Args:
         action_dim: N.
     """
-
-    action_dim: int
-
-    @property
-    def n_outputs(self) -> int:
-        return self.action_dim
-
-    def draw(self, batch: int, device: torch.device | None = None, generator: torch.Generator | None = None) -> Tensor:
-        """Exponential variables: [B, N]."""
-        return exponential(batch, self.action_dim, device, generator)
 
     def __call__(self, logits: Tensor) -> SparseCategorical:
         """Scores [B, N], which sparsemax projects to probabilities; -inf forbids a choice."""

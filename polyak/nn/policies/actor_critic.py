@@ -18,21 +18,21 @@ from polyak.nn.distributions.gaussian import GaussianFamily
 from polyak.nn.distributions.product import ProductFamily
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
-from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
+from polyak.nn.networks.encoders import NatureCNN, Obs
 from polyak.nn.networks.layers import (
     Activation,
     MlpExtractor,
     MlpExtractorWithFeatures,
-    check_activation,
     get_policy_value_arch,
     unwrap_legacy_arch,
 )
 from polyak.nn.options import check_sde_on_states, warn_without_sde
 from polyak.nn.plain import is_plain, plain
-from polyak.nn.policies.base import Decision, Noise, Policy, State, chosen, family_noise, shaped
+from polyak.nn.policies.base import Decision, Noise, State, chosen, family_noise, shaped
+from polyak.nn.policies.layered import LayeredPolicy
 
 
-class ActorCriticPolicy(Policy):
+class ActorCriticPolicy(LayeredPolicy):
     """Features -> hidden layers of actor and value function -> action distribution and state value.
 
     Args:
@@ -53,10 +53,8 @@ class ActorCriticPolicy(Policy):
         squash_output: gSDE: pass actions through tanh and stretch them to the bounds, instead of clipping.
         sparse: probabilities by sparsemax instead of softmax, for Discrete and MultiDiscrete: bad actions get
             probability 0 (arXiv:1602.02068; with ``entropy_index=2`` the policies of arXiv:1709.06293).
-        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
-        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
         share_features_extractor: actor and value function read, and both train, the same features.
-        normalize_images: divide uint8 images by 255.
+        **options: see :class:`~polyak.nn.policies.base.Policy`.
 
     Raises:
         PolicyError: ``squash_output`` or ``sde_on_states`` without ``use_sde``, ``use_sde`` without a Box,
@@ -64,6 +62,7 @@ class ActorCriticPolicy(Policy):
         NotImplementedError: an action space without a distribution.
     """
 
+    fixed = frozenset()
     action_net: nn.Module
     log_std: nn.Parameter
     exploration_noise: ExplorationNoise
@@ -83,45 +82,35 @@ class ActorCriticPolicy(Policy):
         use_expln: bool = False,
         squash_output: bool = False,
         sparse: bool = False,
-        features_extractor_class: ExtractorClass | None = None,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
         share_features_extractor: bool = True,
-        normalize_images: bool = True,
         sde_on_states: bool = False,
+        **options: Any,
     ) -> None:
         check_sde_on_states(sde_on_states, use_sde)
         if squash_output and not use_sde:
             raise PolicyError(
                 "squash_output=True needs gSDE: add use_sde=True, or leave squash_output out to have actions clipped."
             )
-        super().__init__(
-            observation_space,
-            action_space,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            squash_output=squash_output,
-        )
-        if net_arch is None:
-            net_arch = [] if self.features_extractor_class is NatureCNN else {"pi": [64, 64], "vf": [64, 64]}
-        self.net_arch = unwrap_legacy_arch(net_arch)
+        layers: dict[str, Any] = {"net_arch": net_arch, "activation_fn": activation_fn}
+        super().__init__(observation_space, action_space, squash_output=squash_output, **layers, **options)
+        self.net_arch = unwrap_legacy_arch(self.net_arch)
         get_policy_value_arch(self.net_arch)
-        check_activation(activation_fn)
-        self.activation_fn = activation_fn
-        self.ortho_init = ortho_init
-        self.use_sde, self.sde_on_states = use_sde, sde_on_states
-        self.log_std_init = log_std_init
+        self.ortho_init, self.log_std_init = ortho_init, log_std_init
+        self.use_sde, self.full_std, self.use_expln, self.sde_on_states = use_sde, full_std, use_expln, sde_on_states
         self.share_features_extractor = share_features_extractor
-        options: dict[str, Any] = {}
+        of_noise: dict[str, Any] = {}
         if use_sde:
-            options = {"full_std": full_std, "squash": squash_output, "use_expln": use_expln}
+            of_noise = {"full_std": full_std, "squash": squash_output, "use_expln": use_expln}
         else:
             warn_without_sde(full_std=(full_std, True), use_expln=(use_expln, False))
-        self.action_family = make_family(action_space, use_sde, sparse, **options)
+        self.action_family = make_family(action_space, use_sde, sparse, **of_noise)
         self.supports_masks = mask_size(action_space) is not None
         # a subclass that changes how actions are drawn in forward() must act that way too
         self.acts_by_forward = not is_plain(self, "forward")
         self._build_networks()
+
+    def default_arch(self) -> Any:
+        return [] if self.features_extractor_class is NatureCNN else {"pi": [64, 64], "vf": [64, 64]}
 
     def _build_networks(self) -> None:
         extractor = self.make_features_extractor()

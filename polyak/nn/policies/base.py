@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -192,6 +192,8 @@ class Policy(Network, ABC):
     """Columns of :meth:`decide` besides values and log-densities, to be stored: name -> shape of a row of float32."""
     codec: ActionCodec
     """Conversion between the network's units of actions and the environment's."""
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Arguments of base classes that the class decides: ``policy_kwargs`` may not hold them."""
 
     def __init__(
         self,
@@ -215,7 +217,7 @@ class Policy(Network, ABC):
     @classmethod
     def keywords(cls, **defaults: Any) -> set[str]:
         """Names that ``policy_kwargs`` may hold, given the arguments that the algorithm filled in."""
-        return keywords_of(cls)
+        return keywords_of(cls) - cls.fixed
 
     def make_features_extractor(self) -> Extractor:
         """A new features extractor.
@@ -231,9 +233,10 @@ class Policy(Network, ABC):
         )
         return extractor if self.recurrence is None else self.recurrence(extractor)
 
-    def network_arguments(self) -> dict[str, Any]:
-        """Arguments of every network of the policy: spaces, and a features extractor of its own."""
-        extractor = self.make_features_extractor()
+    def network_arguments(self, features_extractor: nn.Module | None = None) -> dict[str, Any]:
+        """Arguments of every network of the policy: spaces, and a features extractor, of its own unless one is
+        given."""
+        extractor: Any = self.make_features_extractor() if features_extractor is None else features_extractor
         return {
             "observation_space": self.observation_space,
             "action_space": self.action_space,

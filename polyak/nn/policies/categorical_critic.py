@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyak.nn.networks.encoders import Obs
-from polyak.nn.networks.layers import create_mlp
 from polyak.nn.networks.streams import atoms
 from polyak.nn.policies.continuous import ContinuousCritic
 
@@ -33,13 +32,9 @@ class CategoricalCritic(ContinuousCritic):
         self, *args: Any, n_atoms: int = 101, v_min: float = -250.0, v_max: float = 250.0, **options: Any
     ) -> None:
         support = atoms(n_atoms, v_min, v_max)
-        self._n_atoms = n_atoms
+        self.n_outputs = n_atoms
         super().__init__(*args, **options)
         self.register_buffer("support", support, persistent=False)
-
-    def make_q_network(self, inputs: int) -> nn.Module:
-        """One of the K perceptrons: features and actions side by side [B, inputs] -> logits [B, N]."""
-        return nn.Sequential(*create_mlp(inputs, self._n_atoms, self.net_arch, self.activation_fn))
 
     def logits(self, obs: Obs, actions: Tensor) -> Tensor:
         """Logarithms of probabilities, up to a constant for each distribution: [K, B, N]."""

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import Obs
-from polyak.nn.networks.layers import create_mlp
 from polyak.nn.networks.recall import Recalled
 from polyak.nn.plain import plain
 from polyak.nn.policies.base import Decision, Noise, State
@@ -62,12 +61,11 @@ class ConstrainedQNetwork(QNetwork):
     def _build_layers(self, n_actions: int) -> None:
         super()._build_layers(n_actions)
         norms = [nn.LayerNorm] if self.layer_norm else []
-        layers = create_mlp(self.features_dim, n_actions, self.net_arch, self.activation_fn, post_linear_modules=norms)
-        self.imitator = nn.Sequential(*layers)
+        self.imitator = self.layers(self.features_dim, n_actions, post_linear_modules=norms)
 
     def both(self, obs: Obs) -> Tensor:
         """Values of all actions, and the logits of the imitator: [B, 2, A]"""
-        features = self.extract_features(obs, self.features_extractor)
+        features = self._features(obs)
         return torch.stack([self.q_net(features), self.imitator(features)], dim=1)
 
     def forward(self, obs: Obs, masks: Tensor | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -17,68 +17,65 @@ from polyak.nn.distributions.gaussian import GaussianFamily
 from polyak.nn.distributions.state_dependent import StateDependentGaussianFamily
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
-from polyak.nn.networks.layers import Activation, create_mlp, get_actor_critic_arch
-from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
-from polyak.nn.options import check_keywords, check_sde_on_states, keywords_of, warn_without_sde
+from polyak.nn.networks.layers import get_actor_critic_arch
+from polyak.nn.networks.recall import RecurrentExtractor
+from polyak.nn.options import all_keywords, check_keywords, check_sde_on_states, split, warn_without_sde
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import Decision, Network, Noise, Policy, State, actor_noise, check_bounded, shaped
+from polyak.nn.policies.base import check_bounded
+from polyak.nn.policies.layered import (
+    ActorPolicy,
+    Critics,
+    LayeredNetwork,
+    MemoryPolicy,
+    StochasticActor,
+    lagging,
+    options_of,
+)
 
 LOG_STD_MIN, LOG_STD_MAX = -20, 2
 """Bounds of the log standard deviation that a squashed Gaussian actor may choose."""
 
 
-class SquashedGaussianActor(Network):
+class SquashedGaussianActor(StochasticActor):
     """tanh of a Gaussian whose mean and log standard deviation depend on the state (SAC, arXiv:1812.05905).
 
     With ``use_sde``, noise is state-dependent (gSDE, arXiv:2005.05719) and ``log_std`` a parameter.
 
     Args:
-        observation_space: what it reads.
-        action_space: a Box of A entries.
-        net_arch: widths of the hidden layers; may be empty.
-        features_extractor: makes features of preprocessed observations.
-        features_dim: how many.
-        activation_fn: follows every hidden layer.
+        *args: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
         use_sde: state-dependent exploration.
         log_std_init: gSDE: initial log standard deviation of the exploration matrices.
         full_std: gSDE: a standard deviation for each feature and action rather than for each feature.
         use_expln: gSDE: a positive function that grows slower than exp.
         clip_mean: gSDE: bound on the absolute mean before tanh; 0 for none.
-        normalize_images: divide uint8 images by 255.
-        sde_on_states: gSDE: noise is linear in the features that the hidden layers read, of a vector the observation
-            itself, and not in the last hidden layer (SDE, Rueckstiess, Felder and Schmidhuber 2008).
         softplus_std: standard deviations are log(1 + exp(x)) of the network's outputs x, and not exp(x): above 1 they
             grow linearly. The bounds are the same.
+        sde_on_states: gSDE: noise is linear in the features that the hidden layers read, of a vector the observation
+            itself, and not in the last hidden layer (SDE, Rueckstiess, Felder and Schmidhuber 2008).
+        **options: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
 
     Raises:
         PolicyError: a negative ``clip_mean``, or ``softplus_std`` with ``use_sde``, or ``sde_on_states`` without it.
     """
 
-    has_target: ClassVar[bool] = False
     action_family: GaussianFamily | StateDependentGaussianFamily
     mu: nn.Module
     log_std: nn.Module | nn.Parameter
 
     def __init__(
         self,
-        observation_space: spaces.Space,
-        action_space: spaces.Box,
-        net_arch: Sequence[int],
-        features_extractor: nn.Module,
-        features_dim: int,
-        activation_fn: Activation = nn.ReLU,
+        *args: Any,
         use_sde: bool = False,
         log_std_init: float = -3,
         full_std: bool = True,
         use_expln: bool = False,
         clip_mean: float = 2.0,
-        normalize_images: bool = True,
-        *,
         softplus_std: bool = False,
         sde_on_states: bool = False,
+        **options: Any,
     ) -> None:
         check_sde_on_states(sde_on_states, use_sde)
-        super().__init__(observation_space, action_space, normalize_images=normalize_images)
+        super().__init__(*args, **options)
         if clip_mean < 0:
             raise PolicyError(f"clip_mean must be positive, or 0 for no bound, got {clip_mean}.")
         if softplus_std and use_sde:
@@ -86,12 +83,10 @@ class SquashedGaussianActor(Network):
                 f"softplus_std={softplus_std!r} cannot be used with use_sde=True, whose deviations are parameters. "
                 "Leave it out; use_expln=True makes those grow slowly."
             )
-        self.features_extractor, self.features_dim = features_extractor, features_dim
-        self.net_arch, self.activation_fn = list(net_arch), activation_fn
         self.log_std_init, self.full_std, self.use_expln, self.clip_mean = log_std_init, full_std, use_expln, clip_mean
-        self.latent_pi = self.make_latent(features_dim)
+        self.latent_pi = self.make_latent(self.features_dim)
         self.use_sde, self.softplus_std, self.sde_on_states = use_sde, softplus_std, sde_on_states
-        action_dim = get_action_dim(action_space)
+        action_dim = get_action_dim(self.action_space)
         if use_sde:
             self.action_family = StateDependentGaussianFamily(
                 action_dim, full_std=full_std, use_expln=use_expln, squash=True, learn_features=True
@@ -104,7 +99,7 @@ class SquashedGaussianActor(Network):
                 clip_mean=(clip_mean, 2.0),
             )
             self.action_family = GaussianFamily(action_dim, squash=True)
-        self._build_heads(net_arch[-1] if net_arch else features_dim)
+        self._build_heads(self.net_arch[-1] if self.net_arch else self.features_dim)
 
     def _build_heads(self, latent_dim: int) -> None:
         family = self.action_family
@@ -120,12 +115,7 @@ class SquashedGaussianActor(Network):
 
     def make_latent(self, inputs: int) -> nn.Sequential:
         """The hidden layers."""
-        return nn.Sequential(*create_mlp(inputs, 0, self.net_arch, self.activation_fn))
-
-    @staticmethod
-    def default_net_arch(extractor_class: ExtractorClass) -> list[int]:
-        """Hidden widths of actor and critics when the user gives none."""
-        return [256, 256]
+        return self.layers(inputs, 0)
 
     def get_std(self) -> Tensor:
         """Standard deviations [L, A] of the exploration matrices.
@@ -155,7 +145,7 @@ class SquashedGaussianActor(Network):
     @plain
     def get_action_dist_params(self, obs: Obs) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Parameters of the action distribution: means [B, A], log standard deviations, and z [B, L] for gSDE."""
-        features = self.extract_features(obs, self.features_extractor)
+        features = self._features(obs)
         latent, layer = self.latent_pi(features), self.log_std
         if not isinstance(layer, nn.Module):
             return self.mu(latent), layer, {"latent_sde": features if self.sde_on_states else latent}
@@ -176,49 +166,23 @@ class SquashedGaussianActor(Network):
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, A] in (-1, 1); tanh of the mean if ``deterministic``."""
         if deterministic:
-            return torch.tanh(self.mu(self.latent_pi(self.extract_features(obs, self.features_extractor))))
+            return torch.tanh(self.mu(self.latent_pi(self._features(obs))))
         return self.get_distribution(obs).sample()
-
-    @plain
-    def sample_from(self, obs: Obs, noise: Tensor) -> Tensor:
-        """Actions [B, ...] by noise as the family of the distribution draws it."""
-        return self.get_distribution(obs).sample_from(noise)
 
     def action_log_prob(self, obs: Obs) -> tuple[Tensor, Tensor]:
         """Sampled actions [B, A], differentiable, and their log-density [B]."""
         return self.get_distribution(obs).sample_with_log_prob()
 
 
-class DeterministicActor(Network):
-    """tanh of a perceptron: observations [B, ...] -> actions [B, A] in (-1, 1) (DDPG, arXiv:1509.02971).
-
-    Args:
-        observation_space: what it reads.
-        action_space: a Box of A entries.
-        net_arch: widths of the hidden layers; may be empty.
-        features_extractor: makes features of preprocessed observations.
-        features_dim: how many.
-        activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 images by 255.
-    """
+class DeterministicActor(LayeredNetwork):
+    """tanh of a perceptron: observations [B, ...] -> actions [B, A] in (-1, 1) (DDPG, arXiv:1509.02971). See
+    :class:`~polyak.nn.policies.layered.LayeredNetwork`."""
 
     has_target: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Box,
-        net_arch: Sequence[int],
-        features_extractor: nn.Module,
-        features_dim: int,
-        activation_fn: Activation = nn.ReLU,
-        normalize_images: bool = True,
-    ) -> None:
-        super().__init__(observation_space, action_space, normalize_images=normalize_images)
-        self.features_extractor, self.features_dim = features_extractor, features_dim
-        self.net_arch, self.activation_fn = list(net_arch), activation_fn
-        layers = create_mlp(features_dim, get_action_dim(action_space), net_arch, activation_fn, squash_output=True)
-        self.mu = nn.Sequential(*layers)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.mu = self.layers(self.features_dim, get_action_dim(self.action_space), squash_output=True)
 
     @staticmethod
     def default_net_arch(extractor_class: ExtractorClass) -> list[int]:
@@ -228,64 +192,36 @@ class DeterministicActor(Network):
     @plain
     def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
         """Actions [B, A]; the algorithm adds exploration noise, so ``deterministic`` changes nothing."""
-        return self.mu(self.extract_features(obs, self.features_extractor))
+        return self.mu(self._features(obs))
 
 
-class ContinuousCritic(Network):
+class ContinuousCritic(Critics):
     """K action-value functions of the same features: observations [B, ...], actions [B, A] -> K values each.
 
     Args:
-        observation_space: what it reads.
-        action_space: a Box of A entries.
-        net_arch: widths of the hidden layers; may be empty.
-        features_extractor: makes features of preprocessed observations.
-        features_dim: how many.
-        activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 images by 255.
-        n_critics: K.
+        *args: see :class:`~polyak.nn.policies.layered.Critics`.
         share_features_extractor: the extractor is the actor's and learns from the actor's loss alone, so that no
             gradient of the critics reaches it.
-
-    Raises:
-        PolicyError: fewer than one critic.
+        **options: see :class:`~polyak.nn.policies.layered.Critics`.
     """
 
+    n_outputs: int = 1
+    """Numbers that each of them gives."""
     has_target: ClassVar[bool] = True
     target_switches: ClassVar[bool] = False
     """Whether the target network is in training mode when the critics are, so that its dropout is active too; others
     stay in evaluation mode."""
 
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Box,
-        net_arch: Sequence[int],
-        features_extractor: nn.Module,
-        features_dim: int,
-        activation_fn: Activation = nn.ReLU,
-        normalize_images: bool = True,
-        n_critics: int = 2,
-        share_features_extractor: bool = True,
-    ) -> None:
-        super().__init__(observation_space, action_space, normalize_images=normalize_images)
-        if n_critics < 1:
-            raise PolicyError(f"n_critics must be at least 1, got {n_critics}.")
-        self.features_extractor = features_extractor
+    def __init__(self, *args: Any, share_features_extractor: bool = True, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.share_features_extractor = share_features_extractor
-        self.n_critics = n_critics
-        self.net_arch, self.activation_fn = list(net_arch), activation_fn
-        inputs = features_dim + get_action_dim(action_space)
-        for k in range(n_critics):
-            self.add_module(f"qf{k}", self.make_q_network(inputs))
+
+    def _n_inputs(self) -> int:
+        return self.features_dim + get_action_dim(self.action_space)
 
     def make_q_network(self, inputs: int) -> nn.Module:
-        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, 1]."""
-        return nn.Sequential(*create_mlp(inputs, 1, self.net_arch, self.activation_fn))
-
-    @property
-    def q_networks(self) -> list[nn.Module]:
-        """The K perceptrons."""
-        return [self.get_submodule(f"qf{k}") for k in range(self.n_critics)]
+        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, n_outputs]."""
+        return self.layers(inputs, self.n_outputs)
 
     def own_parameters(self) -> list[nn.Parameter]:
         """The parameters that the critics' loss trains: all but those of a shared features extractor."""
@@ -295,8 +231,8 @@ class ContinuousCritic(Network):
     def _features(self, obs: Obs) -> Tensor:
         if self.share_features_extractor:
             with torch.no_grad():
-                return self.extract_features(obs, self.features_extractor)
-        return self.extract_features(obs, self.features_extractor)
+                return super()._features(obs)
+        return super()._features(obs)
 
     def _inputs(self, obs: Obs, actions: Tensor) -> Tensor:
         return torch.cat([self._features(obs), actions.reshape(actions.shape[0], -1)], dim=1)
@@ -329,12 +265,11 @@ ACTORS: Mapping[str, ActorClass] = {
 }
 """Actors by the name that an algorithm gives."""
 
-_FILLED_IN = {"net_arch", "features_extractor", "features_dim", "activation_fn", "normalize_images"}
-"""Arguments of actor and critics that the policy provides; the rest are their own options."""
-_CRITICS_FILLED_IN = _FILLED_IN | {"n_critics", "share_features_extractor"}
+_GIVEN_TO_CRITICS = {"n_critics", "share_features_extractor"}
+"""Arguments of critics that the policy fills in besides those of all networks."""
 
 
-class ContinuousPolicy(Policy):
+class ContinuousPolicy(MemoryPolicy, ActorPolicy):
     """An actor, K critics, and lagging copies of the critics and, for a deterministic actor, of the actor.
 
     Args:
@@ -342,29 +277,19 @@ class ContinuousPolicy(Policy):
         action_space: a Box of finite bounds.
         actor: ``"squashed_gaussian"``, ``"deterministic"``, or a class like those two.
         critic: class of the critics.
-        net_arch: hidden widths of actor and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes the
-            actor's own default: [256, 256] for the Gaussian; [400, 300], or [256, 256] after :class:`NatureCNN`, for
-            the deterministic one.
-        activation_fn: follows every hidden layer.
         n_critics: K.
         share_features_extractor: actor and critics read the same features, which learn from the actor's loss alone.
-        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
-        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 images by 255.
-        memory: ``"lstm"`` or ``"gru"``: networks are recurrent; ``None``: they are not.
-        memory_size: units of each recurrent layer.
-        memory_layers: how many of them, one above the other.
-        memory_dropout: share of the outputs of a layer that is dropped before the next one in training.
-        max_seq_len: steps of a replayed sequence to learn from, through which gradients go back.
-        burn_in: steps before them, which only update the stored recurrent state (R2D2).
-        **options: further arguments of the actor (``use_sde`` of :class:`SquashedGaussianActor`, say), of the critics
-            or of both.
+        **options: see :class:`~polyak.nn.policies.layered.MemoryPolicy`; and further arguments of the actor, such as
+            ``use_sde`` of :class:`SquashedGaussianActor`, of the critics or of both. ``net_arch`` has the hidden widths
+            of actor and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes the actor's own default:
+            [256, 256] for the Gaussian; [400, 300], or [256, 256] after :class:`NatureCNN`, for the deterministic one.
 
     Raises:
         PolicyError: another action space, or an argument out of range.
         TypeError: an option that neither actor nor critics have.
     """
 
+    fixed = frozenset({"squash_output", "actor", "critic"})
     action_space: spaces.Box
 
     def __init__(
@@ -374,57 +299,35 @@ class ContinuousPolicy(Policy):
         *,
         actor: str | ActorClass = "squashed_gaussian",
         critic: type[ContinuousCritic] = ContinuousCritic,
-        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        activation_fn: Activation = nn.ReLU,
         n_critics: int = 2,
         share_features_extractor: bool = False,
-        features_extractor_class: ExtractorClass | None = None,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
-        memory: str | None = None,
-        memory_size: int = 256,
-        memory_layers: int = 1,
-        memory_dropout: float = 0.0,
-        max_seq_len: int = 32,
-        burn_in: int = 8,
         **options: Any,
     ) -> None:
         check_bounded(action_space)
-        super().__init__(
-            observation_space,
-            action_space,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            squash_output=True,
-        )
-        self.recurrence = recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in, memory_dropout)
-        self.actor_class = _actor_class(actor)
-        self.critic_class = critic
-        check_keywords(type(self).__name__, options, self.keywords(actor=self.actor_class, critic=critic))
-        of_critics = keywords_of(critic) - _CRITICS_FILLED_IN
-        of_actor = keywords_of(self.actor_class) - _FILLED_IN
-        self.critic_options = {name: value for name, value in options.items() if name in of_critics}
-        self.actor_options = {name: value for name, value in options.items() if name in of_actor}
-        self.net_arch = (
-            self.actor_class.default_net_arch(self.features_extractor_class) if net_arch is None else net_arch
-        )
+        self.actor_class, self.critic_class = _actor_class(actor), critic
+        of_actor, of_critics = options_of(self.actor_class), options_of(critic) - _GIVEN_TO_CRITICS
+        check_keywords(type(self).__name__, options, all_keywords(type(self)) | of_actor | of_critics)
+        self.actor_options, rest = split(options, of_actor)
+        self.critic_options, _ = split(options, of_critics)
+        rest = {name: value for name, value in rest.items() if name not in of_critics}
+        super().__init__(observation_space, action_space, squash_output=True, **rest)
         self._actor_arch, self._critic_arch = get_actor_critic_arch(self.net_arch)
-        self.activation_fn = activation_fn
-        self.n_critics = n_critics
-        self.share_features_extractor = share_features_extractor
+        self.n_critics, self.share_features_extractor = n_critics, share_features_extractor
         self._build_networks()
+
+    def default_arch(self) -> list[int]:
+        return self.actor_class.default_net_arch(self.features_extractor_class)
 
     def _build_networks(self) -> None:
         self.actor = self.make_actor()
         if self.actor_class.has_target:
-            self.actor_target = _target(self.make_actor(), self.actor)
+            self.actor_target = lagging(self.make_actor(), self.actor)
             self.targets += ("actor_target",)
         shared = self.share_features_extractor
         self.critic = self.make_critic(self.actor.features_extractor if shared else None)
         if self.critic_class.has_target:
-            lagging = self.actor_target.features_extractor if shared and self.actor_class.has_target else None
-            self.critic_target = _target(self.make_critic(lagging), self.critic)
+            own = self.actor_target.features_extractor if shared and self.actor_class.has_target else None
+            self.critic_target = lagging(self.make_critic(own), self.critic)
             if not self.critic_class.target_switches:
                 self.targets += ("critic_target",)
         for name in self.targets:
@@ -438,8 +341,7 @@ class ContinuousPolicy(Policy):
         **defaults: Any,
     ) -> set[str]:
         """Names that ``policy_kwargs`` may hold: the policy's and those of its actor and critics."""
-        own = keywords_of(cls) - {"actor", "critic", "squash_output"}
-        return own | (keywords_of(_actor_class(actor)) - _FILLED_IN) | (keywords_of(critic) - _CRITICS_FILLED_IN)
+        return super().keywords() | options_of(_actor_class(actor)) | (options_of(critic) - _GIVEN_TO_CRITICS)
 
     def extractors(self) -> dict[nn.Module, RecurrentExtractor]:
         if self.recurrence is None:
@@ -449,59 +351,21 @@ class ContinuousPolicy(Policy):
 
     def make_actor(self, features_extractor: nn.Module | None = None) -> Any:
         """A new actor, with its own features extractor unless one is given."""
-        return self.actor_class(
-            self.observation_space,
-            self.action_space,
-            self._actor_arch,
-            activation_fn=self.activation_fn,
-            normalize_images=self.normalize_images,
-            **self._features(features_extractor, "actor_"),
-            **self.actor_options,
-        )
+        actor = self.new_network(self.actor_class, self._actor_arch, features_extractor, **self.actor_options)
+        return self._named("actor_", actor, features_extractor)
 
     def make_critic(self, features_extractor: nn.Module | None = None) -> ContinuousCritic:
         """New critics, with their own features extractor unless one is given."""
-        return self.critic_class(
-            self.observation_space,
-            self.action_space,
-            self._critic_arch,
-            activation_fn=self.activation_fn,
-            normalize_images=self.normalize_images,
-            n_critics=self.n_critics,
-            share_features_extractor=self.share_features_extractor,
-            **self._features(features_extractor, "critic_"),
-            **self.critic_options,
-        )
+        options = {"n_critics": self.n_critics, "share_features_extractor": self.share_features_extractor}
+        options |= self.critic_options
+        critic = self.new_network(self.critic_class, self._critic_arch, features_extractor, **options)
+        return self._named("critic_", critic, features_extractor)
 
-    def _features(self, features_extractor: nn.Module | None, prefix: str) -> dict[str, Any]:
-        extractor: Any = features_extractor
-        if extractor is None:
-            extractor = self.make_features_extractor()
-            if self.recurrence is not None:
-                extractor.prefix = prefix
-        return {"features_extractor": extractor, "features_dim": extractor.features_dim}
-
-    def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, ...] in [-1, 1]."""
-        return self.act(obs, deterministic)
-
-    @plain
-    def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, ...] in [-1, 1]."""
-        return shaped(self.actor(obs, deterministic), self.codec.shape)
-
-    @plain
-    def decide(
-        self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
-    ) -> Decision:
-        if not noise or masks is not None:
-            return super().decide(obs, noise, state, masks)
-        given: Any = obs if state is None else Recalled(obs, state)
-        actions = shaped(self.actor.sample_from(given, noise["actions"]), self.codec.shape)
-        return Decision(actions, state=None if state is None else self.next_state(given))
-
-    def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
-        return actor_noise(self, self.actor, batch, generator)
+    def _named(self, prefix: str, network: Any, given: nn.Module | None) -> Any:
+        """``network``, the names of whose recurrent state begin with ``prefix``, unless its extractor was given."""
+        if self.recurrence is not None and given is None:
+            network.features_extractor.prefix = prefix
+        return network
 
     def reset_noise(self, batch_size: int = 1) -> None:
         """Draw new exploration matrices, one for each environment.
@@ -537,9 +401,3 @@ def _actor_class(actor: str | ActorClass) -> ActorClass:
     if actor not in ACTORS:
         raise PolicyError(f"actor={actor!r} is unknown. Use one of {sorted(ACTORS)}, or a class like theirs.")
     return ACTORS[actor]
-
-
-def _target(target: Any, online: nn.Module) -> Any:
-    """``target`` made an exact, frozen copy of ``online``."""
-    target.load_state_dict(online.state_dict())
-    return target.requires_grad_(False)

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from torch import nn
 
 from polyak.nn.networks.batch_renorm import BatchRenorm1d
-from polyak.nn.networks.layers import create_mlp
 from polyak.nn.policies.base import Network
 from polyak.nn.policies.continuous import ContinuousCritic, SquashedGaussianActor
 
@@ -55,7 +54,7 @@ class CrossQActor(_Normalised, SquashedGaussianActor):
 
     def make_latent(self, inputs: int) -> nn.Sequential:
         norm = self.normalisation()
-        layers = create_mlp(inputs, 0, self.net_arch, self.activation_fn, pre_linear_modules=norm)
+        layers = self.layers(inputs, 0, pre_linear_modules=norm)
         return nn.Sequential(*layers, *(make(width) for make in norm for width in self.net_arch[-1:]))
 
 
@@ -65,5 +64,4 @@ class CrossQCritic(_Normalised, ContinuousCritic):
     has_target: ClassVar[bool] = False
 
     def make_q_network(self, inputs: int) -> nn.Module:
-        norm = self.normalisation()
-        return nn.Sequential(*create_mlp(inputs, 1, self.net_arch, self.activation_fn, pre_linear_modules=norm))
+        return self.layers(inputs, 1, pre_linear_modules=self.normalisation())

@@ -6,7 +6,6 @@ outputs, D width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from polyak.nn.distributions.base import Distribution
 from polyak.nn.distributions.choice import make_family
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.attention import CausalBlock
-from polyak.nn.networks.encoders import ExtractorClass, Obs, make_preprocess
+from polyak.nn.networks.encoders import Obs, make_preprocess
 from polyak.nn.networks.layers import Activation
 from polyak.nn.policies.base import Decision, Network, Noise, Policy, State, chosen, family_noise, n_rows
 
@@ -122,14 +121,13 @@ class DecisionTransformerPolicy(Policy):
         context_length: K.
         max_episode_steps: number of embedded times of an episode; later ones use the last.
         width, n_layers, n_heads, dropout, activation_fn: see :class:`TrajectoryTransformer`.
-        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
-        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 images by 255.
+        **options: see :class:`~polyak.nn.policies.base.Policy`.
 
     Raises:
         PolicyError: another action space, or an argument out of range.
     """
 
+    fixed = frozenset({"squash_output"})
     wanted: Tensor
     """[] target return at the start of an episode, in the units in which returns are learned."""
 
@@ -145,19 +143,10 @@ class DecisionTransformerPolicy(Policy):
         n_heads: int = 1,
         dropout: float = 0.1,
         activation_fn: Activation = nn.ReLU,
-        features_extractor_class: ExtractorClass | None = None,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
+        **options: Any,
     ) -> None:
         self.continuous = isinstance(action_space, spaces.Box)
-        super().__init__(
-            observation_space,
-            action_space,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            squash_output=self.continuous,
-        )
+        super().__init__(observation_space, action_space, squash_output=self.continuous, **options)
         self.context_length = context_length
         self.transformer = TrajectoryTransformer(
             **self.network_arguments(),

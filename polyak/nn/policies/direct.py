@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gymnasium import spaces
@@ -10,64 +10,53 @@ from torch import Tensor, nn
 
 from polyak.envs.spaces import get_action_dim
 from polyak.nn.errors import PolicyError
-from polyak.nn.networks.encoders import ExtractorClass, Obs
-from polyak.nn.networks.layers import Activation, check_widths, create_mlp
-from polyak.nn.options import keywords_of
+from polyak.nn.networks.encoders import Obs
+from polyak.nn.networks.layers import check_widths, create_mlp
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import Policy
+from polyak.nn.policies.layered import LayeredPolicy
 
 
-class DirectPolicy(Policy):
+class DirectPolicy(LayeredPolicy):
     """Features -> hidden layers -> actions of a Box, or scores whose argmax is the choice.
 
     Args:
         observation_space: what it reads.
         action_space: Box or Discrete.
-        net_arch: widths of the hidden layers; ``None`` takes [64, 64], an empty list is a linear policy.
-        activation_fn: follows every hidden layer.
         with_bias: whether the layers have a bias.
         squash_output: for a Box: pass actions through tanh and stretch them to the bounds, instead of clipping.
-        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
-        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 images by 255.
+        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`. ``net_arch=None`` takes [64, 64], an
+            empty list is a linear policy.
 
     Raises:
         PolicyError: another action space, or an argument out of range.
     """
+
+    fixed = frozenset()
 
     def __init__(
         self,
         observation_space: spaces.Space,
         action_space: spaces.Space,
         *,
-        net_arch: Sequence[int] | None = None,
-        activation_fn: Activation = nn.ReLU,
         with_bias: bool = True,
         squash_output: bool = True,
-        features_extractor_class: ExtractorClass | None = None,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
+        **options: Any,
     ) -> None:
         if not isinstance(action_space, spaces.Box | spaces.Discrete):
             raise PolicyError(f"this policy acts in a Box or a Discrete, but the action space is {action_space}.")
-        chooses = isinstance(action_space, spaces.Discrete)
-        super().__init__(
-            observation_space,
-            action_space,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            squash_output=squash_output and not chooses,
-        )
-        self.chooses, self.with_bias = chooses, with_bias
-        self.net_arch = [64, 64] if net_arch is None else check_widths(net_arch, "net_arch")
-        self.activation_fn = activation_fn
+        self.chooses, self.with_bias = isinstance(action_space, spaces.Discrete), with_bias
+        squashes = squash_output and not self.chooses
+        super().__init__(observation_space, action_space, squash_output=squashes, **options)
+        self.net_arch = check_widths(self.net_arch, "net_arch")
         self._build_networks()
+
+    def default_arch(self) -> list[int]:
+        return [64, 64]
 
     @classmethod
     def keywords(cls, net_arch: Sequence[int] | None = None, **defaults: Any) -> set[str]:
         """Names that ``policy_kwargs`` may hold; a policy that is linear by its name stays linear."""
-        return keywords_of(cls) - ({"net_arch", "activation_fn"} if net_arch is not None else set())
+        return super().keywords() - ({"net_arch", "activation_fn"} if net_arch is not None else set())
 
     def _build_networks(self) -> None:
         self.features_extractor = self.make_features_extractor()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyak.nn.errors import PolicyError
-from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
-from polyak.nn.networks.layers import Activation, check_widths
-from polyak.nn.policies.base import Policy
+from polyak.nn.networks.encoders import NatureCNN, Obs
+from polyak.nn.networks.layers import check_widths
 from polyak.nn.policies.categorical import DiscreteCritic
 from polyak.nn.policies.continuous import ContinuousCritic
+from polyak.nn.policies.layered import LayeredPolicy, lagging
 
 
-class EvaluationPolicy(Policy):
+class EvaluationPolicy(LayeredPolicy):
     """K critics and a target copy of them, without an actor: it cannot act.
 
     The choices of the evaluated policy in B states are a tensor: for a Box, M actions each [B, M, A] in [-1, 1]; for a
@@ -25,13 +24,9 @@ class EvaluationPolicy(Policy):
     Args:
         observation_space: what it reads.
         action_space: a Box of finite bounds, or a Discrete.
-        net_arch: widths of the hidden layers; ``None`` takes [256, 256], or for a Discrete none after
-            :class:`~polyak.nn.NatureCNN`.
-        activation_fn: follows every hidden layer.
         n_critics: K.
-        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
-        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 images by 255.
+        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`. ``net_arch=None`` takes [256, 256], or for a
+            Discrete none after :class:`~polyak.nn.NatureCNN`.
 
     Raises:
         PolicyError: another action space, or an argument out of range.
@@ -40,44 +35,25 @@ class EvaluationPolicy(Policy):
     targets = ("critic_target",)
 
     def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Space,
-        *,
-        net_arch: Sequence[int] | None = None,
-        activation_fn: Activation = nn.ReLU,
-        n_critics: int = 1,
-        features_extractor_class: ExtractorClass | None = None,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
+        self, observation_space: spaces.Space, action_space: spaces.Space, *, n_critics: int = 1, **options: Any
     ) -> None:
         if not isinstance(action_space, spaces.Box | spaces.Discrete):
             raise PolicyError(f"these critics evaluate actions of a Box or a Discrete, not of {action_space}.")
-        self.chooses = isinstance(action_space, spaces.Discrete)
-        super().__init__(
-            observation_space,
-            action_space,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            squash_output=not self.chooses,
-        )
-        if net_arch is None:
-            net_arch = [] if self.chooses and self.features_extractor_class is NatureCNN else [256, 256]
-        self.net_arch = check_widths(net_arch, "net_arch")
-        self.activation_fn, self.n_critics = activation_fn, n_critics
+        self.chooses, self.n_critics = isinstance(action_space, spaces.Discrete), n_critics
+        super().__init__(observation_space, action_space, squash_output=not self.chooses, **options)
+        self.net_arch = check_widths(self.net_arch, "net_arch")
         self.critic = self.make_critic()
-        self.critic_target = self.make_critic()
-        self.critic_target.load_state_dict(self.critic.state_dict())
-        self.critic_target.requires_grad_(False).eval()
+        self.critic_target = lagging(self.make_critic(), self.critic).eval()
+
+    def default_arch(self) -> list[int]:
+        return [] if self.chooses and self.features_extractor_class is NatureCNN else [256, 256]
 
     def make_critic(self) -> DiscreteCritic | ContinuousCritic:
         """New critics, with their own features extractor."""
-        options: dict[str, Any] = {"net_arch": self.net_arch, "activation_fn": self.activation_fn}
-        options |= {"n_critics": self.n_critics, **self.network_arguments()}
-        return (
-            DiscreteCritic(**options) if self.chooses else ContinuousCritic(**options, share_features_extractor=False)
-        )
+        if self.chooses:
+            return self.new_network(DiscreteCritic, self.net_arch, n_critics=self.n_critics)
+        options: dict[str, Any] = {"n_critics": self.n_critics, "share_features_extractor": False}
+        return self.new_network(ContinuousCritic, self.net_arch, **options)
 
     def q_values(self, critic: Any, obs: Obs, actions: Tensor) -> Tensor:
         """The critics' values of actions [B, A], or choices [B] or [B, 1]: [K, B]"""

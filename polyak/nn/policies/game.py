@@ -5,7 +5,6 @@ Shape letters: B batch, A moves, F features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,9 +13,10 @@ from torch import Tensor, nn
 
 from polyak.nn.distributions.discrete import exponential
 from polyak.nn.errors import PolicyError
-from polyak.nn.networks.encoders import BaseFeaturesExtractor, ExtractorClass, Obs
-from polyak.nn.networks.layers import Activation, check_widths, create_mlp
-from polyak.nn.policies.base import Decision, Noise, Policy, State, n_rows
+from polyak.nn.networks.encoders import BaseFeaturesExtractor, Obs
+from polyak.nn.networks.layers import check_widths, create_mlp
+from polyak.nn.policies.base import Decision, Noise, State, n_rows
+from polyak.nn.policies.layered import LayeredPolicy
 
 
 class BoardTower(BaseFeaturesExtractor):
@@ -98,46 +98,29 @@ class _Block(nn.Module):
         return (x + self.norm_two(self.two(inner))).relu()
 
 
-class GamePolicy(Policy):
+class GamePolicy(LayeredPolicy):
     """One trunk, two heads: logits of moves, and a value in [-1, 1] to the player to move.
 
     Args:
         observation_space: of the game.
         action_space: the game's moves.
-        net_arch: widths of the trunk's hidden layers.
-        activation_fn: follows every hidden layer.
-        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
-        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 images by 255.
         tower: convolutions read the board first, see :class:`BoardTower`, whose arguments are
             ``features_extractor_kwargs``.
+        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`.
     """
 
     supports_masks = True
 
     def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Discrete,
-        *,
-        net_arch: Sequence[int] = (256, 256),
-        activation_fn: Activation = nn.ReLU,
-        features_extractor_class: ExtractorClass | None = None,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
-        tower: bool = False,
+        self, observation_space: spaces.Space, action_space: spaces.Discrete, *, tower: bool = False, **options: Any
     ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            features_extractor_class=BoardTower if tower else features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-        )
-        self.net_arch = check_widths(net_arch, "net_arch")
+        if tower:
+            options["features_extractor_class"] = BoardTower
+        super().__init__(observation_space, action_space, **options)
+        self.net_arch = check_widths(self.net_arch, "net_arch")
         self.features_extractor = self.make_features_extractor()
         features = self.features_extractor.features_dim
-        self.trunk = nn.Sequential(*create_mlp(features, 0, self.net_arch, activation_fn))
+        self.trunk = nn.Sequential(*create_mlp(features, 0, self.net_arch, self.activation_fn))
         width = self.net_arch[-1] if self.net_arch else features
         self.action_net = nn.Linear(width, int(action_space.n))
         self.value_net = nn.Linear(width, 1)

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
-from polyak.nn.networks.encoders import ExtractorClass, Obs
+from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import Activation
 from polyak.nn.policies.base import Decision, Noise, Policy, State, n_rows, shaped
 from polyak.nn.policies.continuous import ContinuousPolicy
@@ -46,15 +46,14 @@ class HierarchicalPolicy(Policy):
             :class:`~polyak.nn.policies.continuous.ContinuousPolicy`.
         activation_fn: follows every hidden layer.
         n_critics: critics of each level.
-        features_extractor_class: of the higher level; the lower one reads the parts of a Dict as they are, the goal
-            among them.
-        features_extractor_kwargs: arguments of that class besides the space.
-        normalize_images: divide uint8 images by 255.
+        **options: see :class:`~polyak.nn.policies.base.Policy`. The features extractor is that of the higher level; the
+            lower one reads the parts of a Dict as they are, the goal among them.
 
     Raises:
         PolicyError: observations without such a vector, or an argument out of range.
     """
 
+    fixed = frozenset({"squash_output"})
     goal_range: Tensor
     """[G]"""
 
@@ -70,18 +69,9 @@ class HierarchicalPolicy(Policy):
         net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         activation_fn: Activation = nn.ReLU,
         n_critics: int = 2,
-        features_extractor_class: ExtractorClass | None = None,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            squash_output=True,
-        )
+        super().__init__(observation_space, action_space, squash_output=True, **options)
         self.goal_steps, self.goal_noise = goal_steps, goal_noise
         self.entries = _entries(observation_space, goal_entries)
         size = len(self.entries)
@@ -97,19 +87,19 @@ class HierarchicalPolicy(Policy):
         parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {"here": observation_space}
         if GOAL in parts:
             raise PolicyError(f"the lower level reads its goal beside {observation_space}: rename the entry {GOAL!r}.")
-        options: dict[str, Any] = {
+        of_both: dict[str, Any] = {
             "actor": "deterministic",
             "net_arch": net_arch,
             "activation_fn": activation_fn,
             "n_critics": n_critics,
-            "normalize_images": normalize_images,
+            "normalize_images": self.normalize_images,
         }
         of_features: dict[str, Any] = {
             "features_extractor_class": self.features_extractor_class,
             "features_extractor_kwargs": self.features_extractor_kwargs,
         }
-        self.high = ContinuousPolicy(observation_space, goals, **options, **of_features)
-        self.low = ContinuousPolicy(spaces.Dict({**parts, GOAL: goals}), action_space, **options)
+        self.high = ContinuousPolicy(observation_space, goals, **of_both, **of_features)
+        self.low = ContinuousPolicy(spaces.Dict({**parts, GOAL: goals}), action_space, **of_both)
 
     # --- goals --------------------------------------------------------------------------------------------------------
 

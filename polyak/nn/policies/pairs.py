@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, overload
 
 import torch
@@ -10,11 +10,12 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
-from polyak.nn.networks.encoders import ExtractorClass, Obs
-from polyak.nn.networks.layers import Activation, get_actor_critic_arch
+from polyak.nn.networks.encoders import Obs
+from polyak.nn.networks.layers import get_actor_critic_arch
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import Policy, check_bounded, shaped
+from polyak.nn.policies.base import check_bounded, shaped
 from polyak.nn.policies.continuous import ContinuousCritic, DeterministicActor
+from polyak.nn.policies.layered import LayeredPolicy, lagging
 
 
 class Pair(nn.Module):
@@ -57,7 +58,7 @@ class Pairs(nn.ModuleList):
         return torch.cat([pair.critic.q_values_of_many(obs, actions) for pair in self])
 
 
-class PairedPolicy(Policy):
+class PairedPolicy(LayeredPolicy):
     """Pairs of a deterministic actor and a critic, and a target copy of each; networks share nothing.
 
     It takes the proposed action with the highest value by the proposing actor's own critic: argmax_k Q_k(s, pi_k(s)).
@@ -66,12 +67,9 @@ class PairedPolicy(Policy):
         observation_space: what it reads.
         action_space: a Box of finite bounds.
         n_pairs: K.
-        net_arch: hidden widths of actors and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes
-            [400, 300], or [256, 256] after :class:`~polyak.nn.NatureCNN`.
-        activation_fn: follows every hidden layer.
-        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
-        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 images by 255.
+        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`. ``net_arch`` has the hidden widths of
+            actors and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes [400, 300], or [256, 256] after
+            :class:`~polyak.nn.NatureCNN`.
 
     Raises:
         PolicyError: another action space, or an argument out of range.
@@ -80,40 +78,22 @@ class PairedPolicy(Policy):
     targets = ("pairs_target",)
 
     def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Box,
-        *,
-        n_pairs: int = 2,
-        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        activation_fn: Activation = nn.ReLU,
-        features_extractor_class: ExtractorClass | None = None,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
+        self, observation_space: spaces.Space, action_space: spaces.Box, *, n_pairs: int = 2, **options: Any
     ) -> None:
         check_bounded(action_space)
-        super().__init__(
-            observation_space,
-            action_space,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-            squash_output=True,
-        )
+        super().__init__(observation_space, action_space, squash_output=True, **options)
         if n_pairs < 1:
             raise PolicyError(f"n_pairs must be at least 1, got {n_pairs}.")
         self.n_pairs = n_pairs
-        default = DeterministicActor.default_net_arch(self.features_extractor_class)
-        self.net_arch = default if net_arch is None else net_arch
         self._actor_arch, self._critic_arch = get_actor_critic_arch(self.net_arch)
-        self.activation_fn = activation_fn
         self._build_networks()
+
+    def default_arch(self) -> list[int]:
+        return DeterministicActor.default_net_arch(self.features_extractor_class)
 
     def _build_networks(self) -> None:
         self.pairs = self.make_pairs()
-        self.pairs_target = self.make_pairs()
-        self.pairs_target.load_state_dict(self.pairs.state_dict())
-        self.pairs_target.requires_grad_(False).eval()
+        self.pairs_target = lagging(self.make_pairs(), self.pairs).eval()
 
     def make_pairs(self) -> Pairs:
         """New pairs."""
@@ -121,19 +101,11 @@ class PairedPolicy(Policy):
 
     def make_actor(self) -> DeterministicActor:
         """A new actor, with its own features extractor."""
-        return DeterministicActor(
-            net_arch=self._actor_arch, **self.network_arguments(), activation_fn=self.activation_fn
-        )
+        return self.new_network(DeterministicActor, self._actor_arch)
 
     def make_critic(self) -> ContinuousCritic:
         """A new critic, with its own features extractor."""
-        return ContinuousCritic(
-            net_arch=self._critic_arch,
-            n_critics=1,
-            share_features_extractor=False,
-            **self.network_arguments(),
-            activation_fn=self.activation_fn,
-        )
+        return self.new_network(ContinuousCritic, self._critic_arch, n_critics=1, share_features_extractor=False)
 
     def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
         """Actions [B, ...] in [-1, 1]."""

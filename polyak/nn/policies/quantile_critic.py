@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import torch
-from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import Obs
-from polyak.nn.networks.layers import Activation, create_mlp
 from polyak.nn.policies.continuous import ContinuousCritic
 
 
@@ -21,52 +19,22 @@ class QuantileCritic(ContinuousCritic):
     They are not forced to be monotone. Kuznetsov et al. 2020 (arXiv:2005.04269) section 3.
 
     Args:
-        observation_space: what it reads.
-        action_space: a Box of A entries.
-        net_arch: widths of the hidden layers; may be empty.
-        features_extractor: makes features of preprocessed observations.
-        features_dim: how many.
-        activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 images by 255.
+        *args: see :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
         n_quantiles: N.
-        n_critics: K.
-        share_features_extractor: as of :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
+        share_features_extractor: see :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
+        **options: see :class:`~polyak.nn.policies.continuous.ContinuousCritic`.
 
     Raises:
         PolicyError: fewer than one critic or quantile.
     """
 
     def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Box,
-        net_arch: Sequence[int],
-        features_extractor: nn.Module,
-        features_dim: int,
-        activation_fn: Activation = nn.ReLU,
-        normalize_images: bool = True,
-        n_quantiles: int = 25,
-        n_critics: int = 2,
-        share_features_extractor: bool = False,
+        self, *args: Any, n_quantiles: int = 25, share_features_extractor: bool = False, **options: Any
     ) -> None:
         if n_quantiles < 1:
             raise PolicyError(f"n_quantiles must be at least 1, got {n_quantiles}.")
-        self.n_quantiles = n_quantiles
-        super().__init__(
-            observation_space,
-            action_space,
-            net_arch,
-            features_extractor,
-            features_dim,
-            activation_fn,
-            normalize_images,
-            n_critics,
-            share_features_extractor,
-        )
-
-    def make_q_network(self, inputs: int) -> nn.Module:
-        """One of the K perceptrons: features and actions side by side [B, inputs] -> [B, N]."""
-        return nn.Sequential(*create_mlp(inputs, self.n_quantiles, self.net_arch, self.activation_fn))
+        self.n_quantiles = self.n_outputs = n_quantiles
+        super().__init__(*args, share_features_extractor=share_features_extractor, **options)
 
     @property
     def quantiles_total(self) -> int:

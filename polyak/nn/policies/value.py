@@ -5,7 +5,7 @@ Shape letters: B batch, A actions, K numbers for each action, N quantiles, F fea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
@@ -14,18 +14,19 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.nn.errors import PolicyError
-from polyak.nn.networks.encoders import ExtractorClass, NatureCNN, Obs
-from polyak.nn.networks.layers import Activation, check_widths, create_mlp
+from polyak.nn.networks.encoders import NatureCNN, Obs
+from polyak.nn.networks.layers import check_widths, create_mlp
 from polyak.nn.networks.noisy import Draws, NoisyLinear, drawing, given_noise, parts_that_draw
-from polyak.nn.networks.recall import Recalled, RecurrentExtractor, recurrence
+from polyak.nn.networks.recall import Recalled, RecurrentExtractor
 from polyak.nn.networks.streams import CosineEmbedding, atoms, parts_in_order, split_arch, value_layers
-from polyak.nn.options import check_keywords, keywords_of
+from polyak.nn.options import all_keywords, check_keywords, split
 from polyak.nn.plain import is_plain, plain
-from polyak.nn.policies.base import Decision, Network, Noise, Policy, State
+from polyak.nn.policies.base import Decision, Noise, State
+from polyak.nn.policies.layered import LayeredNetwork, MemoryPolicy, lagging, options_of
 from polyak.ops.distributional import midpoints
 
 
-class QNetwork(Network):
+class QNetwork(LayeredNetwork):
     """Action values of a finite number of actions: observations [B, ...] -> [B, A].
 
     Args:
@@ -34,20 +35,21 @@ class QNetwork(Network):
         features_extractor: makes features of preprocessed observations.
         features_dim: how many.
         net_arch: widths of the hidden layers; ``None`` takes [64, 64].
-        activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 images by 255.
         dueling: separate streams for state values and advantages, each with a last hidden layer of its own
             (arXiv:1511.06581). ``True`` counts advantages from their mean (eq. 9), ``"max"`` from their maximum (eq.
             8).
         sigma0: the last hidden layer and the output are noisy (arXiv:1706.10295), with noise of this size at first;
             ``None``: they are not.
         layer_norm: normalise the inputs of each activation, as in PQN (arXiv:2407.04811).
+        **options: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
 
     Raises:
         PolicyError: ``sigma0`` is not positive, or ``dueling`` is none of these.
     """
 
     action_space: spaces.Discrete
+    n_outputs: int = 1
+    """Numbers for each action."""
 
     def __init__(
         self,
@@ -56,24 +58,23 @@ class QNetwork(Network):
         features_extractor: nn.Module,
         features_dim: int,
         net_arch: Sequence[int] | None = None,
-        activation_fn: Activation = nn.ReLU,
-        normalize_images: bool = True,
+        *,
         dueling: bool | Literal["max"] = False,
         sigma0: float | None = None,
         layer_norm: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(observation_space, action_space, normalize_images=normalize_images)
+        arch = [64, 64] if net_arch is None else net_arch
+        super().__init__(observation_space, action_space, arch, features_extractor, features_dim, **options)
         if dueling not in (False, True, "max"):
             raise PolicyError(f"dueling={dueling!r} cannot be used: it is True, False or 'max'.")
         if sigma0 is not None and not sigma0 > 0:
             raise PolicyError(f"sigma0 must be positive, or None for layers without noise, got {sigma0}.")
-        self.net_arch = [64, 64] if net_arch is None else list(net_arch)
-        self.features_extractor, self.features_dim = features_extractor, features_dim
-        self.activation_fn, self.dueling, self.sigma0, self.layer_norm = activation_fn, dueling, sigma0, layer_norm
+        self.dueling, self.sigma0, self.layer_norm = dueling, sigma0, layer_norm
         self._build_layers(int(action_space.n))
 
     def _build_layers(self, n_actions: int) -> None:
-        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, 1, self.net_arch))
+        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self.n_outputs, self.net_arch))
 
     def _layers(self, inputs: int, n_actions: int, outputs: int, net_arch: Sequence[int]) -> list[nn.Module]:
         special = self.dueling, self.sigma0, self.layer_norm
@@ -81,7 +82,7 @@ class QNetwork(Network):
 
     @plain
     def forward(self, obs: Obs) -> Tensor:
-        return self.q_net(self.extract_features(obs, self.features_extractor))
+        return self.q_net(self._features(obs))
 
 
 class CategoricalQNetwork(QNetwork):
@@ -104,16 +105,13 @@ class CategoricalQNetwork(QNetwork):
         self, *args: Any, n_atoms: int = 51, v_min: float = -10.0, v_max: float = 10.0, **options: Any
     ) -> None:
         support = atoms(n_atoms, v_min, v_max)
-        self._n_atoms = n_atoms
+        self.n_outputs = n_atoms
         super().__init__(*args, **options)
         self.register_buffer("support", support, persistent=False)
 
-    def _build_layers(self, n_actions: int) -> None:
-        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self._n_atoms, self.net_arch))
-
     def logits(self, obs: Obs) -> Tensor:
         """Logarithms of probabilities, up to a constant for each action: [B, K, A]"""
-        return super().forward(obs).unflatten(1, (self._n_atoms, -1))
+        return super().forward(obs).unflatten(1, (self.n_outputs, -1))
 
     def mean(self, logits: Tensor) -> Tensor:
         """Expected returns: [B, K, A] -> [B, A]"""
@@ -139,11 +137,8 @@ class QuantileNetwork(QNetwork):
     def __init__(self, *args: Any, n_quantiles: int = 200, **options: Any) -> None:
         if n_quantiles < 1:
             raise PolicyError(f"n_quantiles must be at least 1, got {n_quantiles}.")
-        self.n_quantiles = n_quantiles
+        self.n_quantiles = self.n_outputs = n_quantiles
         super().__init__(*args, **options)
-
-    def _build_layers(self, n_actions: int) -> None:
-        self.q_net = nn.Sequential(*self._layers(self.features_dim, n_actions, self.n_quantiles, self.net_arch))
 
     def quantiles(self, obs: Obs) -> Tensor:
         """[B, N, A]"""
@@ -187,9 +182,8 @@ class ImplicitQuantileNetwork(QNetwork):
         shared, own = split_arch(self.net_arch)
         width = shared[-1] if shared else self.features_dim
         norms = [nn.LayerNorm] if self.layer_norm else []
-        self.trunk = nn.Sequential(
-            *create_mlp(self.features_dim, 0, shared, self.activation_fn, post_linear_modules=norms)
-        )
+        layers = create_mlp(self.features_dim, 0, shared, self.activation_fn, post_linear_modules=norms)
+        self.trunk = nn.Sequential(*layers)
         self.embedding = CosineEmbedding(width, self._n_cosines)
         self.q_net = nn.Sequential(*self._layers(width, n_actions, 1, own))
 
@@ -203,7 +197,7 @@ class ImplicitQuantileNetwork(QNetwork):
 
     def _latent(self, obs: Obs) -> Tensor:
         """[B, width]"""
-        return self.trunk(self.extract_features(obs, self.features_extractor))
+        return self.trunk(self._features(obs))
 
     def _quantiles(self, latent: Tensor, levels: Tensor) -> Tensor:
         mixed = latent[:, None, :] * self.embedding(levels)
@@ -220,14 +214,9 @@ class ImplicitQuantileNetwork(QNetwork):
 
 
 NetworkClass = type[QNetwork]
-_FILLED_IN = {
-    *("features_extractor", "features_dim", "net_arch", "activation_fn", "normalize_images"),
-    *("args", "options"),
-}
-"""Arguments of a network that the policy provides; the rest are its own options."""
 
 
-class GreedyPolicy(Policy):
+class GreedyPolicy(MemoryPolicy):
     """An action-value network; acts greedily. The algorithm adds random actions; noisy layers draw noise unless actions
     are deterministic.
 
@@ -235,19 +224,9 @@ class GreedyPolicy(Policy):
         observation_space: what it reads.
         action_space: a Discrete.
         network: class of the networks.
-        net_arch: widths of the hidden layers; ``None`` takes [64, 64]; after :class:`NatureCNN` none, or, where the
-            last hidden layer is a special one, [512] in place of the extractor's own.
-        activation_fn: follows every hidden layer.
-        features_extractor_class: see :class:`~polyak.nn.policies.base.Policy`.
-        features_extractor_kwargs: see :class:`~polyak.nn.policies.base.Policy`.
-        normalize_images: divide uint8 images by 255.
-        memory: ``"lstm"`` or ``"gru"``: networks are recurrent; ``None``: they are not.
-        memory_size: units of each recurrent layer.
-        memory_layers: how many of them, one above the other.
-        memory_dropout: share of the outputs of a layer that is dropped before the next one in training.
-        max_seq_len: steps of a replayed sequence to learn from, through which gradients go back.
-        burn_in: steps before them, which only update the stored recurrent state (R2D2).
-        **options: further arguments of the networks, such as ``dueling`` of :class:`QNetwork`.
+        **options: see :class:`~polyak.nn.policies.layered.MemoryPolicy`; and further arguments of the networks, such as
+            ``dueling`` of :class:`QNetwork`. ``net_arch=None`` takes [64, 64]; after :class:`NatureCNN` none, or, where
+            the last hidden layer is a special one, [512] in place of the extractor's own.
 
     Raises:
         PolicyError: another action space, or an argument out of range.
@@ -259,50 +238,31 @@ class GreedyPolicy(Policy):
     q_net: Any
     """The networks, of the class ``network``."""
 
+    fixed = frozenset({"squash_output", "network"})
+
     def __init__(
         self,
         observation_space: spaces.Space,
         action_space: spaces.Discrete,
         *,
         network: NetworkClass = QNetwork,
-        net_arch: Sequence[int] | None = None,
-        activation_fn: Activation = nn.ReLU,
-        features_extractor_class: ExtractorClass | None = None,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        normalize_images: bool = True,
-        memory: str | None = None,
-        memory_size: int = 256,
-        memory_layers: int = 1,
-        memory_dropout: float = 0.0,
-        max_seq_len: int = 32,
-        burn_in: int = 8,
         **options: Any,
     ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            normalize_images=normalize_images,
-        )
-        self.recurrence = recurrence(memory, memory_size, memory_layers, max_seq_len, burn_in, memory_dropout)
+        check_keywords(type(self).__name__, options, all_keywords(type(self)) | options_of(network))
+        self.network_class, (self.network_options, rest) = network, split(options, options_of(network))
+        super().__init__(observation_space, action_space, **rest)
         if not isinstance(action_space, spaces.Discrete):
             raise PolicyError(f"action values need a Discrete action space, got {action_space}.")
-        check_keywords(type(self).__name__, options, self.keywords(network))
-        self.network_class, self.network_options = network, options
-        if net_arch is None:
-            net_arch = self._default_arch()
-        self.net_arch = check_widths(net_arch, "net_arch")
-        self.activation_fn = activation_fn
+        self.net_arch = check_widths(self.net_arch, "net_arch")
         self._build_networks()
         self._drawing = parts_that_draw(self)
 
     @classmethod
     def keywords(cls, network: NetworkClass = QNetwork, **defaults: Any) -> set[str]:
         """Names that ``policy_kwargs`` may hold: the policy's and those of its networks."""
-        return (keywords_of(cls) - {"network", "options"}) | (keywords_of(network) - _FILLED_IN)
+        return super().keywords() | options_of(network)
 
-    def _default_arch(self) -> list[int]:
+    def default_arch(self) -> list[int]:
         if self.features_extractor_class is not NatureCNN:
             return [64, 64]
         options = self.network_options
@@ -317,17 +277,7 @@ class GreedyPolicy(Policy):
 
     def make_q_net(self) -> QNetwork:
         """A new action-value network."""
-        extractor = self.make_features_extractor()
-        return self.network_class(
-            self.observation_space,
-            self.action_space,
-            extractor,
-            extractor.features_dim,
-            self.net_arch,
-            self.activation_fn,
-            self.normalize_images,
-            **self.network_options,
-        )
+        return self.new_network(self.network_class, self.net_arch, **self.network_options)
 
     def drawing(self, on: bool = True) -> AbstractContextManager[None]:
         """While the block runs, noisy layers draw noise, and levels of quantiles are drawn."""
@@ -393,6 +343,4 @@ class ValuePolicy(GreedyPolicy):
 
     def _build_networks(self) -> None:
         super()._build_networks()
-        self.q_net_target = self.make_q_net()
-        self.q_net_target.load_state_dict(self.q_net.state_dict())
-        self.q_net_target.requires_grad_(False).eval()
+        self.q_net_target = lagging(self.make_q_net(), self.q_net).eval()

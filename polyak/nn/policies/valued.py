@@ -2,48 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Tensor
 
 from polyak.nn.networks.encoders import Obs
-from polyak.nn.networks.layers import Activation, create_mlp
-from polyak.nn.policies.base import Network
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
+from polyak.nn.policies.layered import LayeredNetwork, lagging
 
 
-class StateCritic(Network):
-    """A state-value function: observations [B, ...] -> [B].
+class StateCritic(LayeredNetwork):
+    """A state-value function: observations [B, ...] -> [B]. See :class:`~polyak.nn.policies.layered.LayeredNetwork`."""
 
-    Args:
-        observation_space: what it reads.
-        action_space: what the agent does.
-        net_arch: widths of the hidden layers; may be empty.
-        features_extractor: makes features of preprocessed observations.
-        features_dim: how many.
-        activation_fn: follows every hidden layer.
-        normalize_images: divide uint8 images by 255.
-    """
-
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Space,
-        net_arch: Sequence[int],
-        features_extractor: nn.Module,
-        features_dim: int,
-        activation_fn: Activation = nn.ReLU,
-        normalize_images: bool = True,
-    ) -> None:
-        super().__init__(observation_space, action_space, normalize_images=normalize_images)
-        self.features_extractor, self.features_dim = features_extractor, features_dim
-        self.vf = nn.Sequential(*create_mlp(features_dim, 1, net_arch, activation_fn))
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.vf = self.layers(self.features_dim, 1)
 
     def forward(self, obs: Obs) -> Tensor:
         """[B]"""
-        return self.vf(self.extract_features(obs, self.features_extractor)).squeeze(1)
+        return self.vf(self._features(obs)).squeeze(1)
 
 
 class ValuedPolicy(ContinuousPolicy):
@@ -56,8 +33,7 @@ class ValuedPolicy(ContinuousPolicy):
 
     def make_value(self) -> StateCritic:
         """A new critic of states, with its own features extractor."""
-        arguments = self.network_arguments()
-        return StateCritic(**arguments, net_arch=self._critic_arch, activation_fn=self.activation_fn)
+        return self.new_network(StateCritic, self._critic_arch)
 
 
 class CriticWithoutTarget(ContinuousCritic):
@@ -71,7 +47,5 @@ class LaggingValuePolicy(ValuedPolicy):
 
     def _build_networks(self) -> None:
         super()._build_networks()
-        self.value_target = self.make_value()
-        self.value_target.load_state_dict(self.value.state_dict())
-        self.value_target.requires_grad_(False).eval()
+        self.value_target = lagging(self.make_value(), self.value).eval()
         self.targets += ("value_target",)

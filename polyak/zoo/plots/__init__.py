@@ -1,10 +1,10 @@
-"""Figures and tables of runs: one file a command, and what they are made of.
+"""Figures and tables of runs, for `polyak plot`.
 
 ::
 
-    selection    which runs of a logs folder are meant        curves       lines and their bands
-    evaluations  evaluations.npz, several runs joined         results      evaluations of many methods, as pickles
-    statistics   comparisons with intervals                   tables       Markdown and LaTeX
-    drawing      figures of curves                            comparisons  figures of results
-    look         sizes, type, colours                         image_files  files and windows
+    plot         the command; learning curves           selection  which runs of a logs folder are meant
+    tables       evaluations as a table and a file      curves     lines and their bands
+    comparisons  what such files hold, as figures       results    evaluations of many methods, as pickles
+    drawing      figures of curves                      statistics comparisons with intervals
+    look         sizes, type, colours                   images     files and windows
 """

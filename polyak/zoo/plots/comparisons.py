@@ -1,16 +1,33 @@
-"""Images of results: final scores, boxes, and the statistics that compare methods over environments."""
+"""``polyak plot --kind file``: final scores, boxes, and statistics that compare methods over environments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyak.zoo.plots.drawing import add_legend, new_figure, new_panels, text_width
+from polyak.zoo.errors import ZooError
+from polyak.zoo.output import note
+from polyak.zoo.plots import statistics
+from polyak.zoo.plots.curves import Curve
+from polyak.zoo.plots.drawing import add_legend, draw_curves, new_figure, new_panels, step_axis, text_width
 from polyak.zoo.plots.look import COLOURS, Look, style_of
-from polyak.zoo.plots.results import MethodEvaluations, Results, methods_of
+from polyak.zoo.plots.plot import Drawn, PlotOptions
+from polyak.zoo.plots.results import (
+    TABLE,
+    Results,
+    merge,
+    methods_of,
+    names_for_readers,
+    read_results,
+    rename,
+    results_table,
+    select,
+)
 from polyak.zoo.plots.statistics import Estimates
 
 if TYPE_CHECKING:
@@ -20,6 +37,70 @@ if TYPE_CHECKING:
 SCALED = "Scaled score (0: worst run, 1: best run)"
 _ROW = 0.42
 """Height of one row of intervals in inches, at 10 points."""
+
+
+_THRESHOLDS = np.linspace(0.0, 1.0, 101)
+
+
+def draw_file(options: PlotOptions, _: str) -> Drawn:
+    """Read files of --kind table, here or by RL Baselines3 Zoo, and print their table.
+
+    The images are NAME for the final scores, NAME_curves, NAME_boxplot, NAME_aggregates, NAME_profiles, NAME_efficiency
+    and NAME_improvement. Scores that are compared over environments are scaled: 0 is the lowest last evaluation of any
+    run there, 1 the highest.
+
+    Raises ZooError when a file cannot be read, or a name is not in it.
+    """
+    if not options.input:
+        raise ZooError("--kind file needs --input, a file that polyak plot --kind table ... -o NAME wrote.")
+    if not 0 < options.ci_size < 1:
+        raise ZooError(f"--ci-size is the level of the intervals, between 0 and 1; got {options.ci_size:g}.")
+    results = read_results("--input", Path(options.input))
+    for path in options.merge:
+        results = merge(results, read_results("--merge", Path(path)), Path(path).stem)
+    results = select(results, options.keep_envs, options.skip_envs, options.keep_keys, options.skip_keys)
+    results = rename(results, options.labels) if options.labels else results
+    heads = {method: (method, "") for method in methods_of(results)}
+    split = {method: method.partition("-") for method in heads}
+    if all(separator for _, separator, _ in split.values()):  # TQC-logs/, as tables name them
+        heads = {method: (algo, label) for method, (algo, _, label) in split.items()}
+    table = results_table(results, heads)
+    print(f"# {TABLE}\n{table.markdown()}")
+    if options.latex:
+        print(table.latex())
+    return [], lambda look: dict(_images(results, options, look))
+
+
+def _images(results: Results, options: PlotOptions, look: Look) -> Iterator[tuple[str, Figure]]:
+    """Yield the figures, each with what distinguishes the name of its file."""
+    names = {} if options.labels else names_for_readers(methods_of(results))
+    results = {env: {names.get(key, key): found for key, found in known.items()} for env, known in results.items()}
+    panels = {env: [replace(found, label=name) for name, found in known.items()] for env, known in results.items()}
+    steps, unit = step_axis(options.no_million, panels)
+    yield "", draw_final_scores(results, "Final score", options.ci_size, look)
+    if not options.skip_timesteps:
+        yield "curves", draw_curves(panels, steps, "Score", look, unit)
+    if options.boxplot:
+        yield "boxplot", draw_boxes(results, "Final score", look)
+    if not (options.rliable or options.versus or options.iqm):
+        return
+    compared = statistics.comparable(results)
+    scores = statistics.last_scores(compared)
+    if options.rliable:
+        yield "aggregates", draw_aggregates(statistics.aggregates(scores, options.ci_size), options.ci_size, look)
+        shares = statistics.performance_profiles(scores, _THRESHOLDS, options.ci_size)
+        yield (
+            "profiles",
+            draw_lines(_THRESHOLDS, shares, f"Threshold t\n{SCALED}", "Share of runs that score above t", look),
+        )
+    efficiency = statistics.sample_efficiency(compared, options.ci_size) if options.rliable or options.iqm else None
+    if efficiency is not None:
+        grid, curves = efficiency
+        yield "efficiency", draw_lines(grid / unit, curves, steps, "IQM of the scaled score", look)
+    if options.versus and len(scores) > 1:
+        yield "improvement", draw_improvement(statistics.improvement(scores, options.ci_size), options.ci_size, look)
+    elif options.versus:
+        note("--versus: there is one method only, nothing to compare it with.")
 
 
 def draw_final_scores(results: Results, value_name: str, confidence: float, look: Look) -> Figure:
@@ -58,21 +139,21 @@ def _name_places(axes: Axes, n_runs: Mapping[str, int], look: Look) -> None:
     axes.grid(axis="x", visible=False)
 
 
-def _dots(axes: Axes, place: int, found: MethodEvaluations, colour: str, confidence: float) -> None:
+def _dots(axes: Axes, place: int, found: Curve, colour: str, confidence: float) -> None:
     from polyak.evaluation.intervals import mean_interval
 
-    mean, interval = found.mean[-1], mean_interval(found.last_evals, confidence)
+    mean, interval = found.y[-1], mean_interval(found.last, confidence)
     beside = place - 0.2 if found.n_runs > 1 else place
-    axes.plot(beside + _spread(found.n_runs), found.last_evals, "o", color=colour, alpha=0.45, markersize=5)
+    axes.plot(beside + _spread(found.n_runs), found.last, "o", color=colour, alpha=0.45, markersize=5)
     if found.n_runs > 1:
         error = [[mean - interval.low], [interval.high - mean]] if interval.is_known else None
         axes.errorbar([place], [mean], error, fmt="D", color=colour, capsize=6, markersize=6, linewidth=2)
 
 
-def _box(axes: Axes, place: int, found: MethodEvaluations, colour: str) -> None:
+def _box(axes: Axes, place: int, found: Curve, colour: str) -> None:
     line = {"color": colour}
     axes.boxplot(
-        [found.last_evals],
+        [found.last],
         positions=[place],
         widths=0.5,
         showfliers=False,  # every run is drawn beside
@@ -82,7 +163,7 @@ def _box(axes: Axes, place: int, found: MethodEvaluations, colour: str) -> None:
         whiskerprops=line,
         capprops=line,
     )
-    axes.plot(place + _spread(found.n_runs), found.last_evals, "o", color=colour, alpha=0.5, markersize=4)
+    axes.plot(place + _spread(found.n_runs), found.last, "o", color=colour, alpha=0.5, markersize=4)
 
 
 def _percent(confidence: float) -> str:

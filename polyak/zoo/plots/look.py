@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
+
+if TYPE_CHECKING:
+    from polyak.zoo.plots.plot import PlotOptions
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000")
 """Distinct for colour-blind readers too (Okabe and Ito, 2008), without their yellow, which is invisible on white."""
@@ -57,33 +60,24 @@ class Look:
             yield
 
 
-def look_of(figsize: Sequence[float], **others: Any) -> Look:
-    """Return the look for ``--figsize``, which may be empty; ZooError unless it is a width and a height."""
-    if not figsize:
-        return Look(**others)
-    if len(figsize) != 2 or min(figsize) <= 0:
-        raise ZooError(f"--figsize takes a width and a height in inches, got {' '.join(map(str, figsize))}.")
-    return Look(panel=(figsize[0], figsize[1]), **others)
+def chosen_look(options: PlotOptions, window: bool) -> Look:
+    """Return the look that the options ask for; ZooError for sizes and places that there are none of."""
+    large = options.kind in ("training", "file")
+    size = options.figsize or ((6.4, 4.8) if large else Look.panel)
+    fontsize = options.fontsize if options.fontsize != -1 else 14.0 if large else 10.0
+    if len(size) != 2 or min(size) <= 0:
+        raise ZooError(f"--figsize takes a width and a height in inches, got {' '.join(map(str, size))}.")
+    if not 0 < fontsize < 200:
+        raise ZooError(f"--fontsize is in points, such as 14; got {fontsize:g}.")
+    location = options.legend_loc
+    if location:
+        require_matplotlib()
+        from matplotlib.legend import Legend
 
-
-def check_fontsize(size: float) -> float:
-    """Return `size` if it is one of a font; ZooError otherwise."""
-    if not 0 < size < 200:
-        raise ZooError(f"--fontsize is in points, such as 14; got {size:g}.")
-    return size
-
-
-def check_location(location: str) -> str:
-    """Return `location` if legends know it; ZooError otherwise. An empty one leaves it to us."""
-    if not location:
-        return location
-    require_matplotlib()
-    from matplotlib.legend import Legend
-
-    if location not in Legend.codes:
-        close = did_you_mean(location, Legend.codes)
-        raise ZooError(f"--legend-loc must be one of {', '.join(Legend.codes)}; got {location!r}.{close}")
-    return location
+        if location not in Legend.codes:
+            close = did_you_mean(location, Legend.codes)
+            raise ZooError(f"--legend-loc must be one of {', '.join(Legend.codes)}; got {location!r}.{close}")
+    return Look((size[0], size[1]), fontsize, location, options.latex, window)
 
 
 def style_of(number: int) -> dict[str, Any]:

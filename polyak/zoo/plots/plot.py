@@ -1,25 +1,31 @@
-"""``polyak plot``: learning curves as an image, from the episodes of training or from the evaluations."""
+"""``polyak plot``: learning curves, tables and comparisons of runs, as images."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from polyak.envs.wrappers.monitor import get_monitor_files
 from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
-from polyak.zoo.options import option
+from polyak.zoo.options import default_of, option
 from polyak.zoo.output import note
-from polyak.zoo.plots.averages import mean_of_runs
-from polyak.zoo.plots.curves import EVALUATION_KEYS, Curve, evaluation_curve, time_unit, training_curve
+from polyak.zoo.plots.curves import (
+    EVALUATION_KEYS,
+    Curve,
+    evaluation_curve,
+    evaluation_keys,
+    mean_of_runs,
+    time_unit,
+    training_curve,
+)
 from polyak.zoo.plots.drawing import draw_curves
-from polyak.zoo.plots.evaluations import evaluation_keys
-from polyak.zoo.plots.image_files import image_file, write_image
-from polyak.zoo.plots.look import Look, look_of
+from polyak.zoo.plots.images import FORMATS, can_show, name_and_format, put_out
+from polyak.zoo.plots.look import Look, chosen_look
+from polyak.zoo.plots.results import Table, estimate
 from polyak.zoo.plots.selection import Selection, runs_at, say_left_out
-from polyak.zoo.plots.tables import Table, estimate, markdown
 from polyak.zoo.registry import env_name
 
 if TYPE_CHECKING:
@@ -28,23 +34,68 @@ if TYPE_CHECKING:
 X_LABELS = {"steps": "Environment steps", "episodes": "Episodes", "time": "{unit} of wall time"}
 Y_LABELS = {"reward": "Return", "success": "Success rate", "length": "Episode length (steps)"}
 _SOURCES = ("train", "eval")
+KINDS = ("curves", "training", "table", "file")
+_FILES = {"curves": "learning_curve", "training": "plot_train", "table": "all_plots", "file": "plot_from_file"}
+"""The names of images that are given none."""
+_RUNS = ("curves", "training", "table")
 
 
 @dataclass
 class PlotOptions:
-    """Plot learning curves of runs under logs/<algo>/<env>_<n>/ to an image: the mean of each algorithm's runs.
+    """Plot runs under logs/<algo>/<env>_<n>/: learning curves, a table of evaluations, comparisons with intervals.
 
-    The band is the standard error over runs. With --source eval, a table of the last evaluations is printed.
+    --kind curves: the mean of each algorithm's runs and its standard error. training: a line for each run (RL Zoo's
+    plot_train). table: evaluations as a table, an image and a file (all_plots). file: such files (plot_from_file).
     """
 
-    algos: Sequence[str] = option([], "--algos", "--algo", "-a", help="Algorithms; all that have runs by default.")
+    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Options": ("kind", "algos", "envs", "folders", "input", "output"),
+        "What is drawn": ("source", "x_axis", "y_axis", "window", "max_timesteps", "each_run", "labels"),
+        "Images": ("image_format", "figsize", "fontsize", "legend_loc", "no_million", "no_display"),
+        "Tables of evaluations": ("key", "min_timesteps", "median", "print_n_trials"),
+        "Comparisons": (
+            *("merge", "skip_envs", "keep_envs", "skip_keys", "keep_keys", "skip_timesteps", "boxplot", "rliable"),
+            *("versus", "iqm", "ci_size", "latex"),
+        ),
+    }
+    ONLY: ClassVar[dict[tuple[str, ...], tuple[str, ...]]] = {
+        _RUNS: ("algos", "envs", "folders", "max_timesteps"),
+        ("curves", "table", "file"): ("labels",),
+        ("curves",): ("source", "each_run"),
+        ("curves", "training"): ("x_axis", "y_axis", "window"),
+        ("table",): PANELS["Tables of evaluations"],
+        ("file",): ("input", *PANELS["Comparisons"]),
+        ("table", "file"): ("no_million",),
+        ("training", "table", "file"): ("no_display",),
+    }
+    """Kinds -> the options that mean something to these alone."""
+
+    kind: str = option("curves", "--kind", help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.")
+    algos: Sequence[str] = option(
+        [],
+        "--algos",
+        "--algo",
+        "-a",
+        help="Algorithms; all that have runs by default. her: those with a HerReplayBuffer in config.yml.",
+    )
     envs: Sequence[str] = option(
-        [], "--env", "-e", help="Environments, one panel each; without any, says what runs there are."
+        [],
+        "--env",
+        "-e",
+        help="Environments, a panel each; Hopper: Hopper-v5 if it is the only. Without any, runs are listed.",
     )
     folders: Sequence[str] = option(
         ["logs"], "--log-folder", "--exp-folders", "--exp-folder", "-f", help="Log folders to compare."
     )
-    labels: Sequence[str] = option([], "--labels", "-l", help="Names of the log folders in the legend.")
+    labels: Sequence[str] = option(
+        [], "--labels", "-l", help="Names of the log folders; with --kind file, of the methods that are kept."
+    )
+    max_timesteps: int = option(
+        0,
+        "--max-timesteps",
+        "-max",
+        help="Leave out what came after this step; by default nothing, in tables what came after 2,000,000.",
+    )
     source: str = option(
         "",
         "--source",
@@ -52,73 +103,144 @@ class PlotOptions:
         help="train: episodes of training. eval: evaluations, and a table of the last ones. Without it, episodes of "
         "training where there are any, evaluations elsewhere.",
     )
-    each_run: bool = option(False, "--each-run", help="Draw each run as a thin line, in place of the band of the mean.")
-    x_axis: str = option("steps", "--x-axis", "-x", help="steps, episodes or time (eval: steps only).")
+    x_axis: str = option("steps", "--x-axis", "-x", help="steps, episodes or time (evaluations: steps only).")
     y_axis: str = option("reward", "--y-axis", "-y", help="reward, success or length.")
     window: int = option(100, "--episode-window", "-w", help="Episodes in the moving mean of training curves.")
-    max_timesteps: int = option(-1, "--max-timesteps", "-max", help="Leave out what came after this step.")
+    input: str = option("", "--input", "-i", help="The .pkl file of --kind table, for --kind file.")
+    output: str = option(
+        "",
+        "--output",
+        "-o",
+        help="NAME of what is written, with .png, .svg, .pdf or without. By default a window, but for curves.",
+    )
+    each_run: bool = option(False, "--each-run", help="Draw each run as a thin line, in place of the band of the mean.")
+    image_format: str = option("", "--format", help="png, svg or pdf; by default png, or svg for --kind file.")
     figsize: Sequence[float] = option([], "--figsize", help="Width and height of one panel in inches (6.4 4.0).")
-    output: str = option("learning_curve.png", "--output", "-o", help="Image to write: .png, .svg or .pdf.")
+    fontsize: float = option(-1.0, "--fontsize", help="Size of the type in points; 14, but 10 for curves and tables.")
+    legend_loc: str = option("", "--legend-loc", "-loc", help="Where legends go (best, 'upper left', ...).")
+    no_million: bool = option(False, "--no-million", help="Count steps, not millions of them.")
+    no_display: bool = option(False, "--no-display", help="Open no window; write the image instead.")
+    key: str = option("results", "--key", "-k", help="What to read from evaluations.npz: results, successes, ...")
+    min_timesteps: int = option(-1, "--min-timesteps", "-min", help="Leave out runs that ended before this step.")
+    median: bool = option(False, "--median", "-median", help="Median of the runs in the table, instead of the mean.")
+    print_n_trials: bool = option(False, "--print-n-trials", "-print", help="Print how many runs there are of each.")
+    skip_envs: Sequence[str] = option([], "--skip-envs", "-skip", help="Environments to leave out.")
+    keep_envs: Sequence[str] = option([], "--keep-envs", help="Environments to keep; all by default.")
+    skip_keys: Sequence[str] = option([], "--skip-keys", help="Methods to leave out, such as SAC-logs/.")
+    keep_keys: Sequence[str] = option([], "--keep-keys", help="Methods to keep; all by default.")
+    skip_timesteps: bool = option(False, "--skip-timesteps", help="Draw no learning curves.")
+    boxplot: bool = option(False, "--boxplot", "-b", help="Draw boxes of the final scores.")
+    rliable: bool = option(
+        False,
+        "--rliable",
+        "-r",
+        help="Compare over environments: median, IQM, mean, optimality gap, performance profiles, sample efficiency.",
+    )
+    versus: bool = option(False, "--versus", "-vs", help="Draw the probability of improvement of each pair of methods.")
+    iqm: bool = option(False, "--iqm", "-iqm", help="Draw the sample efficiency (IQM over steps); -r does so too.")
+    ci_size: float = option(0.95, "--ci-size", "-ci", help="Level of the intervals.")
+    latex: bool = option(
+        False, "--latex", "-latex", help="Print the table as LaTeX too; serif type that goes with it in the images."
+    )
+    merge: Sequence[str] = option([], "--merge", help="More files of --kind table to put beside the first.")
+
+    def check(self) -> None:
+        """Raise ZooError for an unknown kind, and for an option that means nothing to the kind."""
+        if self.kind not in KINDS:
+            raise ZooError(
+                f"--kind must be one of {', '.join(KINDS)}, got {self.kind!r}.{did_you_mean(self.kind, KINDS)}"
+            )
+        kinds = {name: kinds for kinds, names in self.ONLY.items() for name in names}
+        for item in fields(self):
+            of = kinds.get(item.name, KINDS)
+            if self.kind not in of and getattr(self, item.name) != default_of(item):
+                flag = item.metadata["flags"][0]
+                raise ZooError(f"{flag} means nothing to --kind {self.kind}, only to {' and '.join(of)}.")
+        if self.kind in _RUNS and not self.envs:
+            selection = Selection(self.folders, self.algos, self.labels)
+            raise ZooError(f"Which environment? Give --env.{selection.listing()}")
 
 
-def plot(options: PlotOptions) -> Path:
-    """Draw what `options` ask for, write it to ``options.output`` and return that path.
+def plot(options: PlotOptions) -> list[Path]:
+    """Draw what `options` ask for, print its table if it has one, and return the files that were written.
 
-    Raises ZooError when a choice is unknown or no run has the wanted data.
+    What has no runs is named on stderr and left out. Raises ZooError, before anything is written, when a choice is
+    unknown, or no run has the wanted data.
     """
-    look = look_of(options.figsize)
-    check_axes(options.x_axis, options.y_axis, options.window)
-    if options.source and options.source not in _SOURCES:
-        close = did_you_mean(options.source, _SOURCES)
-        raise ZooError(f"--source must be one of {', '.join(_SOURCES)}, got {options.source!r}.{close}")
+    options.check()
+    if options.kind == "table":
+        from polyak.zoo.plots.tables import draw_table as draw
+    elif options.kind == "file":
+        from polyak.zoo.plots.comparisons import draw_file as draw
+    else:
+        draw = draw_runs
+    files = _files_of(options)
+    window = options.kind != "curves" and not options.no_display and can_show()
+    window = window and (options.kind == "table" or not options.output)
+    look = chosen_look(options, window)
+    begin, figures = draw(options, files[0])
+    with look.applied():
+        drawn = figures(look)
+        return [*begin, *put_out(drawn, files if options.output or not window else None, window)]
+
+
+def _files_of(options: PlotOptions) -> tuple[str, str]:
+    """Return how the names of images begin, and their format; ZooError if they cannot be written there."""
+    suffix = Path(options.output).suffix
+    if options.kind in ("curves", "training") and suffix and suffix[1:].lower() not in FORMATS:
+        raise ZooError(f"--output {options.output!r}: images end in {', '.join('.' + name for name in FORMATS)}.")
+    name = options.output.removesuffix(".pkl") if options.kind == "table" else options.output
+    return name_and_format(
+        name or _FILES[options.kind], options.image_format, "svg" if options.kind == "file" else "png"
+    )
+
+
+Drawn = tuple[list[Path], Callable[[Look], Mapping[str, "Figure"]]]
+"""Files that were written already, and what draws the figures, by what distinguishes their files."""
+
+
+def draw_runs(options: PlotOptions, _: str) -> Drawn:
+    """Read the curves of --kind curves or training. Raises ZooError when a choice is unknown, or there are none."""
+    for flag, value, allowed in (
+        ("--x-axis", options.x_axis, X_LABELS),
+        ("--y-axis", options.y_axis, Y_LABELS),
+        ("--source", options.source or _SOURCES[0], _SOURCES),
+    ):
+        if value not in allowed:
+            raise ZooError(f"{flag} must be one of {', '.join(allowed)}, got {value!r}.{did_you_mean(value, allowed)}")
+    if options.window < 1:
+        raise ZooError(f"--episode-window must be at least 1, got {options.window}.")
     if options.source == "eval" and options.x_axis != "steps":
         raise ZooError(
             f"--source eval knows only --x-axis steps (evaluations are taken at steps), got {options.x_axis!r}."
         )
-    output = image_file("--output", options.output)
     panels = read_panels(options)
-    with look.applied():
-        path = write_image(_draw(panels, options, look), output)
     if options.source == "eval":
-        print(markdown(last_evaluations(panels)))
-    print(f"Wrote {path}")
-    return path
+        print(last_evaluations(panels).markdown())
+    steps = Selection(options.folders, options.algos, options.labels).steps_of(options.envs)
+    return [], lambda look: {"": draw_panels(panels, options.x_axis, options.y_axis, look, options.each_run, steps)}
 
 
-def check_axes(x_axis: str, y_axis: str, window: int) -> None:
-    """Raise ZooError unless the axes are known and the window holds an episode."""
-    for flag, value, allowed in (("--x-axis", x_axis, X_LABELS), ("--y-axis", y_axis, Y_LABELS)):
-        if value not in allowed:
-            raise ZooError(f"{flag} must be one of {', '.join(allowed)}, got {value!r}.{did_you_mean(value, allowed)}")
-    if window < 1:
-        raise ZooError(f"--episode-window must be at least 1, got {window}.")
-
-
-def read_panels(options: PlotOptions, apart: bool = False) -> dict[str, list[Curve]]:
+def read_panels(options: PlotOptions) -> dict[str, list[Curve]]:
     """Read the curves of each environment that has any, and name on stderr what is missing; ZooError if all is.
 
-    Args:
-        options: which runs, and what of them.
-        apart: a curve for each run instead of one for each algorithm and folder; episodes of training only.
+    There is a curve for each algorithm and folder, or with --kind training for each run.
     """
     selection = Selection(options.folders, options.algos, options.labels)
-    if not options.envs:
-        raise ZooError(f"Which environment? Give --env.{selection.listing()}")
-    panels = {env_name(env): curves for env in options.envs if (curves := _curves(options, selection, env, apart))}
+    panels = {env_name(env): curves for env in options.envs if (curves := _curves(options, selection, env))}
     if not panels:
         raise _nothing_to_plot(options, selection)
     return panels
 
 
-def _curves(options: PlotOptions, selection: Selection, text: str, apart: bool) -> list[Curve]:
+def _curves(options: PlotOptions, selection: Selection, text: str) -> list[Curve]:
     """Read the curves of one environment from every folder and algorithm; say which have none."""
     env = selection.environment(text)
     data = f"{options.source} data" if options.source else "data"
     curves: list[Curve] = []
     for place in selection.places():
-        name = selection.name_of(place)
-        runs = runs_at(place, env)
-        found = _runs_of_training(options, runs, name) if apart else _mean_curve(options, runs, name)
+        read = _runs_of_training if options.kind == "training" else _mean_curve
+        found = read(options, runs_at(place, env), selection.name_of(place))
         if not found and options.algos:
             say_left_out(place, env, data)
         curves += found
@@ -152,12 +274,7 @@ def _mean_curve(options: PlotOptions, runs: Mapping[str, Path], name: str) -> li
 
 def _nothing_to_plot(options: PlotOptions, selection: Selection) -> ZooError:
     """Return the error of runs that are not there, or have other data than was asked for."""
-    runs = [
-        run
-        for env in map(selection.environment, options.envs)
-        for place in selection.places()
-        for run in runs_at(place, env).values()
-    ]
+    runs = list(selection.runs(options.envs))
     evaluated = frozenset[str]().union(*(evaluation_keys(run) for run in runs))
     kinds = {
         "episodes of training": any(get_monitor_files(run) for run in runs),
@@ -172,11 +289,6 @@ def _nothing_to_plot(options: PlotOptions, selection: Selection) -> ZooError:
     return ZooError(f"Nothing to plot: {what} The runs have {' and '.join(there)}: try {way_out}, or another --y-axis.")
 
 
-def _draw(panels: dict[str, list[Curve]], options: PlotOptions, look: Look) -> Figure:
-    steps = Selection(options.folders, options.algos, options.labels).steps_of(options.envs)
-    return draw_panels(panels, options.x_axis, options.y_axis, look, options.each_run, steps)
-
-
 def draw_panels(
     panels: dict[str, list[Curve]],
     x_axis: str,
@@ -186,7 +298,7 @@ def draw_panels(
     steps: str = X_LABELS["steps"],
 ) -> Figure:
     """Draw curves against `steps`, episodes, or time in the unit that suits the longest."""
-    unit, seconds = time_unit([curve for curves in panels.values() for curve in curves])
+    unit, seconds = time_unit(curve for curves in panels.values() for curve in curves)
     x_unit = seconds if x_axis == "time" else 1.0
     x_label = steps if x_axis == "steps" else X_LABELS[x_axis].format(unit=unit)
     return draw_curves(panels, x_label, Y_LABELS[y_axis], look, x_unit, each_run)
@@ -197,11 +309,6 @@ def last_evaluations(panels: dict[str, list[Curve]]) -> Table:
     labels = list(dict.fromkeys(curve.label for curves in panels.values() for curve in curves))
     rows = []
     for env_id, curves in panels.items():
-        cells = {curve.label: _last(curve) for curve in curves}
+        cells = {curve.label: estimate(curve, 2 if abs(curve.y[-1]) <= 1 else 1) for curve in curves}
         rows.append([env_id, *(cells.get(label, "-") for label in labels)])
     return Table(["Environment", *labels], rows)
-
-
-def _last(curve: Curve) -> str:
-    digits = 2 if abs(curve.y[-1]) <= 1 else 1
-    return estimate(curve.y[-1], None if curve.error is None else curve.error[-1], digits)

@@ -15,63 +15,49 @@ from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note
 from polyak.zoo.plots.curves import Curve
-from polyak.zoo.plots.evaluations import standard_error
-from polyak.zoo.plots.tables import Table, estimate
 
 TABLE = "results_table"
 """The title of the table, and the name under which the pickles hold it."""
 MISSING = "-"
 
 
-@dataclass(frozen=True, eq=False)
-class MethodEvaluations:
-    """The evaluations of the runs of one method on one environment.
+@dataclass(frozen=True)
+class Table:
+    """Text in rows; the first row may hold a second line of headings, as the Zoo's does."""
 
-    Fields: ``timesteps`` [t] of the evaluations; ``mean_per_eval`` [t, n] mean over episodes, for each of n runs.
-    """
+    headers: list[str]
+    rows: list[list[str]]
 
-    timesteps: np.ndarray
-    mean_per_eval: np.ndarray
+    def markdown(self) -> str:
+        """Return Markdown, laid out as the Zoo prints it: columns of even width, headings in the middle."""
+        widths = [max(3, *(len(cell) for cell in column)) for column in zip(self.headers, *self.rows, strict=True)]
+        heads = [f"{head:^{width}}" for head, width in zip(self.headers, widths, strict=True)]
+        rules = ["-" * width for width in widths]
+        rows = [[f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in self.rows]
+        return "\n".join(f"|{'|'.join(cells)}|" for cells in (heads, rules, *rows))
 
-    @property
-    def n_runs(self) -> int:
-        """How many runs there are."""
-        return self.mean_per_eval.shape[1]
+    def latex(self) -> str:
+        r"""Return a LaTeX tabular with booktabs' rules, for ``\usepackage{booktabs,multirow}``.
 
-    @property
-    def mean(self) -> np.ndarray:
-        """Mean over runs, [t]."""
-        return self.mean_per_eval.mean(axis=1)
+        The first column names the rows; equal neighbours in the first of two lines of headings become one cell.
+        """
+        import pandas as pd
 
-    @property
-    def std_error(self) -> np.ndarray:
-        """Standard deviation over runs (of the population, as in the Zoo) by the root of their number, [t]."""
-        return standard_error(self.mean_per_eval)
-
-    @property
-    def last_evals(self) -> np.ndarray:
-        """The last evaluation of each run, [n]."""
-        return self.mean_per_eval[-1]
-
-    def curve(self, label: str) -> Curve:
-        """Return mean and standard error as a curve over steps; a single run has no error."""
-        error = self.std_error if self.n_runs > 1 else None
-        return Curve(self.timesteps, self.mean, label, error, self.n_runs)
-
-    def record(self) -> dict[str, Any]:
-        """Return what the Zoo's pickles hold of it."""
-        return {
-            "timesteps": self.timesteps,
-            "mean": self.mean,
-            "std_error": self.std_error,
-            "last_evals": self.last_evals,
-            "std_error_last_eval": self.std_error[-1],
-            "mean_per_eval": self.mean_per_eval,
-        }
+        has_labels = not self.rows[0][0]
+        rows, heads = self.rows[1:] if has_labels else self.rows, self.headers[1:]
+        columns: Any = pd.MultiIndex.from_arrays([heads, self.rows[0][1:]]) if has_labels else heads
+        frame = pd.DataFrame([row[1:] for row in rows], index=[row[0] for row in rows], columns=columns)
+        return frame.to_latex(escape=True, multicolumn_format="c").replace("+/-", r"$\pm$")
 
 
-Results = dict[str, dict[str, MethodEvaluations]]
-"""Environment -> method, such as ``"TQC-logs/"`` -> its evaluations."""
+def estimate(curve: Curve, digits: int) -> str:
+    """Return the last mean over runs and its standard error; a single run has no error."""
+    last = f"{curve.y[-1]:.{digits}f}"
+    return f"{last} (1 run)" if curve.error is None else f"{last} +/- {curve.error[-1]:.{digits}f}"
+
+
+Results = dict[str, dict[str, Curve]]
+"""Environment -> method, such as ``"TQC-logs/"`` -> the evaluations of its runs, by step."""
 
 
 def methods_of(results: Results) -> list[str]:
@@ -95,11 +81,11 @@ def results_table(results: Results, methods: Mapping[str, tuple[str, str]], medi
     return Table(["Environments", *first], [["", *second], *rows] if any(second) else rows)
 
 
-def _cell(found: MethodEvaluations, median: bool) -> str:
-    digits = 2 if np.abs(found.last_evals).max() <= 1 else 0  # a success rate of 0.67 is not 1
+def _cell(found: Curve, median: bool) -> str:
+    digits = 2 if np.abs(found.last).max() <= 1 else 0  # a success rate of 0.67 is not 1
     if median:
-        return f"{np.median(found.last_evals):.{digits}f}"
-    return estimate(found.mean[-1], found.std_error[-1] if found.n_runs > 1 else None, digits)
+        return f"{np.median(found.last):.{digits}f}"
+    return estimate(found, digits)
 
 
 def names_for_readers(methods: Sequence[str]) -> dict[str, str]:
@@ -118,12 +104,24 @@ def names_for_readers(methods: Sequence[str]) -> dict[str, str]:
 def write_results(path: Path, results: Results, table: Table) -> None:
     """Write a pickle that the Zoo's ``plot_from_file`` reads as well; it holds numpy arrays, text, dicts and lists."""
     content: dict[str, Any] = {
-        env: {method: found.record() for method, found in methods.items()}
+        env: {method: _record(found) for method, found in methods.items()}
         for env, methods in results.items()
         if methods
     }
     with replacing(path) as file:
         pickle.dump(content | {TABLE: {"headers": table.headers, "value_matrix": table.rows}}, file, protocol=4)
+
+
+def _record(found: Curve) -> dict[str, Any]:
+    """Return what the Zoo's pickles hold of a method's evaluations."""
+    return {
+        "timesteps": found.x,
+        "mean": found.y,
+        "std_error": found.std_error,
+        "last_evals": found.last,
+        "std_error_last_eval": found.std_error[-1],
+        "mean_per_eval": found.values,
+    }
 
 
 def read_results(flag: str, path: Path) -> Results:
@@ -166,14 +164,14 @@ def _parse(content: Any) -> Results:
     return results
 
 
-def _evaluations(record: Mapping[str, Any]) -> MethodEvaluations:
+def _evaluations(record: Mapping[str, Any]) -> Curve:
     timesteps = np.asarray(record["timesteps"])
     values = np.asarray(record["mean_per_eval"], dtype=float)
     if timesteps.ndim != 1 or not len(timesteps) or values.ndim != 2 or len(values) != len(timesteps):
         raise ValueError(f"timesteps have the shape {timesteps.shape}, mean_per_eval {values.shape}")
     if timesteps.dtype.kind not in "iuf" or not np.isfinite(timesteps).all() or not values.shape[1]:
         raise ValueError(f"timesteps are {timesteps.dtype}, not numbers, or there are no runs")
-    return MethodEvaluations(timesteps, values)
+    return Curve(timesteps, values)
 
 
 def merge(first: Results, second: Results, source: str) -> Results:

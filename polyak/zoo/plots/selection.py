@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -62,11 +62,15 @@ class Selection:
         """Return the name of a place in legends: the algorithm and, for several folders, the folder's label."""
         return place.algo.upper() if len(self.folders) == 1 else f"{place.algo.upper()} {place.label.rstrip('/')}"
 
+    def runs(self, texts: Sequence[str]) -> Iterator[Path]:
+        """Yield the selected runs on these environments."""
+        for env in [self.environment(text, quiet=True) for text in texts]:
+            for place in self.places():
+                yield from runs_at(place, env).values()
+
     def steps_of(self, texts: Sequence[str]) -> str:
         """Return the unit of steps of the runs on these environments: gradient steps for those with a dataset."""
-        envs = [self.environment(text, quiet=True) for text in texts]
-        runs = [(run, env) for env in envs for place in self.places() for run in runs_at(place, env).values()]
-        kinds = {_learned_from_data(RunFolder(run, env)) for run, env in runs}
+        kinds = {_learned_from_data(RunFolder.at(run)) for run in self.runs(texts)}
         return (
             "Environment or gradient steps"
             if len(kinds) == 2

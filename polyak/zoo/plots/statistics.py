@@ -59,7 +59,7 @@ def comparable(results: Results) -> Results:
 
 
 def _all_last(known: Mapping[str, Any]) -> np.ndarray:
-    return np.concatenate([found.last_evals for found in known.values()])
+    return np.concatenate([found.last for found in known.values()])
 
 
 def ranges(results: Results) -> dict[str, tuple[float, float]]:
@@ -79,7 +79,7 @@ def last_scores(results: Results) -> Scores:
             said = ", ".join(f"{env} {count}" for env, count in counts.items())
             note(f"{method}: the first {fewest} runs of each environment are compared (there are: {said}).")
         columns = [
-            (known[method].last_evals[:fewest] - scales[env][0]) / (scales[env][1] - scales[env][0])
+            (known[method].last[:fewest] - scales[env][0]) / (scales[env][1] - scales[env][0])
             for env, known in results.items()
         ]
         scores[method] = np.stack(columns, axis=1)
@@ -139,12 +139,12 @@ def sample_efficiency(results: Results, confidence: float = 0.95) -> tuple[np.nd
     None, and a note on stderr, if there are none.
     """
     everything = [found for known in results.values() for found in known.values()]
-    first = max(int(found.timesteps[0]) for found in everything)
-    last = min(int(found.timesteps[-1]) for found in everything)
+    first = max(int(found.x[0]) for found in everything)
+    last = min(int(found.x[-1]) for found in everything)
     if first > last:
         note("no curves of sample efficiency: there are no steps at which all methods were evaluated everywhere.")
         return None
-    if last < max(int(found.timesteps[-1]) for found in everything):
+    if last < max(int(found.x[-1]) for found in everything):
         note(f"the curves of sample efficiency end at {last:,} steps, the most that all methods reached.")
     grid = np.linspace(first, last, _GRID) if first < last else np.array([float(first)])
     scales = ranges(results)
@@ -154,8 +154,8 @@ def sample_efficiency(results: Results, confidence: float = 0.95) -> tuple[np.nd
         columns = []
         for env, known in results.items():
             low, high = scales[env]
-            runs = known[method].mean_per_eval.T[:fewest]
-            values = np.stack([np.interp(grid, known[method].timesteps, run) for run in runs])
+            runs = known[method].values.T[:fewest]
+            values = np.stack([np.interp(grid, known[method].x, run) for run in runs])
             columns.append((values - low) / (high - low))
         scores[method] = np.stack(columns, axis=1)  # [runs, environments, steps]
 

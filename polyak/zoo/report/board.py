@@ -11,19 +11,21 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from hashlib import sha256
+from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from socketserver import TCPServer, ThreadingMixIn
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
+from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
-from polyak.zoo.report.films import FILMS
-from polyak.zoo.report.logbook import Json, Logbook
-from polyak.zoo.report.page import render
+from polyak.zoo.report.figures import read_page
+from polyak.zoo.report.page import body, render
+from polyak.zoo.report.runs import find_runs
 
 #: Seconds between two looks at the files, however many readers ask.
 PATIENCE = 1.0
@@ -55,12 +57,13 @@ def board(options: BoardOptions) -> None:
 
 def open_server(options: BoardOptions) -> BoardServer:
     """Return a server that listens already and serves once ``serve_forever`` is called; ZooError if it cannot be."""
-    logbook = Logbook(Path(options.logs))
+    logs = Path(options.logs)
+    find_runs(logs, [])
     if not 0 <= options.port <= 65535:
         raise ZooError(f"--port must be between 0 and 65535, got {options.port}.")
     where = f"--host {options.host} --port {options.port}"
     try:
-        return BoardServer(options.host, options.port, Live(logbook))
+        return BoardServer(options.host, options.port, logs)
     except socket.gaierror as error:
         raise ZooError(f"--host {options.host!r} is no address of this machine. Try --host 127.0.0.1.") from error
     except PermissionError as error:
@@ -74,56 +77,13 @@ def open_server(options: BoardOptions) -> BoardServer:
         raise ZooError(f"{where}: cannot listen there: {error.strerror or error}.") from error
 
 
-class Live:
-    """The content that the board serves: the page, its data, and the videos that the data names.
-
-    Args:
-        logbook: its source.
-    """
-
-    def __init__(self, logbook: Logbook) -> None:
-        self._logbook = logbook
-        self._lock = threading.Lock()
-        self._looked = -PATIENCE
-        self._data: Json = {}
-        self._body, self._tag = b"", ""
-
-    def data(self) -> tuple[bytes, str]:
-        """Return the data as JSON, and a tag that changes with it."""
-        with self._lock:
-            self._look()
-            return self._body, self._tag
-
-    def page(self) -> bytes:
-        """Return the page with the present data in it."""
-        with self._lock:
-            self._look()
-            return render({**self._data, "tag": self._tag}, live=True).encode()
-
-    def film(self, identifier: str) -> Path | None:
-        """Return the file of a video that the data names."""
-        with self._lock:
-            return self._logbook.film(identifier)
-
-    def _look(self) -> None:
-        if time.monotonic() - self._looked < PATIENCE:
-            return
-        data = self._logbook.read()
-        for film in data["films"]:
-            film["src"] = f"film/{film['id']}"
-        self._data = data
-        self._body = json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
-        self._tag = f'"{sha256(self._body).hexdigest()[:32]}"'
-        self._looked = time.monotonic()
-
-
 class BoardServer(ThreadingMixIn, TCPServer):
-    """Serves ``/``, ``/data.json`` and ``/film/<identifier>``, and nothing else; it only reads.
+    """Serves ``/``, ``/data.json`` and videos from a private folder, where it writes what runs hold now.
 
     Args:
         host: name or address to listen on.
         port: 0 takes a free one.
-        live: what to serve.
+        logs: what to show.
 
     Raises:
         OSError: it cannot listen there.
@@ -132,11 +92,13 @@ class BoardServer(ThreadingMixIn, TCPServer):
     daemon_threads = True
     allow_reuse_address = os.name == "posix"  # on Windows that would let two boards share a port
 
-    def __init__(self, host: str, port: int, live: Live) -> None:
-        self.live = live
+    def __init__(self, host: str, port: int, logs: Path) -> None:
+        self.logs, self._lock, self._looked = logs, threading.Lock(), -PATIENCE
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self.address_family = family
-        super().__init__((str(address[0]), port), _Handler)
+        self._kept = TemporaryDirectory(prefix="polyak-board-")
+        self.folder = Path(self._kept.name)
+        super().__init__((str(address[0]), port), partial(_Handler, directory=self._kept.name))
         self.is_private = ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback
 
     @property
@@ -145,80 +107,63 @@ class BoardServer(ThreadingMixIn, TCPServer):
         host, port = str(self.server_address[0]), self.server_address[1]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
+    def look(self) -> None:
+        """Write what is to be served, unless it was written just now."""
+        with self._lock:
+            if time.monotonic() - self._looked < PATIENCE:
+                return
+            data = read_page(self.logs)
+            for film in data["films"]:
+                film["src"] = film["id"]
+                if not (link := self.folder / film["id"]).exists():
+                    link.symlink_to(film["path"])
+            fresh = json.dumps({"figures": data["figures"], "body": body(data)}, allow_nan=False)
+            for name, text in (("data.json", fresh), ("index.html", render(data, live=True))):
+                with replacing(self.folder / name) as file:  # another reader may be at it
+                    file.write(text.encode())
+            self._looked = time.monotonic()
+
+    def server_close(self) -> None:
+        """End it, and delete the folder."""
+        super().server_close()
+        self._kept.cleanup()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore readers that disconnected; report other errors as usual."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(SimpleHTTPRequestHandler):
     server: BoardServer
     server_version, sys_version = "polyak", ""
     timeout = 60
 
-    def do_GET(self) -> None:
-        path = urlsplit(self.path).path
-        if not self._is_meant_for_us():
-            self._answer(HTTPStatus.FORBIDDEN, b"This board answers to localhost only.\n", "text/plain")
-        elif path == "/":
-            self._answer(HTTPStatus.OK, self.server.live.page(), "text/html; charset=utf-8")
-        elif path == "/data.json":
-            self._send_data()
-        elif path.startswith("/film/"):
-            self._send_film(path.removeprefix("/film/"))
-        else:
-            self._answer(HTTPStatus.NOT_FOUND, b"There is nothing here.\n", "text/plain")
-
-    do_HEAD = do_GET
-
-    def _is_meant_for_us(self) -> bool:
-        """Refuse pages of the web that reach a private board under a name of their own (DNS rebinding)."""
-        if not self.server.is_private:
-            return True
+    def send_head(self) -> Any:
+        """Answer what is asked for under this machine's own names: a page of the web may reach it by another one."""
         name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
-        try:
-            return name == "localhost" or ipaddress.ip_address(name).is_loopback
-        except ValueError:
-            return False
+        if self.server.is_private and name != "localhost" and not _is_loopback(name):
+            return self.send_error(HTTPStatus.FORBIDDEN, "This board answers to localhost only.")
+        self.server.look()
+        return super().send_head()
 
-    def _send_data(self) -> None:
-        body, tag = self.server.live.data()
-        if self.headers.get("If-None-Match") == tag:
-            self._answer(HTTPStatus.NOT_MODIFIED, b"", "application/json", tag)
-        else:
-            self._answer(HTTPStatus.OK, body, "application/json", tag)
+    def list_directory(self, path: Any) -> None:
+        """Show no folder."""
+        self.send_error(HTTPStatus.NOT_FOUND)
 
-    def _send_film(self, identifier: str) -> None:
-        path = self.server.live.film(identifier)
-        try:
-            file = None if path is None else path.open("rb")
-        except OSError:
-            file = None
-        if path is None or file is None:
-            self._answer(HTTPStatus.NOT_FOUND, b"There is no such video.\n", "text/plain")
-            return
-        with file:
-            size = os.fstat(file.fileno()).st_size
-            self._begin(HTTPStatus.OK, size, FILMS[path.suffix.lower()])
-            if self.command != "HEAD":
-                self.wfile.write(file.read(size))  # no more than announced, should it grow meanwhile
-
-    def _answer(self, status: HTTPStatus, body: bytes, kind: str, tag: str = "") -> None:
-        self._begin(status, len(body), kind, tag)
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def _begin(self, status: HTTPStatus, size: int, kind: str, tag: str = "") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        if status != HTTPStatus.NOT_MODIFIED:
-            self.send_header("Content-Length", str(size))
-        if tag:
-            self.send_header("ETag", tag)
+    def end_headers(self) -> None:
+        """Let nobody keep an answer, or take it for another kind."""
         self.send_header("Cache-Control", "no-cache")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-        self.end_headers()
+        super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing for each request."""
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

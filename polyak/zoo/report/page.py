@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from importlib import metadata
@@ -13,22 +13,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
 from polyak.zoo.output import writable_file
-from polyak.zoo.report.films import data_uri, within_limit
-from polyak.zoo.report.logbook import Json, Logbook
+from polyak.zoo.report.figures import Json, read_page
 
 MEGABYTE = 2**20
-#: The page's own program, in the order in which its parts are read.
-_PROGRAM = ("maths.js", "elements.js", "charts.js", "tables.js", "page.js")
-#: Most names of each kind in the title; more are counted instead.
-_IN_TITLE = {"algo": "algorithm", "env": "environment"}
-_NAMED, _LONGEST_NAME = 3, 40
-#: Groups of more runs have the quantile of so many, which is hardly larger.
-_MOST_QUANTILES = 200
 
 
 @dataclass
@@ -45,24 +36,18 @@ def report(options: ReportOptions) -> Path:
 
     Raises ZooError when the folder is wrong or holds no run, or the page cannot be written there.
     """
-    from datetime import datetime
-
-    from polyak.writing import replacing
-
     if options.video_limit < 0:
         raise ZooError(f"--video-limit must be at least 0 megabytes, got {options.video_limit}.")
     if Path(options.output).suffix.lower() not in (".html", ".htm"):
         raise ZooError(f"--output {options.output!r} must end in .html.")
-    logbook = Logbook(Path(options.logs))
-    data = logbook.read()
+    data = read_page(Path(options.logs))
     if not data["runs"]:
         raise ZooError(
             f"No runs under {options.logs!r}: it holds no monitor.csv, evaluations.npz, progress.csv or config.yml. "
             "Give the --log-folder that you trained with."
         )
     output = writable_file("--output", options.output)
-    embed_films(data, logbook, int(options.video_limit * MEGABYTE))
-    data["made"] = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    embed_films(data, int(options.video_limit * MEGABYTE))
     text = render(data, live=False)
     try:
         with replacing(output) as file:
@@ -70,7 +55,7 @@ def report(options: ReportOptions) -> Path:
     except OSError as error:
         raise ZooError(f"--output {options.output!r} cannot be written: {error.strerror or error}.") from error
     left_out = sum("src" not in film for film in data["films"])
-    counts = {"run": len(data["runs"]), "video": len(data["films"]) - left_out}
+    counts = {"run": data["runs"], "video": len(data["films"]) - left_out}
     print(", ".join(f"{n} {what}{'' if n == 1 else 's'}" for what, n in counts.items() if n))
     if left_out:
         print(f"Left out by --video-limit {options.video_limit:g}: {left_out} of the videos (the page names them)")
@@ -80,60 +65,51 @@ def report(options: ReportOptions) -> Path:
     return output
 
 
-def embed_films(data: Json, logbook: Logbook, limit: int) -> None:
-    """Put films into `data`, the newest first, until `limit` bytes are reached; the page names the others."""
-    data["video_limit"] = limit
-    chosen = within_limit(((film["id"], film["bytes"]) for film in data["films"]), limit)
+def embed_films(data: Json, limit: int) -> None:
+    """Put films into `data`, the newest first, each that still fits into `limit` bytes; the page names the others."""
     for film in data["films"]:
-        path = logbook.film(film["id"])
-        if film["id"] not in chosen or path is None:
+        if film["bytes"] > limit:
             continue
         try:
-            film["src"] = data_uri(path)
+            content = b64encode(film["path"].read_bytes()).decode("ascii")
         except OSError as error:
             data["problems"].append({"file": film["name"], "reason": error.strerror or str(error)})
+        else:
+            film["src"] = f"data:{film['kind']};base64,{content}"
+            limit -= film["bytes"]
 
 
 def render(data: Json, live: bool) -> str:
-    """Return the page for `data`; a `live` one asks its server for new data every few seconds.
+    """Return the page for `data`; a `live` one asks its server for what is new every few seconds.
 
     The page may run the two programs that it is made with, known by their hashes, and nothing else: text that comes
     from a log folder cannot become a program.
     """
-    environment, program, plotly = _parts()
+    environment, program, plotly = _programs()
     connect = "'self'" if live else "'none'"
+    media = "'self' data:" if live else "data:"
     policy = (
         f"default-src 'none'; script-src {_hash(plotly)} {_hash(program)}; style-src 'unsafe-inline'; "
-        f"img-src data: blob: {connect if live else ''}; media-src data: {connect if live else ''}; "
-        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+        f"img-src {media} blob:; media-src {media}; connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
-    template = environment.get_template("page.html")
-    text: str = template.render(
-        title=title_of(data["runs"]) or Path(data["logs"]).resolve().name,
+    now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    text: str = environment.get_template("page.html").render(
+        title=data["title"],
+        about=f"{data['logs']}, {'live' if live else now}. polyak {metadata.version('polyak')}.",
         policy=policy,
         style=_asset("page.css"),
         plotly=plotly,
         program=program,
-        data=json_in_html({**data, "live": live, "polyak": metadata.version("polyak")}),
+        body=body(data),
+        data=json_in_html({"live": live, "figures": data["figures"]}),
     )
     return text
 
 
-def title_of(runs: Sequence[Json]) -> str:
-    """Return what was trained and where: ``PPO and SAC on CartPole-v1``; numbers where there are many. "" for no runs.
-
-    The folder is named below it; most are called logs.
-    """
-    if not runs:
-        return ""
-    algos, envs = (_enumerated(sorted({run[key] for run in runs}), what) for key, what in _IN_TITLE.items())
-    return f"{algos} on {envs}"
-
-
-def _enumerated(names: Sequence[str], what: str) -> str:
-    if len(names) > _NAMED or max(map(len, names)) > _LONGEST_NAME:
-        return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
-    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+def body(data: Json) -> str:
+    """Return the page's tables and videos as HTML."""
+    text: str = _programs()[0].get_template("body.html").render(data)
+    return text
 
 
 def json_in_html(data: Any) -> str:
@@ -143,7 +119,7 @@ def json_in_html(data: Any) -> str:
 
 
 @cache
-def _parts() -> tuple[Any, str, str]:
+def _programs() -> tuple[Any, str, str]:
     """Return jinja's environment, the page's program, and plotly's."""
     try:
         import jinja2
@@ -153,17 +129,7 @@ def _parts() -> tuple[Any, str, str]:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_asset), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    parts = "\n".join([_constants(), *map(_asset, _PROGRAM)])
-    program = f'(() => {{\n"use strict";\n{parts}\n}})();\n'
-    return environment, program, get_plotlyjs().replace("\r\n", "\n")
-
-
-def _constants() -> str:
-    """Return what the program takes from `polyak.evaluation.intervals`, by number of runs where it depends on it."""
-    from polyak.evaluation.intervals import ENOUGH_FOR_SKEWNESS, student_quantile
-
-    quantiles = student_quantile(0.975, np.arange(-1, _MOST_QUANTILES)).tolist()
-    return f"const ENOUGH_FOR_SKEWNESS = {ENOUGH_FOR_SKEWNESS}, STUDENT = {json.dumps(quantiles)};"
+    return environment, _asset("page.js"), get_plotlyjs().replace("\r\n", "\n")
 
 
 def _asset(name: str) -> str:

@@ -14,6 +14,7 @@ from polyak.zoo.data.files import environment_of, load
 from polyak.zoo.environments import check_own_env
 from polyak.zoo.errors import ZooError
 from polyak.zoo.interruption import answered_signals, status_of
+from polyak.zoo.options import default_of
 from polyak.zoo.output import note, outlasting_the_reader, writable_file, writable_folder
 from polyak.zoo.registry import algorithm_name, check_names, env_name, find_algorithm
 from polyak.zoo.run_folder import file_name
@@ -125,7 +126,7 @@ def _check_data(options: TuneOptions) -> None:
     of_acting = ("seeds", "eval_episodes", "n_eval_envs", "eval_env_kwargs", "n_envs", "vec_env")
     unused, why = (of_acting, "agents do not act") if options.dataset else (of_data, "there is no --dataset")
     for item in fields(options):
-        if item.name in unused and getattr(options, item.name) != _default(item):
+        if item.name in unused and getattr(options, item.name) != default_of(item):
             raise ZooError(f"{item.metadata['flags'][0]} means nothing here: {why}. Leave it out.")
     if options.folds < 2:
         raise ZooError(f"--folds must be at least 2, got {options.folds}.")
@@ -240,7 +241,7 @@ def tune_as_train(options: OptimizeOptions) -> Path:
     }  # which are a number there, and a list of runs here
     for item in fields(options):
         given = getattr(options, item.name)
-        if item.name not in shared | {"optimize_hyperparameters"} and given != _default(item):
+        if item.name not in shared | {"optimize_hyperparameters"} and given != default_of(item):
             raise ZooError(
                 f"{item.metadata['flags'][0]} cannot be combined with --optimize-hyperparameters: the trials of a "
                 "study are short trainings that leave no run folders. Leave it out, and give it when you train with "
@@ -254,13 +255,7 @@ def check_no_study(options: OptimizeOptions) -> None:
     """Refuse options of a study without ``--optimize-hyperparameters`` or, where they say which, ``--trial-id``."""
     which = {"trial_id", "storage", "study_name"} if options.trial_id >= 0 else set()
     for item in fields(StudyOptions):
-        if item.name not in which and getattr(options, item.name) != _default(item):
+        if item.name not in which and getattr(options, item.name) != default_of(item):
             raise ZooError(
                 f"{item.metadata['flags'][0]} needs --optimize-hyperparameters: without it there is no study."
             )
-
-
-def _default(item: Any) -> Any:
-    from dataclasses import MISSING
-
-    return item.default if item.default_factory is MISSING else item.default_factory()

@@ -28,7 +28,7 @@ from polyak.compat.rllib_face import (
     SACConfig,
     get_trainable_cls,
 )
-from polyak.compat.rllib_face.config import replaced
+from polyak.compat.rllib_face.config import unread
 from polyak.compat.rllib_face.config.base import HORIZON
 from polyak.schedules import PiecewiseSchedule
 
@@ -62,12 +62,7 @@ NOTEBOOK: dict[str, dict[str, Any]] = {
     "Double_DQN": {"double_q": True},
     "Dueling_DQN": {"dueling": True},
     "DQN_PER": {
-        "replay_buffer_config": {
-            "type": "PrioritizedEpisodeReplayBuffer",
-            "capacity": 60000,
-            "alpha": 0.5,
-            "beta": 0.5,
-        }
+        "replay_buffer_config": {"type": "PrioritizedEpisodeReplayBuffer", "capacity": 60000, "alpha": 0.5, "beta": 0.5}
     },
     "Noisy_DQN": {"noisy": True},
     "DQN_C51": {"num_atoms": 51, "v_min": -10.0, "v_max": 10.0},
@@ -173,7 +168,7 @@ def test_of_several_settings_all_are_set_or_none() -> None:
     assert config.lr == PPOConfig().lr
 
 
-@pytest.mark.parametrize("name", sorted(replaced.SETTINGS.keys() - {"lr_schedule"}))
+@pytest.mark.parametrize("name", sorted(unread.SETTINGS.keys() - {"lr_schedule"}))
 def test_each_replaced_name_is_refused_by_name(name: str) -> None:
     with pytest.raises(TypeError, match="Use "):
         DQNConfig.from_dict({name: 7})

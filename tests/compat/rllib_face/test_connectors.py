@@ -603,10 +603,7 @@ def piece(*_: Any) -> Any:
         (lambda: ppo(module_to_env_connector=piece, num_env_runners=1), "set num_env_runners=0.*ActionWrapper"),
         (lambda: ppo(module_to_env_connector=Doubled()), "give a function"),
         (lambda: ppo(module_to_env_connector=lambda *_: MeanStdFilter()), "filters stand in env_to_module_connector"),
-        (
-            lambda: ppo(module_to_env_connector=piece).rl_module(model_config={"use_lstm": True}),
-            "Leave use_lstm out",
-        ),
+        (lambda: ppo(module_to_env_connector=piece).rl_module(model_config={"use_lstm": True}), "Leave use_lstm out"),
         (lambda: ppo(None, piece).learners(num_learners=1), "set num_learners=0"),
         (lambda: SACConfig().environment("Pendulum-v1").training(learner_connector=piece), "SAC passes no pieces"),
         (lambda: ppo(Doubled()), "give a function"),

@@ -13,7 +13,7 @@ from polyak.algorithms.dqn import DQN
 from polyak.compat.rllib_face import DQNConfig, PPOConfig
 from polyak.compat.rllib_face.config.clipping import CLIPS
 from polyak.compat.rllib_face.config.dqn import replay_options
-from polyak.compat.rllib_face.config.dumps import OF_THE_OLD_STACK
+from polyak.compat.rllib_face.config.unread import OF_THE_OLD_STACK
 from polyak.compat.rllib_face.models.values import SquaredErrors
 from polyak.hyperparameters.declaration import HyperparameterError
 

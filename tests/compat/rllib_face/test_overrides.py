@@ -98,9 +98,7 @@ CALLED: dict[str, set[str]] = {
         *("validate", "get_default_rl_module_spec", "get_default_learner_class", "get_rl_module_spec"),
         *("get_multi_rl_module_spec", "build_env_to_module_connector", "build_learner_connector"),
     },
-    "ConnectorV2": {
-        *("recompute_output_observation_space", "recompute_output_action_space", "__call__", "get_state"),
-    },
+    "ConnectorV2": {*("recompute_output_observation_space", "recompute_output_action_space", "__call__", "get_state")},
     "RLlibCallback": {name for name in vars(RLlibCallback) if name.startswith("on_")} - {"on_checkpoint_loaded"},
     "TorchRLModule": MODULE,
     "PPOCatalog": {
@@ -242,30 +240,15 @@ REFUSED: list[tuple[str, type, dict[str, str], Any]] = [
         not_called.CONNECTOR,
         lambda cls: ppo(learner_connector=lambda observations, actions: cls()).build_algo(),
     ),
-    (
-        "RLModuleSpec",
-        RLModuleSpec,
-        not_called.SPEC,
-        lambda cls: ppo().rl_module(rl_module_spec=cls()).build_algo(),
-    ),
-    (
-        "Learner",
-        PPOTorchLearner,
-        not_called.TORCH_LEARNER,
-        lambda cls: ppo(learner_class=cls).build_algo(),
-    ),
+    ("RLModuleSpec", RLModuleSpec, not_called.SPEC, lambda cls: ppo().rl_module(rl_module_spec=cls()).build_algo()),
+    ("Learner", PPOTorchLearner, not_called.TORCH_LEARNER, lambda cls: ppo(learner_class=cls).build_algo()),
     (
         "SACLearner",
         SACTorchLearner,
         {**not_called.TORCH_LEARNER, **SACTorchLearner.reasons},
         lambda cls: SACConfig().environment("Pendulum-v1").training(learner_class=cls).build_algo(),
     ),
-    (
-        "polyak's learner",
-        PPOLearner,
-        not_called.LEARNER,
-        lambda cls: ppo(learner_class=cls).build_algo(),
-    ),
+    ("polyak's learner", PPOLearner, not_called.LEARNER, lambda cls: ppo(learner_class=cls).build_algo()),
 ]
 
 

@@ -25,12 +25,7 @@ from polyak.nn.errors import PolicyError
 from tests.compat.rllib_face import own_networks as own
 from tests.compat.rllib_face.test_algorithm import SMALL, dqn, equal, impala, ppo, sac, weights
 
-LEARNERS = {
-    "PPO": PPOTorchLearner,
-    "DQN": DQNTorchLearner,
-    "IMPALA": IMPALATorchLearner,
-    "APPO": APPOTorchLearner,
-}
+LEARNERS = {"PPO": PPOTorchLearner, "DQN": DQNTorchLearner, "IMPALA": IMPALATorchLearner, "APPO": APPOTorchLearner}
 ONCE = pytest.mark.filterwarnings("ignore:.* runs as it is written")
 
 
@@ -136,11 +131,7 @@ def test_optimizers_of_ones_own_keep_their_rates_and_are_in_checkpoints(tmp_path
                 params = self.get_parameters(part)
                 optimizer = torch.optim.SGD(params, lr=9.0, momentum=0.5)
                 self.register_optimizer(
-                    module_id=module_id,
-                    optimizer_name=name,
-                    optimizer=optimizer,
-                    params=params,
-                    lr_or_lr_schedule=rate,
+                    module_id=module_id, optimizer_name=name, optimizer=optimizer, params=params, lr_or_lr_schedule=rate
                 )
 
     config = ppo(learner_class=Two)

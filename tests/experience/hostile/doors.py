@@ -44,11 +44,12 @@ def replay(path: Path) -> str:
 
 def report(logs: Path) -> str:
     """What the page says that could not be read; and the page."""
-    from polyak.zoo.report.logbook import Logbook
+    from polyak.zoo.report.figures import read_page
+    from polyak.zoo.report.page import render
 
-    data = Logbook(logs).read()
+    data = read_page(logs)
     problems = [f"{problem['file']}: {problem['reason']}" for problem in data.pop("problems")]
-    page = json.dumps(data, allow_nan=False)
+    page = json.dumps(data["figures"], allow_nan=False) + render({**data, "problems": []}, live=False)
     assert "the secret" not in page
     assert "424242424242" not in page
     return f"left out: {problems}"
@@ -76,11 +77,12 @@ def plot_eval(logs: Path) -> str:
 
 
 def all_plots(logs: Path) -> str:
-    from polyak.zoo.plots.all_plots import AllPlotsOptions, all_plots
+    from polyak.zoo.plots.plot import PlotOptions, plot
 
+    options = PlotOptions("table", envs=["X-v0"], folders=[str(logs)], output=str(logs.parent / "all"))
     with contextlib.redirect_stderr(io.StringIO()) as said:
         try:
-            all_plots(AllPlotsOptions(envs=["X-v0"], folders=[str(logs)], output=str(logs.parent / "all")))
+            plot(options)
         except Exception as error:
             if type(error).__name__ != "ZooError":
                 raise
@@ -89,9 +91,9 @@ def all_plots(logs: Path) -> str:
 
 
 def from_file(path: Path) -> str:
-    from polyak.zoo.plots.plot_from_file import PlotFromFileOptions, plot_from_file
+    from polyak.zoo.plots.plot import PlotOptions, plot
 
-    return repr(plot_from_file(PlotFromFileOptions(input=str(path), output=str(path.parent / "drawn"))))
+    return repr(plot(PlotOptions("file", input=str(path), output=str(path.parent / "drawn"))))
 
 
 def journal(path: Path) -> str:
@@ -101,7 +103,7 @@ def journal(path: Path) -> str:
 
 
 def benchmark(logs: Path) -> str:
-    from polyak.zoo.benchmark.results import find_results
+    from benchmarks.suites.results import find_results
 
     return repr(find_results(logs))
 

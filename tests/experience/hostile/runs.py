@@ -279,7 +279,7 @@ _RESULTS: dict[str, Any] = {
     "settings a list": {**good.result(), "settings": []},
 }
 for _name, _content in _RESULTS.items():
-    hostile("benchmark", "no result of polyak benchmark", f"benchmark, {_name}")(
+    hostile("benchmark", "no result of a benchmark", f"benchmark, {_name}")(
         lambda folder, _c=_content: _result(folder, _c)
     )
 

@@ -207,8 +207,7 @@ def test_an_evaluation_in_the_same_environments_ends_their_episodes() -> None:
     evaluate_policy(model, model.get_env(), 2)
     written = model.replay_buffer.size()
     model.learn(8, reset_num_timesteps=False)
-    columns = model.replay_buffer.ring.columns
-    assert (columns["terminated"] | columns["truncated"])[written - 1].all()
+    assert model.replay_buffer.dones[written - 1].all()
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn", "ppo-memory"])

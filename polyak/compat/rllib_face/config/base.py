@@ -26,25 +26,9 @@ from typing_extensions import Self
 from polyak.checkpoint.serialise import encode
 from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
-from polyak.compat.rllib_face.config import dumps, replaced
+from polyak.compat.rllib_face.config import unread
 from polyak.compat.rllib_face.config.clipping import CLIPS
-from polyak.compat.rllib_face.config.settings import (
-    GROUPS,
-    TAKES_TOO,
-    CallbackSettings,
-    DebuggingSettings,
-    EnvironmentSettings,
-    EnvRunnerSettings,
-    EvaluationSettings,
-    FaultSettings,
-    FrameworkSettings,
-    LearnerSettings,
-    ModuleSettings,
-    OfflineSettings,
-    ReportingSettings,
-    StackSettings,
-    TrainingSettings,
-)
+from polyak.compat.rllib_face.config.settings import GROUPS, TAKES_TOO, AllSettings, To
 from polyak.compat.rllib_face.connectors.actions import ActsByPieces
 from polyak.compat.rllib_face.connectors.base import EnvToModulePipeline, ModuleToEnvPipeline
 from polyak.compat.rllib_face.connectors.batches import LearnerConnectorPipeline, default_pieces
@@ -54,7 +38,7 @@ from polyak.compat.rllib_face.learners.base import TorchLearner
 from polyak.compat.rllib_face.models.catalog import DefaultModelConfig
 from polyak.compat.rllib_face.models.exploration import ActsGreedily
 from polyak.compat.sb3_face.overrides import changed, is_ours, refuse
-from polyak.hyperparameters.declaration import declared, described, fitted, require
+from polyak.hyperparameters.declaration import declared, described, fitted, marked, require
 from polyak.hyperparameters.docstrings import sentence
 from polyak.learning.learner import Learner
 from polyak.schedules import PiecewiseSchedule
@@ -119,21 +103,7 @@ def _documentation(cls: Any, group: str) -> str:
 
 
 @dataclass(init=False, repr=False, eq=False)
-class AlgorithmConfig(
-    StackSettings,
-    EnvironmentSettings,
-    EnvRunnerSettings,
-    LearnerSettings,
-    TrainingSettings,
-    ModuleSettings,
-    EvaluationSettings,
-    CallbackSettings,
-    ReportingSettings,
-    DebuggingSettings,
-    FaultSettings,
-    FrameworkSettings,
-    OfflineSettings,
-):
+class AlgorithmConfig(AllSettings):
     """All settings of an algorithm, with its own defaults.
 
     They are attributes, and are set by the methods below, of which ``help`` lists the settings. A subclass is a config
@@ -188,7 +158,7 @@ class AlgorithmConfig(
 
     def _put(self, group: str, settings: Mapping[str, Any]) -> Self:
         """Set some; none, if one of them cannot be."""
-        settings = dumps.meant(settings, _hints(type(self)), self.name)
+        settings = unread.meant(settings, _hints(type(self)), self.name)
         values = {name: self._checked(name, value, group) for name, value in settings.items()}
         for name, value in values.items():
             self._set(name, value)
@@ -211,8 +181,8 @@ class AlgorithmConfig(
         hints = _hints(type(self))
         place = f"{group}()" if group else type(self).__name__
         if name not in hints:
-            if name in replaced.SETTINGS:
-                raise TypeError(f"{place}: {name!r} is not a setting any more. Use {replaced.SETTINGS[name]}.")
+            if name in unread.SETTINGS:
+                raise TypeError(f"{place}: {name!r} is not a setting any more. Use {unread.SETTINGS[name]}.")
             known = self._settings_of(group) if group else list(hints)
             hint = did_you_mean(name, known) or did_you_mean(name, hints)
             raise TypeError(f"{place} got an unexpected setting {name!r}.{hint}")
@@ -249,10 +219,10 @@ class AlgorithmConfig(
         self._set(name, self._checked(name, value))
 
     def __getattr__(self, name: str) -> Any:
-        if name in replaced.METHODS:
-            raise AttributeError(f"{type(self).__name__} has no {name}(). Use {replaced.METHODS[name]}.")
-        if name in replaced.SETTINGS:
-            raise AttributeError(f"{type(self).__name__} has no setting {name!r}. Use {replaced.SETTINGS[name]}.")
+        if name in unread.METHODS:
+            raise AttributeError(f"{type(self).__name__} has no {name}(). Use {unread.METHODS[name]}.")
+        if name in unread.SETTINGS:
+            raise AttributeError(f"{type(self).__name__} has no setting {name!r}. Use {unread.SETTINGS[name]}.")
         hint = did_you_mean(name, [*_hints(type(self)), *_METHODS])
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.{hint}")
 
@@ -281,7 +251,7 @@ class AlgorithmConfig(
     def update_from_dict(self, settings: Mapping[str, Any]) -> Self:
         """Set some by their names, wherever they belong: also all that RLlib's ``to_dict()`` has. What asks for nothing
         is left out."""
-        settings = dumps.meant(settings, _hints(type(self)), self.name)
+        settings = unread.meant(settings, _hints(type(self)), self.name)
         values = {name: self._checked(name, value) for name, value in settings.items()}
         for name, value in values.items():
             self._set(name, value)
@@ -492,14 +462,15 @@ class AlgorithmConfig(
         """Options of ``model_config`` that the algorithm itself sets, unless they are given."""
         return dict(self.own_model_options)
 
-    def _common(self) -> dict[str, Any]:
-        """Keyword arguments that all algorithms have."""
-        loud = {"DEBUG": 2, "INFO": 1}.get(self.log_level, 0)
+    def _translated(self) -> dict[str, Any]:
+        """Keyword arguments of polyak's algorithm, as far as a setting is one: see
+        :class:`~polyak.compat.rllib_face.config.settings.To`."""
+        found = {name: self.schedule(setting) for setting, name in _arguments(type(self)).items()}
+        rate = found.get("learning_rate", 0.0)
+        require(rate is not None, "lr", rate, f"{self.name} has one learning rate: give it.")
         return {
-            "gamma": self.gamma,
-            "seed": self.seed,
-            "verbose": loud,
-            "stats_window_size": self.metrics_num_episodes_for_smoothing,
+            **found,
+            "verbose": {"DEBUG": 2, "INFO": 1}.get(self.log_level, 0),
             "device": f"cuda:{self.local_gpu_idx}" if self.num_gpus_per_learner > 0 else "cpu",
             "compile": self.torch_compile_learner if not self._own_losses() else False,
         }
@@ -686,14 +657,17 @@ def searched(value: Any) -> list[Any] | None:
 _METHODS = [vars(group)["group"] for group in GROUPS]
 
 
-_ANNOTATIONS: dict[Any, Mapping[str, Any]] = {}
-
-
+@cache
 def _hints(cls: Any) -> Mapping[str, Any]:
     """Settings of a class of configs and their annotations, which take a while to read."""
-    if cls not in _ANNOTATIONS:
-        _ANNOTATIONS[cls] = declared(cls)
-    return _ANNOTATIONS[cls]
+    return declared(cls)
+
+
+@cache
+def _arguments(cls: Any) -> Mapping[str, str]:
+    """Setting -> keyword argument of polyak's algorithm, of those that are one."""
+    marks = {name: marked(cls, name, To) for name in _hints(cls)}
+    return {name: mark.argument for name, mark in marks.items() if mark is not None and mark.argument}
 
 
 def _group_of(cls: type, name: str) -> str:

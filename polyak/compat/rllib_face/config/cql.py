@@ -9,7 +9,7 @@ from polyak.algorithms.cql import CQL
 from polyak.compat.rllib_face.config.base import Plain
 from polyak.compat.rllib_face.config.offline import OfflineConfig
 from polyak.compat.rllib_face.config.sac import SACConfig
-from polyak.compat.rllib_face.config.settings import Points
+from polyak.compat.rllib_face.config.settings import Points, To
 from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Only, Positive, require
 
 _DRAWN = "what it is by default: rows are drawn uniformly from the whole dataset"
@@ -34,7 +34,7 @@ def _unread() -> dict[str, Any]:
 class CQLConfig(OfflineConfig, SACConfig):
     """CQL's settings (arXiv:2006.04779), with SAC's."""
 
-    lr: Literal[None] = None
+    lr: Annotated[Literal[None], To("")] = None
     """Left to ``actor_lr``, ``critic_lr`` and ``alpha_lr``."""
     train_batch_size_per_learner: Count | None = 256
     """Rows of one gradient step, for each learner."""
@@ -46,17 +46,17 @@ class CQLConfig(OfflineConfig, SACConfig):
     """Learning rate of the critics."""
     alpha_lr: NonNegative | Points = 1e-3
     """Learning rate of the temperature."""
-    bc_iters: Natural = 20_000
+    bc_iters: Annotated[Natural, To("bc_steps")] = 20_000
     """Gradient steps in which the actor clones the recorded actions, before it follows the critics."""
-    temperature: Positive = 1.0
+    temperature: Annotated[Positive, To("softmax_temperature")] = 1.0
     """Of the soft maximum over actions."""
-    num_actions: Count = 10
+    num_actions: Annotated[Count, To("n_action_samples")] = 10
     """Actions drawn in each state: so many by the policy, by the policy at the next state, and uniformly."""
     lagrangian: bool = False
     """Learn a multiplier of the penalty, which grows where the gap is above ``lagrangian_thresh``."""
     lagrangian_thresh: NonNegative = 5.0
     """Gap that is allowed, times ``min_q_weight``."""
-    min_q_weight: NonNegative = 5.0
+    min_q_weight: Annotated[NonNegative, To("conservative_weight")] = 5.0
     """How much the gap between other actions and the recorded ones counts, relative to squared errors."""
     deterministic_backup: bool = True
     """Targets leave the policy's entropy out."""
@@ -91,23 +91,12 @@ class CQLConfig(OfflineConfig, SACConfig):
         require(not self.ignore_final_observation, "ignore_final_observation", True, fix)
         fix = "returns of episodes are not read: targets are bootstrapped. Leave it out."
         require(not self.postprocess_inputs, "postprocess_inputs", True, fix)
-        rates = {name: self.schedule(f"{name}_lr") for name in ("actor", "critic", "alpha")}
-        alpha = rates.pop("alpha")
         kwargs = {
             **self._of_data(),
-            "learning_rate": rates["critic"],
-            "learning_rates": {**rates, "ent_coef": alpha},
-            "ent_coef": f"auto_{self.initial_alpha}",
-            "target_entropy": self.target_entropy,
-            "tau": float(self.tau),
+            **self._of_losses(image_channels_last),
             "n_steps": tuple(self.n_step) if isinstance(self.n_step, list) else self.n_step,
             "target_update_interval": max(round(self.target_network_update_freq / self.total_train_batch_size), 1),
-            "conservative_weight": self.min_q_weight,
-            "n_action_samples": self.num_actions,
-            "softmax_temperature": self.temperature,
             "lagrange_threshold": self.lagrangian_thresh if self.lagrangian else None,
             "soft_q_backup": not self.deterministic_backup,
-            "bc_steps": self.bc_iters,
-            "policy_kwargs": self._policy_kwargs(image_channels_last),
         }
         return Plain(self._algorithm(CQL), "MlpPolicy", kwargs)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from dataclasses import InitVar, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
 
 from polyak.algorithms.c51 import C51
 from polyak.algorithms.dqn import DQN
 from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.config.base import HORIZON, AlgorithmConfig, Plain, with_learner
 from polyak.compat.rllib_face.config.modules import Networks
-from polyak.compat.rllib_face.config.settings import OnePass, Points
+from polyak.compat.rllib_face.config.settings import OnePass, Points, To
 from polyak.compat.rllib_face.filters import filter_of
 from polyak.compat.rllib_face.learners.values import DQNTorchLearner
 from polyak.compat.rllib_face.models.catalog import DQNCatalog
@@ -30,7 +30,18 @@ from polyak.compat.rllib_face.models.values import (
     refuse_of_dqn,
 )
 from polyak.compat.rllib_face.rollouts import WholeReplay, rounds_loop, with_part
-from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Positive, require
+from polyak.hyperparameters.declaration import (
+    Count,
+    Fraction,
+    Natural,
+    NonNegative,
+    Only,
+    Positive,
+    Runners,
+    declared,
+    fitted,
+    require,
+)
 from polyak.nn.networks.layers import check_widths
 from polyak.schedules import LinearSchedule
 from polyak.suggestions import did_you_mean
@@ -39,12 +50,10 @@ from polyak.warning import advise, warn_user
 BUFFERS = {"EpisodeReplayBuffer": False, "PrioritizedEpisodeReplayBuffer": True}
 """Types of replay buffers -> whether they are prioritised."""
 OLD_BUFFERS = {
-    "ReplayBuffer": "EpisodeReplayBuffer",
-    "PrioritizedReplayBuffer": "PrioritizedEpisodeReplayBuffer",
-    "MultiAgentReplayBuffer": "EpisodeReplayBuffer",
-    "MultiAgentPrioritizedReplayBuffer": "PrioritizedEpisodeReplayBuffer",
-    "MultiAgentEpisodeReplayBuffer": "EpisodeReplayBuffer",
-    "MultiAgentPrioritizedEpisodeReplayBuffer": "PrioritizedEpisodeReplayBuffer",
+    f"{agents}{kind}ReplayBuffer": f"{kind.removesuffix('Episode')}EpisodeReplayBuffer"
+    for agents in ("", "MultiAgent")
+    for kind in ("", "Prioritized", "Episode", "PrioritizedEpisode")
+    if agents or not kind.endswith("Episode")
 }
 OLD_ALPHAS = {"prioritized_replay_alpha": "alpha", "prioritized_replay_beta": "beta"}
 """Old names of entries that still mean the same."""
@@ -58,18 +67,28 @@ OLD_OPTIONS = {
 }
 
 
-class ReplayOptions(NamedTuple):
-    """``replay_buffer_config`` in polyak's words."""
+@dataclass
+class ReplayOptions:
+    """``replay_buffer_config`` without its ``type``."""
 
-    buffer_size: int
-    prioritized: bool | dict[str, Any]
-    shards: int
+    prioritized: InitVar[bool]
+    capacity: Count = 10_000
+    num_replay_buffer_shards: Runners = 0
     """Processes that hold the buffer; 0: the learner's."""
-    once: bool | None
-    """Whether every observation, and every frame of stacked images, is kept once; ``None``: of images, and of what
-    would not fit otherwise."""
-    place: str | None
+    optimize_memory_usage: Literal[True, False, None] = None
+    """Keep every observation, and every frame of stacked images, once; ``None``: of images, and of what would not fit
+    otherwise."""
+    storage_device: Literal["cpu", "disk"] | None = None
     """``"cpu"``: in main memory; ``"disk"``: in a temporary file; ``None``: where it fits."""
+    alpha: Fraction = 1.0
+    beta: Fraction = 1.0
+
+    def __post_init__(self, prioritized: bool) -> None:
+        beta = float(self.beta)
+        self.priorities = prioritized and {"alpha": float(self.alpha), "beta": beta, "final_beta": beta}
+        fix = f"replay_buffer_config['num_replay_buffer_shards']={self.num_replay_buffer_shards} holds it elsewhere. "
+        here = self.storage_device is None or not self.num_replay_buffer_shards
+        require(here, "replay_buffer_config['storage_device']", self.storage_device, f"{fix}Leave one of them out.")
 
 
 def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
@@ -86,41 +105,13 @@ def replay_options(config: Mapping[str, Any]) -> ReplayOptions:
         kind = OLD_BUFFERS[kind]
     fix = f"there are {', '.join(BUFFERS)}."
     require(kind in BUFFERS, f"{name}['type']", kind, fix + did_you_mean(kind, BUFFERS))
-    config = _renamed(config)
-    known = (
-        "type",
-        "capacity",
-        "num_replay_buffer_shards",
-        "optimize_memory_usage",
-        "storage_device",
-        *(("alpha", "beta") if BUFFERS[kind] else ()),
-    )
-    for key, value in config.items():
+    hints, given = declared(ReplayOptions), _renamed(config)
+    known = ["type", *(key for key in hints if BUFFERS[kind] or key not in OLD_ALPHAS.values())]
+    for key, value in given.items():
         hint = f" Use {OLD_OPTIONS[key]}." if key in OLD_OPTIONS else did_you_mean(str(key), known)
         require(key in known, f"{name}[{key!r}]", value, f"a {kind} has no such entry.{hint}")
-    capacity = config.get("capacity", 10_000)
-    whole = isinstance(capacity, int) and not isinstance(capacity, bool) and capacity > 0
-    require(whole, f"{name}['capacity']", capacity, "give the number of transitions.")
-    shards = config.get("num_replay_buffer_shards", 0)
-    whole = isinstance(shards, int) and not isinstance(shards, bool) and shards >= 0
-    require(whole, f"{name}['num_replay_buffer_shards']", shards, "give a number of processes; 0: the learner's.")
-    once = config.get("optimize_memory_usage")
-    fix = "give True or False, or leave it out."
-    require(isinstance(once, bool | None), f"{name}['optimize_memory_usage']", once, fix)
-    place = config.get("storage_device")
-    fix = "give 'cpu' (main memory) or 'disk' (a temporary file), or leave it out."
-    require(place in (None, "cpu", "disk"), f"{name}['storage_device']", place, fix)
-    fix = f"{name}['num_replay_buffer_shards']={shards} holds it elsewhere. Leave one of them out."
-    require(place is None or not shards, f"{name}['storage_device']", place, fix)
-    if not BUFFERS[kind]:
-        return ReplayOptions(capacity, False, shards, once, place)
-    alpha, beta = config.get("alpha", 1.0), config.get("beta", 1.0)
-    for key, value in (("alpha", alpha), ("beta", beta)):
-        fits = isinstance(value, int | float) and 0 <= value <= 1
-        require(fits, f"{name}[{key!r}]", value, "it must be a number in [0, 1].")
-    return ReplayOptions(
-        capacity, {"alpha": float(alpha), "beta": float(beta), "final_beta": float(beta)}, shards, once, place
-    )
+    values = {key: fitted(f"{name}[{key!r}]", value, hints[key]) for key, value in given.items() if key != "type"}
+    return ReplayOptions(BUFFERS[kind], **values)
 
 
 def _renamed(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +140,7 @@ class ReplayConfig(AlgorithmConfig):
     """There is one pass."""
     target_network_update_freq: Natural = 500
     """Environment steps between two updates of the target network."""
-    tau: Fraction = 1.0
+    tau: Annotated[Fraction, To("tau")] = 1.0
     """Rate at which it follows; 1 copies."""
     num_steps_sampled_before_learning_starts: Natural = 1000
     """Environment steps before the first gradient step, with actions explored as later."""
@@ -202,17 +193,18 @@ class ReplayConfig(AlgorithmConfig):
 
     def _replay(self, images: bool) -> dict[str, Any]:
         """Keyword arguments of all that replay; ``images``: observations are images with the channels last."""
-        capacity, prioritized, shards, once, place = replay_options(self.replay_buffer_config)
+        options = replay_options(self.replay_buffer_config)
+        once, place = options.optimize_memory_usage, options.storage_device
         batch = self.total_train_batch_size
         fix = f"a gradient step is made of the whole batch (train_batch_size_per_learner={batch}). Leave it out."
         require(self.minibatch_size in (None, batch), "minibatch_size", self.minibatch_size, fix)
         updates, fragment = self._intensity()
         return {
-            **self._common(),
-            **self._sharded(shards),
+            **self._translated(),
+            **self._sharded(options.num_replay_buffer_shards),
             **({} if place is None else {"replay_buffer_kwargs": {"storage_device": place}}),
-            "buffer_size": capacity,
-            "prioritized": prioritized,
+            "buffer_size": options.capacity,
+            "prioritized": options.priorities,
             "optimize_memory_usage": images if once is None else once,
             "batch_size": batch,
             "train_freq": fragment,
@@ -220,7 +212,6 @@ class ReplayConfig(AlgorithmConfig):
             "learning_starts": max(self.num_steps_sampled_before_learning_starts - 1, 0),  # more than which are needed
             "random_warm_up": False,
             "n_steps": tuple(self.n_step) if isinstance(self.n_step, list) else self.n_step,
-            "tau": float(self.tau),
         }
 
     def _sharded(self, shards: int) -> dict[str, Any]:
@@ -264,11 +255,11 @@ class DQNConfig(ReplayConfig):
     """Noise in the weights of the heads, whose size is learned, instead of random actions (arXiv:1706.10295)."""
     sigma0: Positive = 0.5
     """First size of that noise."""
-    dueling: bool = True
+    dueling: Annotated[bool, To("dueling")] = True
     """Heads of their own for state values and advantages (arXiv:1511.06581)."""
     hiddens: list[int] = field(default_factory=lambda: [256])
     """Widths of the hidden layers of each head, unless ``model_config`` has ``head_fcnet_hiddens``."""
-    double_q: bool = True
+    double_q: Annotated[bool, To("double")] = True
     """Double Q-learning (arXiv:1509.06461)."""
     td_error_loss_fn: Literal["huber", "mse"] = "huber"
     """Of the temporal-difference error: Huber's loss, whose gradient is at most 1, or the square of the error. Without
@@ -294,20 +285,14 @@ class DQNConfig(ReplayConfig):
         return DQNTorchLearner
 
     def plain(self, image_channels_last: bool = False) -> Plain:
-        require(self.lr is not None, "lr", self.lr, "DQN has one learning rate: give it.")
         distributional: dict[str, Any] = {}
         if self.num_atoms > 1:
             distributional = {"n_atoms": self.num_atoms, "v_min": self.v_min, "v_max": self.v_max}
         noisy = {"noisy": True, "sigma0": self.sigma0} if self.noisy else {}
-        every = max(self.target_network_update_freq, 1)
         policy_kwargs = self._policy_kwargs(image_channels_last)
         kwargs = {
             **self._replay(image_channels_last),
-            "learning_rate": self.schedule("lr"),
-            "max_grad_norm": self.grad_clip,
-            "target_update_interval": every,
-            "double": self.double_q,
-            "dueling": self.dueling,
+            "target_update_interval": max(self.target_network_update_freq, 1),
             **distributional,
             **noisy,
             **self._exploration(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 
@@ -12,10 +12,10 @@ from polyak.algorithms.appo import APPO
 from polyak.algorithms.impala import IMPALA
 from polyak.compat.rllib_face.config.actor_critic import ActorCriticConfig
 from polyak.compat.rllib_face.config.base import Plain
-from polyak.compat.rllib_face.config.settings import OnePass, Points
+from polyak.compat.rllib_face.config.settings import OnePass, Points, To
 from polyak.compat.rllib_face.learners.actor_critic import APPOTorchLearner, IMPALATorchLearner
 from polyak.compat.rllib_face.rollouts import with_part
-from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -40,17 +40,17 @@ class IMPALAConfig(ActorCriticConfig):
     """The steps of an environment in a batch are a multiple of this; ``"auto"``: as many as make the batch."""
     vtrace: Literal[True] = True
     """V-trace makes up for the older policy that acted."""
-    vtrace_clip_rho_threshold: Positive = 1.0
+    vtrace_clip_rho_threshold: Annotated[Positive, To("rho_bar")] = 1.0
     """Largest ratio of probabilities in a temporal difference; in a trace it is 1, or this if it is less."""
-    vtrace_clip_pg_rho_threshold: Positive = 1.0
+    vtrace_clip_pg_rho_threshold: Annotated[Positive, To("pg_rho_bar")] = 1.0
     """Largest ratio in the policy gradient."""
-    learner_queue_size: Count = 3
+    learner_queue_size: Annotated[Count, To("queue_size")] = 3
     """Batches that may wait for the learner."""
-    broadcast_interval: Count = 1
+    broadcast_interval: Annotated[Count, To("broadcast_interval")] = 1
     """Gradient steps between two broadcasts of weights to the actors."""
-    vf_loss_coeff: NonNegative = 0.5
+    vf_loss_coeff: Annotated[NonNegative, To("vf_coef")] = 0.5
     """Weight of the value loss, which is half the squared error."""
-    entropy_coeff: NonNegative | Points = 0.01
+    entropy_coeff: Annotated[NonNegative | Points, To("ent_coef")] = 0.01
     """Weight of the entropy bonus: a number, or points [[environment step, value], ...]."""
     opt_type: Literal["adam", "rmsprop"] = "adam"
     """Optimizer."""
@@ -82,20 +82,11 @@ class IMPALAConfig(ActorCriticConfig):
 
     def _off_policy(self) -> dict[str, Any]:
         """Keyword arguments that both algorithms have."""
-        require(self.lr is not None, "lr", self.lr, f"{self.name} has one learning rate: give it.")
         return {
-            **self._common(),
-            "learning_rate": self.schedule("lr"),
+            **self._translated(),
             "n_steps": self._rollout()[0],
-            "rho_bar": self.vtrace_clip_rho_threshold,
-            "pg_rho_bar": self.vtrace_clip_pg_rho_threshold,
             "c_bar": min(1.0, self.vtrace_clip_rho_threshold),
-            "ent_coef": self.schedule("entropy_coeff"),
-            "vf_coef": self.vf_loss_coeff,
-            "max_grad_norm": self.grad_clip,
             "asynchronous": self.seed is None and not self._is_whole,
-            "queue_size": self.learner_queue_size,
-            "broadcast_interval": self.broadcast_interval,
         }
 
     def _optimizer(self) -> dict[str, Any]:
@@ -116,7 +107,7 @@ class APPOConfig(IMPALAConfig):
     """``False`` takes ``lambda_`` as 1."""
     lambda_: Fraction = 1.0
     """Trace decay of V-trace."""
-    clip_param: Positive = 0.4
+    clip_param: Annotated[Positive, To("clip_range")] = 0.4
     """How far from 1 the ratio to the target network's probability may move before it stops counting."""
     use_kl_loss: bool = False
     """Penalise the divergence of the policy from the target network."""
@@ -128,16 +119,16 @@ class APPOConfig(IMPALAConfig):
     target_network_update_freq: Positive = 2
     """Between two updates of the target network, gradient steps in units of ``circular_buffer_num_batches`` times
     ``circular_buffer_iterations_per_batch``."""
-    tau: Fraction = 1.0
+    tau: Annotated[Fraction, To("tau")] = 1.0
     """Rate at which the target network follows; 1 copies."""
-    target_worker_clipping: Positive = 2.0
+    target_worker_clipping: Annotated[Positive, To("target_worker_clip")] = 2.0
     """How many times likelier an action may have been for the policy that acted than by the target network before it
     counts for less."""
     use_circular_buffer: Literal[True] = True
     """Batches wait where they may be learned from several times."""
-    circular_buffer_num_batches: Count = 8
+    circular_buffer_num_batches: Annotated[Count, To("circular_buffer_size")] = 8
     """How many of them."""
-    circular_buffer_iterations_per_batch: Count = 2
+    circular_buffer_iterations_per_batch: Annotated[Count, To("uses_per_rollout")] = 2
     """How many gradient steps are made on each."""
 
     name: ClassVar[str] = "APPO"
@@ -148,19 +139,13 @@ class APPOConfig(IMPALAConfig):
 
     def plain(self, image_channels_last: bool = False) -> Plain:
         policy, policy_kwargs = self._policy(image_channels_last)
-        uses = self.circular_buffer_iterations_per_batch
-        interval = round(self.target_network_update_freq * self.circular_buffer_num_batches * uses)
+        buffered = self.circular_buffer_num_batches * self.circular_buffer_iterations_per_batch
         kwargs = {
             **self._off_policy(),
             "gae_lambda": self.lambda_ if self.use_gae else 1.0,
-            "clip_range": self.clip_param,
             "kl_coef": self.kl_coeff if self.use_kl_loss else None,
             "kl_target": self.kl_target if self.use_kl_loss else None,
-            "target_update_interval": max(interval, 1),
-            "tau": self.tau,
-            "target_worker_clip": self.target_worker_clipping,
-            "circular_buffer_size": self.circular_buffer_num_batches,
-            "uses_per_rollout": uses,
+            "target_update_interval": max(round(self.target_network_update_freq * buffered), 1),
             "policy_kwargs": {**policy_kwargs, **self._optimizer()},
         }
         return Plain(self._algorithm(APPO), policy, kwargs)

@@ -10,7 +10,7 @@ from polyak.compat.rllib_face.cloning import ModuleBC, ModuleMARWIL
 from polyak.compat.rllib_face.config.base import Plain
 from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.config.offline import WHOLE, OfflineConfig
-from polyak.compat.rllib_face.config.settings import Points
+from polyak.compat.rllib_face.config.settings import Points, To
 from polyak.compat.rllib_face.models.catalog import PPOCatalog
 from polyak.compat.rllib_face.models.cloning import (
     BCCatalog,
@@ -43,15 +43,15 @@ class MARWILConfig(OfflineConfig):
     """Data are in memory, or, where they do not fit, in a temporary file."""
     materialize_mapped_data: bool = False
     """State values are made with the present weights."""
-    beta: Fraction = 1.0
+    beta: Annotated[Fraction, To("beta")] = 1.0
     """How much more the better actions count, by exp(beta * advantage / c); 0 clones, and learns no state values."""
-    bc_logstd_coeff: NonNegative = 0.0
+    bc_logstd_coeff: Annotated[NonNegative, To("ent_coef")] = 0.0
     """Weight of the mean log standard deviation of continuous actions, which keeps them from becoming certain."""
-    moving_average_sqd_adv_norm_update_rate: Fraction = 1e-8
+    moving_average_sqd_adv_norm_update_rate: Annotated[Fraction, To("advantage_norm_rate")] = 1e-8
     """Rate at which c^2 follows the squared advantages of batches."""
-    moving_average_sqd_adv_norm_start: Positive = 100.0
+    moving_average_sqd_adv_norm_start: Annotated[Positive, To("advantage_norm_start")] = 100.0
     """c^2 at first."""
-    vf_coeff: NonNegative = 1.0
+    vf_coeff: Annotated[NonNegative, To("vf_coef")] = 1.0
     """Weight of the value loss."""
     burnin_len: Annotated[int, Only(_MEMORY, lambda n: n == 0)] = 0
     """Modules are not recurrent."""
@@ -69,31 +69,19 @@ class MARWILConfig(OfflineConfig):
         return (ModuleBC if self._clones else ModuleMARWIL).learner_class
 
     def plain(self, image_channels_last: bool = False) -> Plain:
-        require(self.lr is not None, "lr", self.lr, f"{self.name} has one learning rate: give it.")
         fix = "returns are summed over episodes, which beta above 0 needs: set postprocess_inputs=True."
         require(self.postprocess_inputs or self._clones, "postprocess_inputs", False, fix)
         fix = "only behaviour cloning does without the last observation: set beta=0, or leave it out."
         require(not self.ignore_final_observation or self._clones, "ignore_final_observation", True, fix)
         kwargs: dict[str, Any] = {
             **self._of_data(),
-            "learning_rate": self.schedule("lr"),
-            "max_grad_norm": self.grad_clip,
-            "ent_coef": self.bc_logstd_coeff,
             "stochastic": True,
-            "policy_kwargs": {
-                **self._networks().policy_kwargs(image_channels_last),
-                "optimizer_kwargs": {"eps": 1e-8},
-            },
+            "policy_kwargs": {**self._networks().policy_kwargs(image_channels_last), "optimizer_kwargs": {"eps": 1e-8}},
         }
         if self._clones:
-            del kwargs["gamma"]
+            for name in ("gamma", "beta", "vf_coef", "advantage_norm_rate", "advantage_norm_start"):
+                del kwargs[name]
             return Plain(self._algorithm(ModuleBC), CloningModulePolicy, kwargs)
-        kwargs |= {
-            "beta": self.beta,
-            "vf_coef": self.vf_coeff,
-            "advantage_norm_rate": self.moving_average_sqd_adv_norm_update_rate,
-            "advantage_norm_start": self.moving_average_sqd_adv_norm_start,
-        }
         return Plain(self._algorithm(ModuleMARWIL), ValuedCloningModulePolicy, kwargs)
 
     def _networks(self) -> Networks:

@@ -156,7 +156,7 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
         fix = f"a gradient step is made of the whole batch (train_batch_size_per_learner={batch}). Leave it out."
         require(self.minibatch_size in (None, batch), "minibatch_size", self.minibatch_size, fix)
         learners = {"n_learners": self.num_learners} if self.num_learners > 1 else {}
-        return {**self._common(), **learners, "batch_size": batch, "normalize_observations": False}
+        return {**self._translated(), **learners, "batch_size": batch, "normalize_observations": False}
 
     def evaluation_settings(self) -> Self:
         other = super().evaluation_settings()

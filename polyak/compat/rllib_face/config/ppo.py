@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from polyak.algorithms.ppo import PPO
 from polyak.compat.rllib_face.config.actor_critic import ActorCriticConfig
 from polyak.compat.rllib_face.config.base import Plain, with_learner
-from polyak.compat.rllib_face.config.settings import Points
+from polyak.compat.rllib_face.config.settings import Points, To
 from polyak.compat.rllib_face.learners.actor_critic import PPOTorchLearner
 from polyak.compat.rllib_face.models.actor_critics import (
     DivergenceOfModule,
-    NoValueLoss,
     NumbersRows,
     UnclippedValueLoss,
     WholeModulePolicy,
@@ -34,7 +33,7 @@ class PPOConfig(ActorCriticConfig):
     """Environment steps of one rollout."""
     train_batch_size: Count = 4000
     """The same, where ``train_batch_size_per_learner`` is ``None``."""
-    num_epochs: Count = 30
+    num_epochs: Annotated[Count, To("n_epochs")] = 30
     """Passes over a rollout."""
     minibatch_size: Count | None = 128
     """Rows in one gradient step; ``None``: the whole rollout."""
@@ -55,11 +54,11 @@ class PPOConfig(ActorCriticConfig):
     where it exceeds 1.5 ``kl_target``."""
     kl_target: Positive = 0.01
     """Divergence in one update that is aimed at."""
-    vf_loss_coeff: NonNegative = 1.0
+    vf_loss_coeff: Annotated[NonNegative, To("vf_coef")] = 1.0
     """Weight of the value loss."""
-    entropy_coeff: NonNegative | Points = 0.0
+    entropy_coeff: Annotated[NonNegative | Points, To("ent_coef")] = 0.0
     """Weight of the entropy bonus: a number, or points [[environment step, value], ...]."""
-    clip_param: Positive = 0.3
+    clip_param: Annotated[Positive, To("clip_range")] = 0.3
     """How far from 1 the probability ratio may move before it stops counting."""
     vf_clip_param: Positive | None = 10.0
     """How far values may move in one update, in units of return; ``None``: without limit."""
@@ -81,7 +80,6 @@ class PPOConfig(ActorCriticConfig):
         minibatch = rows if self.minibatch_size is None else self.minibatch_size
         fix = f"a rollout has only {rows} rows (train_batch_size_per_learner). Use that many or less."
         require(minibatch <= rows, "minibatch_size", self.minibatch_size, fix)
-        require(self.lr is not None, "lr", self.lr, "PPO has one learning rate: give it.")
         unlimited = self.vf_clip_param is None or math.isinf(self.vf_clip_param) or not self.use_critic
         policy, policy_kwargs = self._policy(image_channels_last)
         algorithm = self._algorithm(PPO)
@@ -90,24 +88,18 @@ class PPOConfig(ActorCriticConfig):
         if not unlimited:
             algorithm = with_learner(algorithm, UnclippedValueLoss)
         if not self.use_critic:
-            algorithm = with_learner(with_learner(algorithm, NoValueLoss), WithoutCritic)
+            algorithm = with_learner(algorithm, WithoutCritic)
         if self.use_kl_loss and policy is WholeModulePolicy:
             policy_kwargs["measures_divergence"] = True
             algorithm = with_learner(algorithm, DivergenceOfModule)
         kwargs = {
-            **self._common(),
-            "learning_rate": self.schedule("lr"),
+            **self._translated(),
             "n_steps": steps,
             "batch_size": minibatch,
-            "n_epochs": self.num_epochs,
             "gae_lambda": self.lambda_ if self.use_gae and self.use_critic else 1.0,
-            "clip_range": self.clip_param,
             "clip_range_vf": None if unlimited else self.vf_clip_param,
             "kl_coef": self.kl_coeff if self.use_kl_loss else None,
             "kl_target": self.kl_target if self.use_kl_loss else None,
-            "ent_coef": self.schedule("entropy_coeff"),
-            "vf_coef": self.vf_loss_coeff,
-            "max_grad_norm": self.grad_clip,
             "policy_kwargs": {**policy_kwargs, "optimizer_kwargs": {"eps": 1e-8}},
         }
         if not self.shuffle_batch_per_epoch:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from polyak.algorithms.sac import SAC
 from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.config.base import Plain
 from polyak.compat.rllib_face.config.dqn import ReplayConfig
 from polyak.compat.rllib_face.config.modules import Networks
-from polyak.compat.rllib_face.config.settings import Points
+from polyak.compat.rllib_face.config.settings import Points, To
 from polyak.compat.rllib_face.learners.values import SACTorchLearner
 from polyak.compat.rllib_face.models.catalog import Catalog
 from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
@@ -19,14 +19,20 @@ from polyak.compat.rllib_face.models.parts import AsItStands, CatalogFeatures
 from polyak.compat.rllib_face.models.rl_module import RLModuleSpec
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Positive, require
 
+_READ = (
+    *("fcnet_hiddens", "fcnet_activation", "conv_filters", "conv_activation", "head_", "use_"),
+    *("max_seq_len", "lstm_cell_size"),
+)
+"""How the entries of ``model_config`` begin that SAC's networks read."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class SACConfig(ReplayConfig):
     """SAC's settings (arXiv:1812.05905)."""
 
-    lr: Literal[None] = None
+    lr: Annotated[Literal[None], To("")] = None
     """Left to ``actor_lr``, ``critic_lr`` and ``alpha_lr``."""
-    grad_clip: Literal[None] = None
+    grad_clip: Annotated[Literal[None], To("")] = None
     """Gradients are not clipped."""
     actor_lr: NonNegative | Points = 3e-5
     """Learning rate of the actor: a number, or points [[environment step, value], ...]."""
@@ -44,7 +50,7 @@ class SACConfig(ReplayConfig):
     """Rate at which target networks follow; 1 copies."""
     initial_alpha: Positive = 1.0
     """Temperature at first."""
-    target_entropy: float | Literal["auto"] = "auto"
+    target_entropy: Annotated[float | Literal["auto"], To("target_entropy")] = "auto"
     """Entropy to hold; ``"auto"``: minus the number of action dimensions."""
     target_network_update_freq: Natural = 0
     """Environment steps between two updates of the target networks; 0: after each gradient step."""
@@ -76,18 +82,22 @@ class SACConfig(ReplayConfig):
     def plain(self, image_channels_last: bool = False) -> Plain:
         replay = self._replay(image_channels_last)
         steps = replay["train_freq"] * self.num_envs_per_env_runner / replay["gradient_steps"]
-        rates = {name: self.schedule(f"{name}_lr") for name in ("actor", "critic", "alpha")}
-        alpha = rates.pop("alpha")
         kwargs = {
             **replay,
-            "learning_rate": rates["critic"],
-            "learning_rates": {**rates, "ent_coef": alpha},
-            "ent_coef": f"auto_{self.initial_alpha}",
-            "target_entropy": self.target_entropy,
+            **self._of_losses(image_channels_last),
             "target_update_interval": max(round(self.target_network_update_freq / steps), 1),
-            "policy_kwargs": self._policy_kwargs(image_channels_last),
         }
         return Plain(self._algorithm(SAC), "MlpPolicy", kwargs)
+
+    def _of_losses(self, turned: bool) -> dict[str, Any]:
+        """Keyword arguments of actor, critics and temperature."""
+        actor, critic, alpha = (self.schedule(f"{name}_lr") for name in ("actor", "critic", "alpha"))
+        return {
+            "learning_rate": critic,
+            "learning_rates": {"actor": actor, "critic": critic, "ent_coef": alpha},
+            "ent_coef": f"auto_{self.initial_alpha}",
+            "policy_kwargs": self._policy_kwargs(turned),
+        }
 
     def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
         networks = Networks(self, DefaultSACTorchRLModule, ("build_encoder",), not_called.SAC_CATALOG)
@@ -95,14 +105,8 @@ class SACConfig(ReplayConfig):
         require(networks.module_class is DefaultSACTorchRLModule, "rl_module_spec", self.rl_module_spec, fix)
         options = networks.options
         for name, value in networks.given.items():
-            own = name.startswith(
-                ("fcnet_hiddens", "fcnet_activation", "conv_filters", "conv_activation", "head_", "use_")
-            )
-            allowed = own or name in ("max_seq_len", "lstm_cell_size")
-            fix = "SAC's networks do not read it."
-            require(
-                allowed and "initializer" not in name and "layernorm" not in name, f"model_config[{name!r}]", value, fix
-            )
+            read = name.startswith(_READ) and "initializer" not in name and "layernorm" not in name
+            require(read, f"model_config[{name!r}]", value, "SAC's networks do not read it.")
         heads, activation = options["head_fcnet_hiddens"], options["fcnet_activation"]
         same = not heads or options["head_fcnet_activation"] == activation
         fix = f"all layers of SAC's networks have one: use fcnet_activation={activation!r}."
@@ -115,11 +119,8 @@ class SACConfig(ReplayConfig):
             "features_extractor_class": AsItStands,
         }
         if options["use_lstm"]:
-            kwargs |= {
-                "memory": "lstm",
-                "memory_size": options["lstm_cell_size"],
-                "max_seq_len": options["max_seq_len"],
-            }
+            kwargs |= {"memory": "lstm", "memory_size": options["lstm_cell_size"]}
+            kwargs["max_seq_len"] = options["max_seq_len"]
         if options["conv_filters"] is not None or turned or networks.catalog_class is not Catalog:
             given = {"catalog_class": networks.catalog_class, "model_config": options, "turned": turned}
             kwargs |= {"features_extractor_class": CatalogFeatures, "features_extractor_kwargs": given}

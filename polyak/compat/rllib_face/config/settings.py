@@ -29,6 +29,13 @@ OnePass = Annotated[
 _LOGDIR = "a dict with the folder of results alone: {'logdir': path}"
 
 
+@dataclass(frozen=True)
+class To:
+    """Part of an annotation: the keyword argument of polyak's algorithm that a setting is; ``""``: it is none."""
+
+    argument: str
+
+
 @dataclass(init=False, repr=False, eq=False)
 class EnvironmentSettings:
     """What to learn in."""
@@ -130,11 +137,11 @@ class TrainingSettings:
     """How to learn from it; each algorithm adds its own."""
 
     group: ClassVar[str] = "training"
-    gamma: Fraction = 0.99
+    gamma: Annotated[Fraction, To("gamma")] = 0.99
     """Discount factor, in [0, 1]."""
-    lr: NonNegative | Points | None = 1e-3
+    lr: Annotated[NonNegative | Points | None, To("learning_rate")] = 1e-3
     """Learning rate: a number, or points [[environment step, value], ...]."""
-    grad_clip: NonNegative | None = None
+    grad_clip: Annotated[NonNegative | None, To("max_grad_norm")] = None
     """Largest norm of the gradient; ``None``: any."""
     grad_clip_by: Literal["global_norm", "norm", "value"] = "global_norm"
     """Limit the norm of the gradients of all parameters together, that of each parameter's, or each number."""
@@ -239,7 +246,7 @@ class ReportingSettings:
     """What ``train()`` returns, and when."""
 
     group: ClassVar[str] = "reporting"
-    metrics_num_episodes_for_smoothing: Count = 100
+    metrics_num_episodes_for_smoothing: Annotated[Count, To("stats_window_size")] = 100
     """Latest episodes that means, least and greatest values are taken of."""
     min_time_s_per_iteration: NonNegative | None = None
     """Least seconds of one ``train()``."""
@@ -256,7 +263,7 @@ class DebuggingSettings:
     """Seeds and messages."""
 
     group: ClassVar[str] = "debugging"
-    seed: Natural | None = None
+    seed: Annotated[Natural | None, To("seed")] = None
     """Of everything random; equal seeds give equal results."""
     log_level: Literal["DEBUG", "INFO", "WARN", "ERROR"] = "WARN"
     """``"INFO"`` says what is built and how, ``"DEBUG"`` more."""
@@ -327,7 +334,8 @@ class OfflineSettings:
     """Of recorded data, which are not read here."""
 
 
-GROUPS: tuple[type, ...] = (
+@dataclass(init=False, repr=False, eq=False)
+class AllSettings(
     StackSettings,
     EnvironmentSettings,
     EnvRunnerSettings,
@@ -341,18 +349,10 @@ GROUPS: tuple[type, ...] = (
     FaultSettings,
     FrameworkSettings,
     OfflineSettings,
-)
+):
+    """What all algorithms have, method by method."""
 
 
-TAKES_TOO: Mapping[str, tuple[str, ...]] = {
-    "learners": ("learner_class", "learner_connector", "learner_config_dict"),
-}
+GROUPS = AllSettings.__bases__
+TAKES_TOO: Mapping[str, tuple[str, ...]] = {"learners": ("learner_class", "learner_connector", "learner_config_dict")}
 """Method of the builder -> settings of another one that it takes, too."""
-
-
-def says_on_ray(sentence: str) -> bool:
-    """Whether a setting concerns other processes alone."""
-    return sentence.startswith("On Ray")
-
-
-Overrides = Mapping[str, Any]

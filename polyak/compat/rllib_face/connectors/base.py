@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.compat.rllib_face.columns import Columns
-from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode, stacked
+from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode, mapped_parts, stacked
 from polyak.hyperparameters.declaration import require
 
 Batch = dict[str, Any]
@@ -294,7 +294,7 @@ class EnvToModulePipeline(ConnectorPipelineV2):
         self, *, rl_module: Any, batch: Batch | None = None, episodes: list[Any], explore: Any = None, **kwargs: Any
     ) -> Batch:
         found = self.observations(rl_module=rl_module, episodes=episodes, explore=explore, **kwargs)
-        return {Columns.OBS: _tensors(stacked(found))}
+        return {Columns.OBS: mapped_parts(stacked(found), lambda part: torch.from_numpy(np.asarray(part)))}
 
     def observations(self, **given: Any) -> list[Any]:
         """What the pieces make of the last observation of each episode.
@@ -319,9 +319,3 @@ class EnvToModulePipeline(ConnectorPipelineV2):
 
 class ModuleToEnvPipeline(ConnectorPipelineV2):
     """Pieces between a module and environments: they change actions."""
-
-
-def _tensors(values: Any) -> Any:
-    if isinstance(values, Mapping):
-        return {name: _tensors(part) for name, part in values.items()}
-    return torch.from_numpy(np.asarray(values))

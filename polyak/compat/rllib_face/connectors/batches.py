@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from polyak.arrays import leaves
+from polyak.arrays import leaves, mapped
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
 from polyak.compat.rllib_face.connectors.base import Batch, ConnectorPipelineV2, ConnectorV2
 from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode, stacked
@@ -118,12 +118,7 @@ class NumpyToTensor(DefaultPiece):
         self.made: dict[str, tuple[Any, Any]] = {}
 
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: list[Any], **kwargs: Any) -> Batch:
-        def tensors(column: Any) -> Any:
-            if isinstance(column, Mapping):
-                return {name: tensors(part) for name, part in column.items()}
-            return torch.as_tensor(column, device=self.device)
-
-        found: Batch = {name: tensors(columns) for name, columns in batch.items()}
+        found: Batch = mapped(lambda column: torch.as_tensor(column, device=self.device), batch)
         for columns in found.values():
             columns |= {name: self.read(columns[name]) for name in (Columns.OBS, Columns.NEXT_OBS) if name in columns}
         self.made = {name: (column, _version(column)) for name, column in found[DEFAULT_MODULE_ID].items()}
@@ -132,7 +127,7 @@ class NumpyToTensor(DefaultPiece):
 
 def _version(column: Any) -> Any:
     """How often a tensor, or each of a dict, was written to."""
-    return {k: _version(part) for k, part in column.items()} if isinstance(column, Mapping) else column._version
+    return mapped(lambda part: part._version, column)
 
 
 def default_pieces(device: Any) -> list[ConnectorV2]:
@@ -159,17 +154,11 @@ class Batched(NamedTuple):
         agents = self.modules[DEFAULT_MODULE_ID]
         found = {}
         for name, columns in self.modules.items():
-            found[name] = {key: _at(column, index) for key, column in columns.items()}
+            found[name] = dict(columns) if index is None else mapped(lambda part: part[index], columns)
             if columns is agents:
                 changed = self.others | {Columns.REWARDS}
                 found[name] |= {key: column for key, column in own.items() if key not in changed or key not in columns}
         return found
-
-
-def _at(column: Any, index: Any) -> Any:
-    if index is None:
-        return column
-    return {name: _at(part, index) for name, part in column.items()} if isinstance(column, Mapping) else column[index]
 
 
 class LearnerConnectorPipeline(ConnectorPipelineV2):

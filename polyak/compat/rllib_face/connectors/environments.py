@@ -14,7 +14,7 @@ from polyak.compat.rllib_face.connectors.base import (
     EnvToModulePipeline,
     ModuleToEnvPipeline,
 )
-from polyak.compat.rllib_face.connectors.episodes import LOOKBACK, SingleAgentEpisode, stacked
+from polyak.compat.rllib_face.connectors.episodes import LOOKBACK, SingleAgentEpisode, mapped_parts, stacked
 from polyak.compat.rllib_face.connectors.pieces import Rewriting
 from polyak.compat.rllib_face.filters import FilteredEnv, MeanStdFilter
 from polyak.envs import VecEnv
@@ -101,7 +101,7 @@ class ConnectedEnv(VecEnvWrapper):
         )
 
     def _row(self, observations: Any, index: int) -> Any:
-        return self._whole(_row(observations, index))
+        return self._whole(mapped_parts(observations, lambda part: np.array(part[index])))
 
     def _whole(self, observation: Any) -> Any:
         """A nested observation of which the environments have the parts by name."""
@@ -133,14 +133,6 @@ class ConnectedEnv(VecEnvWrapper):
 
 
 _COUNT = "they made another number of observations than there are episodes."
-
-
-def _row(observations: Any, index: int) -> Any:
-    if isinstance(observations, Mapping):
-        return {name: _row(part, index) for name, part in observations.items()}
-    if isinstance(observations, tuple):
-        return tuple(_row(part, index) for part in observations)
-    return np.array(observations[index])
 
 
 def _fitted(observation: Any, space: spaces.Space) -> Any:

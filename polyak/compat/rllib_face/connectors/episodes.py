@@ -147,68 +147,53 @@ class SingleAgentEpisode:
 
     # -- reading and writing -------------------------------------------------------------------------------------------
 
-    def get_observations(
-        self, indices: Any = None, *, neg_index_as_lookback: bool = False, fill: Any = None, **kwargs: Any
-    ) -> Any:
+    def get_observations(self, indices: Any = None, **how: Any) -> Any:
         """Observations at an index, a slice or a list of indices; ``None``: all.
 
         Args:
             indices: negative ones count from the end.
-            neg_index_as_lookback: negative ones lie before the first.
-            fill: what stands where there is none; ``None``: an index must be in the episode.
-            kwargs: RLlib's others, which must not be set.
+            how: ``neg_index_as_lookback``: negative ones lie before the first. ``fill``: what stands where there is
+                none; ``None``: an index must be in the episode. RLlib's others must not be set.
         """
-        return self._got(self.observations, indices, neg_index_as_lookback, fill, self.observation_space, False, kwargs)
+        return self._got(self.observations, indices, self.observation_space, **how)
 
-    def get_actions(
-        self,
-        indices: Any = None,
-        *,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
-        one_hot_discrete: bool = False,
-        **kwargs: Any,
-    ) -> Any:
+    def get_actions(self, indices: Any = None, *, one_hot_discrete: bool = False, **how: Any) -> Any:
         """As :meth:`get_observations`: actions as the module chose them; choices as a 1 among zeros with
         ``one_hot_discrete``."""
-        hot = one_hot_discrete
-        return self._got(self.actions, indices, neg_index_as_lookback, fill, self.action_space, hot, kwargs)
+        return self._got(self.actions, indices, self.action_space, one_hot_discrete, **how)
 
-    def get_rewards(
-        self, indices: Any = None, *, neg_index_as_lookback: bool = False, fill: Any = None, **kwargs: Any
-    ) -> Any:
+    def get_rewards(self, indices: Any = None, **how: Any) -> Any:
         """As :meth:`get_observations`."""
-        return self._got(self.rewards, indices, neg_index_as_lookback, fill, None, False, kwargs)
+        return self._got(self.rewards, indices, None, **how)
 
     def get_infos(
         self, indices: Any = None, *, neg_index_as_lookback: bool = False, fill: Any = None, **kwargs: Any
     ) -> Any:
         """As :meth:`get_observations`; always a list of them, or one."""
         at = _at(indices, len(self.infos), neg_index_as_lookback)
-        blank = {} if fill is None else fill
         if isinstance(at, int):
-            return _one(self.infos, at, fill is not None, blank)
-        return [_one(self.infos, index, fill is not None, blank) for index in at]
+            return _one(self.infos, at, fill is not None, fill)
+        return [_one(self.infos, index, fill is not None, fill) for index in at]
 
     def _got(
         self,
         values: list[Any],
         indices: Any,
-        lookback: bool,
-        fill: Any,
         space: spaces.Space | None,
-        hot: bool,
-        further: Mapping[str, Any],
+        hot: bool = False,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        **further: Any,
     ) -> Any:
         for name, value in further.items():
             require(value in (None, False), name, value, "there are indices, neg_index_as_lookback and fill.")
         blank = None if fill is None else _blank(fill, space, values, hot)
-        at = _at(indices, len(values), lookback)
+        at = _at(indices, len(values), neg_index_as_lookback)
 
         def one(index: int) -> Any:
-            inside = 0 <= index < len(values)
             found = _one(values, index, fill is not None, blank)
-            return one_hot(found, space) if hot and inside else found
+            return one_hot(found, space) if hot and 0 <= index < len(values) else found
 
         if isinstance(at, int):
             return one(at)
@@ -275,16 +260,17 @@ def _blank(fill: Any, space: spaces.Space | None, values: Sequence[Any], hot: bo
     if hot and space is not None and not isinstance(space, spaces.Box):
         return np.full(spaces.flatdim(space), fill, np.float32)
     if values:
-        return _mapped(values[-1], lambda part: np.full(np.shape(part), fill, np.asarray(part).dtype))
+        return mapped_parts(values[-1], lambda part: np.full(np.shape(part), fill, np.asarray(part).dtype))
     if space is None:
         return float(fill)
-    return _mapped(space.sample(), lambda part: np.full(np.shape(part), fill, np.asarray(part).dtype))
+    return mapped_parts(space.sample(), lambda part: np.full(np.shape(part), fill, np.asarray(part).dtype))
 
 
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def mapped_parts(value: Any, change: Callable[[Any], Any]) -> Any:
+    """What a function makes of each part of a value, which may be a dict or a tuple of others."""
     if isinstance(value, Mapping):
-        return {name: _mapped(part, change) for name, part in value.items()}
-    return tuple(_mapped(part, change) for part in value) if isinstance(value, tuple) else change(value)
+        return {name: mapped_parts(part, change) for name, part in value.items()}
+    return tuple(mapped_parts(part, change) for part in value) if isinstance(value, tuple) else change(value)
 
 
 def one_hot(value: Any, space: spaces.Space | None) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from polyak.arrays import mapped
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
 from polyak.compat.rllib_face.connectors.batches import LearnerConnectorPipeline
 from polyak.compat.rllib_face.connectors.environments import (
@@ -49,27 +51,17 @@ class ByPieces:
 
 def episodes_of(columns: Mapping[str, Any]) -> list[SingleAgentEpisode]:
     """Replayed rows [B] as episodes of one step each."""
-    arrays = {name: _arrays(column) for name, column in columns.items()}
+    arrays = mapped(lambda one: one.numpy(force=True) if isinstance(one, Tensor) else np.asarray(one), dict(columns))
     return [
         SingleAgentEpisode(
             str(row),
-            observations=[_row(arrays[Columns.OBS], row), _row(arrays[Columns.NEXT_OBS], row)],
+            observations=[mapped(itemgetter(row), arrays[name]) for name in (Columns.OBS, Columns.NEXT_OBS)],
             actions=[arrays[Columns.ACTIONS][row]],
             rewards=[arrays[Columns.REWARDS][row]],
             terminated=bool(arrays[Columns.TERMINATEDS][row]),
         )
         for row in range(len(arrays[Columns.REWARDS]))
     ]
-
-
-def _arrays(column: Any) -> Any:
-    if isinstance(column, Mapping):
-        return {name: _arrays(part) for name, part in column.items()}
-    return column.numpy(force=True) if isinstance(column, Tensor) else np.asarray(column)
-
-
-def _row(column: Any, row: int) -> Any:
-    return {name: _row(part, row) for name, part in column.items()} if isinstance(column, Mapping) else column[row]
 
 
 def pieces_of_learner(model: Any) -> LearnerConnectorPipeline | None:

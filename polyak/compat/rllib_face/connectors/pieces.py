@@ -15,8 +15,12 @@ from polyak.compat.rllib_face.models.preprocessors import get_preprocessor
 from polyak.hyperparameters.declaration import require
 
 
-def _one_agent(multi_agent: bool) -> None:
-    require(not multi_agent, "multi_agent", multi_agent, "algorithms here train one agent. Leave it out.")
+def _of_one_agent(named: dict[str, Any]) -> dict[str, Any]:
+    """Arguments without those that must not be set where there is one agent."""
+    for name in ("multi_agent", "agent_ids"):
+        value = named.pop(name, None)
+        require(not value, name, value, "algorithms here train one agent. Leave it out.")
+    return named
 
 
 class Rewriting(ConnectorV2):
@@ -58,30 +62,22 @@ class FlattenObservations(Rewriting, SingleAgentObservationPreprocessor):
     """Observations of any space as one array [D] float32: entries of a Dict by their keys, and a 1 for each choice.
 
     Args:
-        input_observation_space: of what it is given; ``None``: filled in.
-        input_action_space: of the environment's actions.
-        multi_agent: must be ``False``.
-        agent_ids: must be ``None``.
+        spaces: of the observations that it is given, and of the environment's actions; ``None``: filled in.
         as_learner_connector: for ``learner_connector``, beside an equal piece before the module: what the module was
             shown is learned from.
         keys_to_remove: entries of a Dict that are left out.
+        named: spaces by their names; ``multi_agent`` and ``agent_ids`` must not be set.
     """
 
     def __init__(
         self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
-        *,
-        multi_agent: bool = False,
-        agent_ids: Any = None,
+        *spaces: Any,
         as_learner_connector: bool = False,
         keys_to_remove: Sequence[str] | None = None,
-        **kwargs: Any,
+        **named: Any,
     ) -> None:
-        _one_agent(multi_agent)
-        require(agent_ids is None, "agent_ids", agent_ids, "algorithms here train one agent. Leave it out.")
         self.as_learner_connector, self._left_out = as_learner_connector, tuple(keys_to_remove or ())
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(*spaces, **_of_one_agent(named))
 
     def _space_of(self, space: Any) -> Any:
         if self._left_out:
@@ -103,28 +99,17 @@ class FrameStacking(Rewriting):
     are zeros.
 
     Args:
-        input_observation_space: of what it is given; ``None``: filled in.
-        input_action_space: of the environment's actions.
+        spaces: of the observations that it is given, and of the environment's actions; ``None``: filled in.
         num_frames: how many.
-        multi_agent: must be ``False``.
         as_learner_connector: for ``learner_connector``, beside an equal piece before the module: what the module was
             shown is learned from.
+        named: see :class:`FlattenObservations`.
     """
 
-    def __init__(
-        self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
-        *,
-        num_frames: int = 1,
-        multi_agent: bool = False,
-        as_learner_connector: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        _one_agent(multi_agent)
+    def __init__(self, *spaces: Any, num_frames: int = 1, as_learner_connector: bool = False, **named: Any) -> None:
         require(num_frames >= 1, "num_frames", num_frames, "it must be at least 1.")
         self.num_frames, self.as_learner_connector = num_frames, as_learner_connector
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(*spaces, **_of_one_agent(named))
 
     def _space_of(self, space: Any) -> Any:
         fits = isinstance(space, spaces.Box) and len(space.shape) == 3 and space.shape[-1] == 1
@@ -151,30 +136,19 @@ class PrevActionsPrevRewards(SingleAgentObservationPreprocessor):
     last rewards; before the first there are zeros.
 
     Args:
-        input_observation_space: of what it is given; ``None``: filled in.
-        input_action_space: of the environment's actions.
-        multi_agent: must be ``False``.
+        spaces: of the observations that it is given, and of the environment's actions; ``None``: filled in.
         n_prev_actions: how many actions; 0: none.
         n_prev_rewards: how many rewards; 0: none.
+        named: see :class:`FlattenObservations`.
     """
 
     ORIG_OBS_KEY = "_orig_obs"
     PREV_ACTIONS_KEY = "prev_n_actions"
     PREV_REWARDS_KEY = "prev_n_rewards"
 
-    def __init__(
-        self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
-        *,
-        multi_agent: bool = False,
-        n_prev_actions: int = 1,
-        n_prev_rewards: int = 1,
-        **kwargs: Any,
-    ) -> None:
-        _one_agent(multi_agent)
+    def __init__(self, *spaces: Any, n_prev_actions: int = 1, n_prev_rewards: int = 1, **named: Any) -> None:
         self.n_prev_actions, self.n_prev_rewards = n_prev_actions, n_prev_rewards
-        super().__init__(input_observation_space, input_action_space, **kwargs)
+        super().__init__(*spaces, **_of_one_agent(named))
 
     def recompute_output_observation_space(self, input_observation_space: Any, input_action_space: Any) -> Any:
         choices = isinstance(input_action_space, spaces.Discrete | spaces.MultiDiscrete)

@@ -14,6 +14,7 @@ from torch import Tensor
 from polyak.algorithms.appo import APPOLearner
 from polyak.algorithms.impala import IMPALALearner
 from polyak.algorithms.ppo import Lesson, PPOLearner
+from polyak.arrays import mapped
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
 from polyak.compat.rllib_face.connectors.batches import (
     AddOneTsToEpisodesAndTruncate,
@@ -75,6 +76,7 @@ class PPOTorchLearner(ActorCriticTorchLearner, PPOLearner):
     """PPO's. Columns of a minibatch are observations, actions, their log-probabilities and distributions when they were
     chosen, values then, advantages with mean 0 and standard deviation 1, and ``value_targets``."""
 
+    updates_by_batch = False
     _kl: Tensor | None = None
 
     def build(self) -> None:
@@ -161,7 +163,9 @@ class _OfUnrolls(ActorCriticTorchLearner):
         like = unroll.trajectory.rewards
         _, values, log_probs, entropy = self._evaluated(module_id, batch, fwd_out)
         with torch.no_grad():
-            last = self.policy.predict_values(_last(unroll.trajectory.observations)).reshape(1, -1)
+            last = self.policy.predict_values(mapped(lambda part: part[-1], unroll.trajectory.observations)).reshape(
+                1, -1
+            )
         found = Evaluated(
             torch.cat([in_time(values, like), last]),
             in_time(log_probs, like),
@@ -170,20 +174,9 @@ class _OfUnrolls(ActorCriticTorchLearner):
         return self._noting(self.objective(unroll, found))
 
 
-def _last(observations: Any) -> Any:
-    """What followed the last step."""
-    if isinstance(observations, dict):
-        return {name: part[-1] for name, part in observations.items()}
-    return observations[-1]
-
-
 class IMPALATorchLearner(_OfUnrolls, IMPALALearner):
     """IMPALA's. Columns of a batch are observations, actions, rewards, and log-probabilities of the policy that
     acted."""
-
-    def update(self, batch: Unroll) -> Update:
-        with self._one_update():
-            return super().update(batch)
 
     def gradient_step(self, batch: Unroll) -> Update:
         return self.own_step(batch) if self.plainly else super().gradient_step(batch)
@@ -191,10 +184,6 @@ class IMPALATorchLearner(_OfUnrolls, IMPALALearner):
 
 class APPOTorchLearner(_OfUnrolls, APPOLearner):
     """APPO's, with the columns of :class:`IMPALATorchLearner`."""
-
-    def update(self, batch: Unroll) -> Update:
-        with self._one_update():
-            return super().update(batch)
 
     def gradient_step(self, batch: Unroll) -> Update:
         return self.own_step(batch) if self.plainly else super().gradient_step(batch)

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -22,6 +21,7 @@ from torch.optim import Optimizer
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
 from polyak.compat.rllib_face.connectors.batches import Batched, LearnerConnectorPipeline
 from polyak.compat.rllib_face.metrics import MetricsLogger
+from polyak.compat.rllib_face.models.exploration import PointSchedule
 from polyak.compat.rllib_face.models.multi import MultiRLModule
 from polyak.compat.rllib_face.models.rl_module import SelfSupervisedLossAPI
 from polyak.compat.sb3_face.overrides import changed
@@ -74,6 +74,8 @@ class TorchLearner(Learner):
     """Further methods that are not called, and why."""
     replays: ClassVar[bool] = False
     """Whether pieces are passed by each batch, which gradient steps then read line by line."""
+    updates_by_batch: ClassVar[bool] = True
+    """Whether an update, around which a program's methods are called, is one gradient step."""
     batched: Batched | None = None
     pipeline: LearnerConnectorPipeline | None = None
 
@@ -215,9 +217,7 @@ class TorchLearner(Learner):
     def _move_rates(self, steps: int) -> None:
         for one in self._registered.values():
             if one.rate is not None:
-                points = one.rate if isinstance(one.rate, list | tuple) else [[0, one.rate]]
-                at, values = zip(*points, strict=True)
-                set_rate(one.optimizer, float(np.interp(steps, at, values)))
+                set_rate(one.optimizer, PointSchedule(one.rate).update(steps))
 
     def _set_learning_rate(self, value: float) -> None:
         if not self._registered:
@@ -259,6 +259,12 @@ class TorchLearner(Learner):
         self.before_gradient_based_update(timesteps=timesteps)
         yield
         self.after_gradient_based_update(timesteps=dict(timesteps))
+
+    def update(self, batch: Any) -> Update:
+        if not self.updates_by_batch:
+            return super().update(batch)
+        with self._one_update():
+            return super().update(batch)
 
     # -- one gradient step ---------------------------------------------------------------------------------------------
 

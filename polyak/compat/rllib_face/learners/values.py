@@ -47,10 +47,6 @@ class DQNTorchLearner(TorchLearner, DQNLearner):
         require(why is None or plain, "learner_class", type(self), fix.format(why))
         return why
 
-    def update(self, batch: Any) -> Update:
-        with self._one_update():
-            return super().update(batch)
-
     def gradient_step(self, batch: Any) -> Update:
         if not self.plainly:
             return super().gradient_step(batch)
@@ -105,7 +101,3 @@ class SACTorchLearner(TorchLearner, SACLearner):
     :class:`~polyak.algorithms.sac.SACLearner`."""
 
     reasons: ClassVar[Mapping[str, str]] = dict.fromkeys([*LOSSES, *OPTIMIZERS], _OF_SAC)
-
-    def update(self, batch: Any) -> Update:
-        with self._one_update():
-            return super().update(batch)

@@ -398,16 +398,13 @@ class UnclippedValueLoss(BeforePPO):
         return found._replace(metrics={**found.metrics, "value_loss_unclipped": unclipped})
 
 
-class NoValueLoss(BeforePPO):
-    """Before a learner of PPO that has no critic: its values lose nothing."""
+class WithoutCritic(BeforePPO):
+    """Before a learner of PPO that has no critic: its values lose nothing, and all count 0, so that advantages are
+    discounted returns."""
 
     def objective(self, batch: Any, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Any:
         batch = batch._replace(returns=values.detach())
         return super().objective(batch, values, log_prob, entropy)
-
-
-class WithoutCritic(BeforePPO):
-    """Before a learner of PPO: all values count 0, so that advantages are discounted returns."""
 
     def evaluation(self, rows: tuple[Any, ...], acting: Any = None) -> Any:
         found = super().evaluation(rows, acting)

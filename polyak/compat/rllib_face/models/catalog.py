@@ -9,7 +9,7 @@ An encoder of one's own for PPO, for example::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -216,11 +216,8 @@ class Catalog(MayBeNamed):
             return RecurrentEncoderConfig(
                 input_dims=observation_space.shape,
                 hidden_dim=options["lstm_cell_size"],
-                hidden_weights_initializer=options["lstm_kernel_initializer"],
-                hidden_weights_initializer_config=options["lstm_kernel_initializer_kwargs"],
-                hidden_bias_initializer=options["lstm_bias_initializer"],
-                hidden_bias_initializer_config=options["lstm_bias_initializer_kwargs"],
                 tokenizer_config=cls.get_tokenizer_config(observation_space, options),
+                **_initializers(options, "lstm", "hidden"),
             )
         if isinstance(observation_space, spaces.Box) and len(observation_space.shape) == 3:
             return _of_images(observation_space.shape, options)
@@ -283,30 +280,52 @@ class Catalog(MayBeNamed):
         """The config of a head of so many outputs, with the hidden layers that ``model_config`` asks for."""
         options = self._model_config_dict
         widths, activation = self._hidden()
-        hidden = {
-            f"hidden_layer_{part}_initializer{end}": options[f"head_fcnet_{name}_initializer{kwargs}"]
-            for part, name in (("weights", "kernel"), ("bias", "bias"))
-            for end, kwargs in (("", ""), ("_config", "_kwargs"))
-        }
         return kind(
             input_dims=self.latent_dims,
             hidden_layer_dims=widths,
             hidden_layer_activation=activation,
             hidden_layer_use_layernorm=options["head_fcnet_use_layernorm"],
             output_layer_dim=outputs,
-            **hidden,
+            **_initializers(options, "head_fcnet", "hidden_layer"),
             **more,
         )
 
 
-def _of_vectors(shape: tuple[int, ...], options: Mapping[str, Any]) -> MLPEncoderConfig:
-    *hidden, last = options["fcnet_hiddens"] or (None,)
-    initializers = {
-        f"{layer}_layer_{part}_initializer{end}": options[f"fcnet_{name}_initializer{kwargs}"]
-        for layer in ("hidden", "output")
-        for part, name in (("weights", "kernel"), ("bias", "bias"))
+class HeadConfig:
+    """The config of a head, which a method of a catalog makes unless another one was set.
+
+    Args:
+        make: the method.
+    """
+
+    def __init__(self, make: Callable[[Any], Any]) -> None:
+        self._make, self.__doc__ = make, make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_{name}"
+
+    def __get__(self, catalog: Any, owner: Any = None) -> Any:
+        if catalog is None:
+            return self
+        own = vars(catalog).get(self._name)
+        return self._make(catalog) if own is None else own
+
+    def __set__(self, catalog: Any, value: Any) -> None:
+        vars(catalog)[self._name] = value
+
+
+def _initializers(options: Mapping[str, Any], own: str, *layers: str) -> dict[str, Any]:
+    """The initializers of some layers, of the options whose names begin with ``own``."""
+    return {
+        f"{layer}_{part}_initializer{end}": options[f"{own}_{name}_initializer{kwargs}"]
+        for layer in layers
+        for part, name in (("kernel" if layer == "cnn" else "weights", "kernel"), ("bias", "bias"))
         for end, kwargs in (("", ""), ("_config", "_kwargs"))
     }
+
+
+def _of_vectors(shape: tuple[int, ...], options: Mapping[str, Any]) -> MLPEncoderConfig:
+    *hidden, last = options["fcnet_hiddens"] or (None,)
     return MLPEncoderConfig(
         input_dims=shape,
         hidden_layer_dims=hidden,
@@ -315,7 +334,7 @@ def _of_vectors(shape: tuple[int, ...], options: Mapping[str, Any]) -> MLPEncode
         output_layer_dim=last,
         output_layer_activation=options["fcnet_activation"],
         output_layer_use_layernorm=options["fcnet_use_layernorm"],
-        **initializers,
+        **_initializers(options, "fcnet", "hidden_layer", "output_layer"),
     )
 
 
@@ -328,10 +347,7 @@ def _of_images(shape: tuple[int, ...], options: Mapping[str, Any]) -> CNNEncoder
         input_dims=shape,
         cnn_filter_specifiers=filters or [],
         cnn_activation=options["conv_activation"],
-        cnn_kernel_initializer=options["conv_kernel_initializer"],
-        cnn_kernel_initializer_config=options["conv_kernel_initializer_kwargs"],
-        cnn_bias_initializer=options["conv_bias_initializer"],
-        cnn_bias_initializer_config=options["conv_bias_initializer_kwargs"],
+        **_initializers(options, "conv", "cnn"),
     )
 
 
@@ -357,8 +373,6 @@ class PPOCatalog(Catalog):
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, model_config_dict: Any = None
     ) -> None:
-        self._pi_head_config: Any = None
-        self._vf_head_config: Any = None
         super().__init__(observation_space, action_space, model_config_dict)
         options = self._model_config_dict
         if "actor_critic_encoder_config" not in vars(self):  # a subclass' hook may have set one
@@ -375,11 +389,9 @@ class PPOCatalog(Catalog):
     def build_encoder(self, framework: str = "torch") -> Any:
         raise NotImplementedError("PPO's encoder is built by build_actor_critic_encoder().")
 
-    @property
+    @HeadConfig
     def pi_head_config(self) -> Any:
         """Of the policy head: as many outputs as the action distribution reads, unless it was set."""
-        if self._pi_head_config is not None:
-            return self._pi_head_config
         kind = self.get_action_dist_cls(framework="torch")
         outputs = kind.required_input_dim(space=self.action_space, model_config=self._model_config_dict)
         continuous, free = isinstance(self.action_space, spaces.Box), self._model_config_dict["free_log_std"]
@@ -389,18 +401,10 @@ class PPOCatalog(Catalog):
         head = FreeLogStdMLPHeadConfig if free else MLPHeadConfig
         return self._head(outputs, head, clip_log_std=gaussian, log_std_clip_param=bound)
 
-    @pi_head_config.setter
-    def pi_head_config(self, value: Any) -> None:
-        self._pi_head_config = value
-
-    @property
+    @HeadConfig
     def vf_head_config(self) -> Any:
         """Of the value head: one output, unless it was set."""
-        return self._head(1, MLPHeadConfig) if self._vf_head_config is None else self._vf_head_config
-
-    @vf_head_config.setter
-    def vf_head_config(self, value: Any) -> None:
-        self._vf_head_config = value
+        return self._head(1, MLPHeadConfig)
 
     def _hidden(self) -> tuple[Any, Any]:
         return self.pi_and_vf_head_hiddens, self.pi_and_vf_head_activation
@@ -425,31 +429,19 @@ class DQNCatalog(Catalog):
         """K numbers for each action."""
         return int(self._model_config_dict.get("num_atoms", 1))
 
-    @property
+    @HeadConfig
     def af_head_config(self) -> Any:
         """Of the advantages of A actions, or of their values if there is no value head: K x A outputs, unless it was
         set."""
-        if (own := vars(self).get("_af_head_config")) is not None:
-            return own
         if not isinstance(self.action_space, spaces.Discrete):
             raise ValueError(f"action values need a Discrete action space, got {self.action_space}.")
         outputs = self.num_atoms * int(self.action_space.n)
         return self._head(outputs, MLPHeadConfig, sigma0=self._model_config_dict.get("sigma0"))
 
-    @af_head_config.setter
-    def af_head_config(self, value: Any) -> None:
-        self._af_head_config = value
-
-    @property
+    @HeadConfig
     def vf_head_config(self) -> Any:
         """Of the state value: K outputs, unless it was set."""
-        own = vars(self).get("_vf_head_config")
-        sigma0 = self._model_config_dict.get("sigma0")
-        return self._head(self.num_atoms, MLPHeadConfig, sigma0=sigma0) if own is None else own
-
-    @vf_head_config.setter
-    def vf_head_config(self, value: Any) -> None:
-        self._vf_head_config = value
+        return self._head(self.num_atoms, MLPHeadConfig, sigma0=self._model_config_dict.get("sigma0"))
 
     def build_af_head(self, framework: str = "torch") -> Any:
         """A new head of advantages, or of action values."""

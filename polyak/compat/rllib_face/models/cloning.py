@@ -28,7 +28,6 @@ class BCCatalog(Catalog):
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, model_config_dict: Any = None
     ) -> None:
-        self._pi_head_config: Any = None
         super().__init__(observation_space, action_space, model_config_dict)
         self.pi_head_hiddens: Any = self._model_config_dict["head_fcnet_hiddens"]
         self.pi_head_activation: Any = self._model_config_dict["head_fcnet_activation"]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, ClassVar
 
 from polyak.hyperparameters.declaration import require
 
@@ -28,9 +28,23 @@ class ModelConfig:
     always_check_shapes: bool = False
     """Refuse inputs of another shape by name, at every call."""
 
+    builds: ClassVar[str] = ""
+    """The class of the network, which is made with this description: ``"module:class"``."""
+
     def build(self, framework: str = "torch") -> Any:
-        """A new network."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it builds: write build(framework).")
+        """A new network.
+
+        Raises:
+            HyperparameterError: another framework than torch, or an option that cannot be.
+        """
+        if not self.builds:
+            raise NotImplementedError(f"{type(self).__name__} does not say what it builds: write build(framework).")
+        check_framework(framework)
+        self.check()
+        return resolve_name(f"polyak.compat.rllib_face.models.{self.builds}")(self)
+
+    def check(self) -> None:
+        """Refuse options that cannot be."""
 
     @property
     def output_dims(self) -> tuple[int, ...]:
@@ -99,29 +113,25 @@ class MLPConfig(ModelConfig):
 class MLPEncoderConfig(MLPConfig):
     """A perceptron that reads vectors: {"obs": [B, *input_dims]} -> {"encoder_out": [B, *output_dims]}."""
 
-    def build(self, framework: str = "torch") -> Any:
-        check_framework(framework)
-        return resolve_name("polyak.compat.rllib_face.models.encoders:MLPEncoder")(self)
+    builds: ClassVar[str] = "encoders:MLPEncoder"
 
 
 @dataclass
 class MLPHeadConfig(MLPConfig):
     """A perceptron from features to outputs: [B, *input_dims] -> [B, *output_dims]."""
 
-    def build(self, framework: str = "torch") -> Any:
-        check_framework(framework)
-        return resolve_name("polyak.compat.rllib_face.models.heads:MLPHead")(self)
+    builds: ClassVar[str] = "heads:MLPHead"
 
 
 @dataclass
 class FreeLogStdMLPHeadConfig(MLPConfig):
     """As :class:`MLPHeadConfig`, but the second half of the outputs are parameters, the same for all inputs."""
 
-    def build(self, framework: str = "torch") -> Any:
-        check_framework(framework)
+    builds: ClassVar[str] = "heads:FreeLogStdMLPHead"
+
+    def check(self) -> None:
         fix = "half of the outputs are means, half log standard deviations: use an even number."
         require((self.output_layer_dim or 1) % 2 == 0, "output_layer_dim", self.output_layer_dim, fix)
-        return resolve_name("polyak.compat.rllib_face.models.heads:FreeLogStdMLPHead")(self)
 
 
 @dataclass
@@ -143,6 +153,7 @@ class CNNEncoderConfig(ModelConfig):
     cnn_bias_initializer_config: Mapping[str, Any] | None = None
     flatten_at_end: bool = True
     """Make a vector of the last layer's pixels, in the order rows, columns, channels; otherwise [B, H', W', C']."""
+    builds: ClassVar[str] = "encoders:CNNEncoder"
 
     def layers(self) -> list[ConvLayer]:
         """The layers, with the sizes between them worked out.
@@ -163,10 +174,6 @@ class CNNEncoderConfig(ModelConfig):
     def output_dims(self) -> tuple[int, ...]:
         shape = self.layers()[-1].output
         return (math.prod(shape),) if self.flatten_at_end else shape
-
-    def build(self, framework: str = "torch") -> Any:
-        check_framework(framework)
-        return resolve_name("polyak.compat.rllib_face.models.encoders:CNNEncoder")(self)
 
 
 @dataclass(frozen=True)
@@ -248,25 +255,19 @@ class RecurrentEncoderConfig(ModelConfig):
     hidden_bias_initializer_config: Mapping[str, Any] | None = None
     tokenizer_config: ModelConfig | None = None
     """Of an encoder through which every observation goes first; ``None``: there is none."""
+    builds: ClassVar[str] = "encoders:RecurrentEncoder"
 
     @property
     def output_dims(self) -> tuple[int, ...]:
         return (int(self.hidden_dim or 0),)
 
-    def build(self, framework: str = "torch") -> Any:
-        check_framework(framework)
-        kinds = ("lstm", "gru")
-        require(
-            self.recurrent_layer_type in kinds,
-            "recurrent_layer_type",
-            self.recurrent_layer_type,
-            "use 'lstm' or 'gru'.",
-        )
+    def check(self) -> None:
+        kind = self.recurrent_layer_type
+        require(kind in ("lstm", "gru"), "recurrent_layer_type", kind, "use 'lstm' or 'gru'.")
         for name in ("hidden_dim", "num_layers"):
             value = getattr(self, name)
             require(isinstance(value, int) and value > 0, name, value, "give a positive integer.")
         require(self.use_bias, "use_bias", self.use_bias, "recurrent layers have biases here: leave it out.")
-        return resolve_name("polyak.compat.rllib_face.models.encoders:RecurrentEncoder")(self)
 
 
 @dataclass
@@ -279,15 +280,14 @@ class ActorCriticEncoderConfig(ModelConfig):
     """Both read the same features; otherwise each has an encoder of its own."""
     inference_only: bool = False
     """Leave the critic's encoder out."""
+    builds: ClassVar[str] = "encoders:ActorCriticEncoder"
 
     @property
     def output_dims(self) -> tuple[int, ...]:
         assert self.base_encoder_config is not None
         return self.base_encoder_config.output_dims
 
-    def build(self, framework: str = "torch") -> Any:
-        check_framework(framework)
+    def check(self) -> None:
         given = isinstance(self.base_encoder_config, ModelConfig)
         fix = "give the config of the encoder to build."
         require(given, "base_encoder_config", self.base_encoder_config, fix)
-        return resolve_name("polyak.compat.rllib_face.models.encoders:ActorCriticEncoder")(self)

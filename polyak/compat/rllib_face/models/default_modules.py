@@ -26,7 +26,7 @@ from polyak.compat.rllib_face.columns import (
     Columns,
 )
 from polyak.compat.rllib_face.models.catalog import DQNCatalog, PPOCatalog
-from polyak.compat.rllib_face.models.exploration import EpsilonSchedule
+from polyak.compat.rllib_face.models.exploration import PointSchedule
 from polyak.compat.rllib_face.models.rl_module import Batch, TorchRLModule, as_images
 
 _COPIED = ("encoder", "af", "vf")
@@ -100,7 +100,7 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         self.af = catalog.build_af_head(framework="torch")
         support = torch.linspace(options.get("v_min", -10.0), options.get("v_max", 10.0), self.num_atoms)
         self.register_buffer("support", support, persistent=False)
-        self.epsilon_schedule = EpsilonSchedule(options.get("epsilon", 0.0))
+        self.epsilon_schedule = PointSchedule(options.get("epsilon", 0.0))
         self._target: tuple[DefaultDQNTorchRLModule, ...] = ()  # in which torch looks for no parameters
 
     def output_specs_inference(self) -> list[str]:

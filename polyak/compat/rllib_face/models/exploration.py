@@ -1,4 +1,4 @@
-"""The probability of a random action, as a module of DQN that explores by itself asks for it; and no exploration."""
+"""Values that move with environment steps, and no exploration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polyak.collecting.actor import Actor
 from polyak.compat.rllib_face.bases import BeforeAlgorithm
 
 
-class EpsilonSchedule:
+class PointSchedule:
     """Straight lines between points, and the last value behind them.
 
     Args:
@@ -19,9 +19,8 @@ class EpsilonSchedule:
 
     def __init__(self, epsilon: Any) -> None:
         points = epsilon if isinstance(epsilon, list | tuple) else [[0, epsilon]]
-        self._steps = [float(step) for step, _ in points]
-        self._values = [float(value) for _, value in points]
-        self._now = self._values[0]
+        self._steps, self._values = zip(*points, strict=True)
+        self._now = float(self._values[0])
 
     def update(self, timestep: int) -> float:
         """Its value at an environment step, which is the current one from then on."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +23,7 @@ from polyak.compat.sb3_face.overrides import refuse
 from polyak.hyperparameters.declaration import require
 
 
-class MultiRLModule(Mapping[str, Any]):
+class MultiRLModule(dict[str, Any]):
     """Modules under names.
 
     Args:
@@ -42,7 +42,7 @@ class MultiRLModule(Mapping[str, Any]):
         rl_module_specs: Mapping[str, RLModuleSpec] | None = None,
         inference_only: bool = False,
     ) -> None:
-        self._modules: dict[str, Any] = {}
+        super().__init__()
         for name, module in (modules or {}).items():
             self.add_module(name, module)
         for name, spec in (rl_module_specs or {}).items():
@@ -50,16 +50,8 @@ class MultiRLModule(Mapping[str, Any]):
             require(isinstance(spec, RLModuleSpec), f"rl_module_specs[{name!r}]", spec, fix)
             self.add_module(name, replace(spec, inference_only=inference_only or spec.inference_only).build())
 
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._modules:
-            raise KeyError(f"there is no module {name!r}, only {sorted(self._modules)}.")
-        return self._modules[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def __len__(self) -> int:
-        return len(self._modules)
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(f"there is no module {name!r}, only {sorted(self)}.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={type(v).__name__}' for k, v in self.items())})"
@@ -78,8 +70,8 @@ class MultiRLModule(Mapping[str, Any]):
         require(_is_plain(module_id), "module_id", module_id, "give a text without slashes.")
         require(isinstance(module, RLModule), "module", module, "give a TorchRLModule.")
         fix = "there is one of that name. Say override=True."
-        require(override or module_id not in self._modules, "module_id", module_id, fix)
-        self._modules[module_id] = module
+        require(override or module_id not in self, "module_id", module_id, fix)
+        self[module_id] = module
 
     def remove_module(self, module_id: str) -> None:
         """Forget a module.
@@ -87,8 +79,8 @@ class MultiRLModule(Mapping[str, Any]):
         Raises:
             KeyError: there is none of that name.
         """
-        self[module_id]
-        del self._modules[module_id]
+        self[module_id]  # which names those that there are
+        del self[module_id]
 
     def foreach_module(self, func: Callable[[str, Any], Any]) -> list[Any]:
         """What a function of name and module returns of each."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.compat.rllib_face.columns import ENCODER_OUT, Columns
-from polyak.compat.rllib_face.models.configs import ModelConfig, check_framework
+from polyak.compat.rllib_face.models.configs import ModelConfig
 from polyak.compat.rllib_face.models.encoders import Encoder, TorchModel
 
 ALONE = ""
@@ -34,9 +34,7 @@ class NestedEncoderConfig(ModelConfig):
     base_encoder_config: ModelConfig | None = None
     """Of the encoder that reads all of them."""
 
-    def build(self, framework: str = "torch") -> Any:
-        check_framework(framework)
-        return NestedEncoder(self)
+    builds: ClassVar[str] = "nested:NestedEncoder"
 
     @property
     def output_dims(self) -> tuple[int, ...]:

@@ -77,14 +77,13 @@ class _Flattening(Preprocessor):
     """Of observations in parts: those of all, side by side."""
 
     def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
-        self.preprocessors = [get_preprocessor(space)(space, options) for space in self._children(obs_space)]
+        self.preprocessors = [
+            get_preprocessor(space)(space, options) for space in map(obs_space.__getitem__, self._keys(obs_space))
+        ]
         return (sum(part.size for part in self.preprocessors),)
 
-    def _children(self, space: Any) -> list[Any]:
-        return [space[key] for key in self._keys(space)]
-
     def _keys(self, space: Any) -> list[Any]:
-        raise NotImplementedError
+        return sorted(space.spaces) if isinstance(space, spaces.Dict) else list(range(len(space.spaces)))
 
     def transform(self, observation: Any) -> np.ndarray:
         pairs = zip(self.preprocessors, self._keys(self._obs_space), strict=True)
@@ -95,15 +94,9 @@ class _Flattening(Preprocessor):
 class TupleFlatteningPreprocessor(_Flattening):
     """Of a Tuple: its entries in order."""
 
-    def _keys(self, space: Any) -> list[Any]:
-        return list(range(len(space.spaces)))
-
 
 class DictFlatteningPreprocessor(_Flattening):
     """Of a Dict: its entries by key."""
-
-    def _keys(self, space: Any) -> list[Any]:
-        return sorted(space.spaces)
 
 
 def get_preprocessor(space: spaces.Space) -> type[Preprocessor]:

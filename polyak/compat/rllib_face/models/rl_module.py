@@ -369,14 +369,8 @@ class TorchRLModule(nn.Module, RLModule):
         self.set_state(read_state(path))
 
     def _described(self) -> dict[str, Any]:
-        values = {
-            "module_class": type(self),
-            "catalog_class": None if self.catalog is None else type(self.catalog),
-            "observation_space": self.observation_space,
-            "action_space": self.action_space,
-            "inference_only": self.inference_only,
-            "model_config": self.model_config,
-        }
+        values = {"module_class": type(self), **self.get_ctor_args_and_kwargs()[1]}
+        values.pop("learner_only", None)
         encoded = {name: encode(value) for name, value in values.items()}
         for name, value in encoded.items():
             named = "$pickle" not in json.dumps(value)
@@ -469,14 +463,8 @@ class RLModuleSpec:
         is_class = isinstance(self.module_class, type) and issubclass(self.module_class, RLModule)
         require(is_class, "module_class", self.module_class, "give a subclass of TorchRLModule.")
         assert self.module_class is not None
-        module = self.module_class(
-            observation_space=self.observation_space,
-            action_space=self.action_space,
-            inference_only=self.inference_only,
-            learner_only=self.learner_only,
-            model_config=self.model_config,
-            catalog_class=self.catalog_class,
-        )
+        own = ("module_class", "load_state_path")
+        module = self.module_class(**{name: value for name, value in vars(self).items() if name not in own})
         if self.load_state_path is not None:
             module.set_state(read_state(self.load_state_path))
         return module
@@ -492,16 +480,7 @@ class RLModuleSpec:
     @classmethod
     def from_module(cls, module: Any) -> Self:
         """The spec of a module."""
-        catalog = None if module.catalog is None else type(module.catalog)
-        return cls(
-            type(module),
-            module.observation_space,
-            module.action_space,
-            module.inference_only,
-            module.learner_only,
-            module.model_config,
-            catalog,
-        )
+        return cls(type(module), **module.get_ctor_args_and_kwargs()[1])
 
 
 def as_images(batch: Batch) -> Batch:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from polyak.compat.rllib_face.callbacks import Hooks
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
-from polyak.compat.rllib_face.environments import portable
+from polyak.compat.rllib_face.environments import make_environments, portable
 from polyak.distributed.ray_workers import Tolerance, Workers
+from polyak.envs import VecEnv
 
 
-def begin_process(config: AlgorithmConfig) -> None:
-    """Take as many threads as a process has processors."""
+def begun(config: AlgorithmConfig, worker: Any, training: bool, index: int) -> VecEnv:
+    """The environments of a process, which takes as many threads as it has processors.
+
+    Args:
+        config: what to make.
+        worker: what callbacks are shown for it.
+        training: whether they are to learn in.
+        index: of the process, from 1.
+    """
     torch.set_num_threads(max(int(config.num_cpus_per_env_runner), 1))
-
-
-def creation_hook(config: AlgorithmConfig, worker: Any) -> Callable[..., None] | None:
-    """What calls callbacks with each environment that a process makes; ``None``: there are none."""
-    hooks = Hooks(config)
-    if not hooks.wants("on_environment_created"):
-        return None
-    return lambda **known: hooks("on_environment_created", env_runner=worker, **known)
+    return make_environments(config, training, Hooks(config).created(worker), index)
 
 
 def processes_of(cls: type, config: AlgorithmConfig, number: int, patience: float, tolerance: Tolerance) -> Workers:

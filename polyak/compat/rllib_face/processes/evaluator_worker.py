@@ -11,10 +11,9 @@ import numpy as np
 
 from polyak.collecting.exploration import RandomActions
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
-from polyak.compat.rllib_face.environments import make_environments
 from polyak.compat.rllib_face.evaluation import EvaluationOrder, Played, play
 from polyak.compat.rllib_face.filters import filter_around
-from polyak.compat.rllib_face.processes.acting import begin_process, creation_hook
+from polyak.compat.rllib_face.processes.acting import begun
 from polyak.distributed.statistics import Moments, take_moments
 from polyak.nn.policies.base import Policy, n_rows
 
@@ -28,9 +27,8 @@ class EvaluatorWorker:
     """
 
     def __init__(self, config: AlgorithmConfig, index: int) -> None:
-        begin_process(config)
         self.config, self.worker_index = config, index
-        self.env = make_environments(config, False, creation_hook(config, self), index)
+        self.env = begun(config, self, False, index)
 
     def describe(self) -> int:
         """Its process."""

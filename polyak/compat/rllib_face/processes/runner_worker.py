@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from polyak.collecting.runner import Runner
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
-from polyak.compat.rllib_face.environments import Spaces, make_environments
-from polyak.compat.rllib_face.processes.acting import begin_process, creation_hook
+from polyak.compat.rllib_face.environments import Spaces
+from polyak.compat.rllib_face.processes.acting import begun
 from polyak.compat.rllib_face.rollouts import Rounds
 from polyak.distributed.runner_process import Chunk, ChunkOfSteps, Order, RunnerProcess
 from polyak.envs.nested_spaces import is_composed
@@ -24,9 +24,8 @@ class RunnerOfConfig(RunnerProcess):
     """
 
     def __init__(self, config: AlgorithmConfig, index: int) -> None:
-        begin_process(config)
         self.config, self.worker_index = config, index
-        env = make_environments(config, True, creation_hook(config, self), index)
+        env = begun(config, self, True, index)
         self._spaces = Spaces.of(env)
         super().__init__(lambda: env, index - 1, config.seed, alone=False)
         self._rounds = Rounds(env.num_envs) if config.batch_mode == "complete_episodes" else None

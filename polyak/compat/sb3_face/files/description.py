@@ -31,13 +31,7 @@ from polyak.experience import (
 )
 from polyak.schedules import ConstantSchedule, FloatSchedule
 
-_COUNTERS = (
-    "num_timesteps",
-    "_n_updates",
-    "_episode_num",
-    "_total_timesteps",
-    "_num_timesteps_at_start",
-)
+_COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps", "_num_timesteps_at_start")
 _HYPERPARAMETERS = frozenset(
     name
     for algorithm in ALGORITHMS
@@ -52,20 +46,9 @@ _USUAL_BUFFERS = (
 )
 """Those that polyak chooses by itself."""
 _OTHER_ATTRIBUTES = (
-    "policy_class",
-    "observation_space",
-    "action_space",
-    "n_envs",
-    "_last_obs",
-    "_last_original_obs",
-    "_last_episode_starts",
-    "ep_info_buffer",
-    "ep_success_buffer",
-    "_current_progress_remaining",
-    "exploration_rate",
-    "_n_calls",
-    "_stats_window_size",
-    "delta_std_schedule",
+    *("policy_class", "observation_space", "action_space", "n_envs", "_last_obs", "_last_original_obs"),
+    *("_last_episode_starts", "ep_info_buffer", "ep_success_buffer", "_current_progress_remaining"),
+    *("exploration_rate", "_n_calls", "_stats_window_size", "delta_std_schedule"),
 )
 _RMS_PROP = {"alpha": 0.99, "weight_decay": 0}
 

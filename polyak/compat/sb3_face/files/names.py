@@ -33,10 +33,7 @@ NDARRAY: Name = ("numpy", "ndarray")
 DTYPE: Name = ("numpy", "dtype")
 SCALAR_TYPES = {
     name: f"numpy:{name[1]}"
-    for name in _each(
-        ("numpy",),
-        "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64",
-    )
+    for name in _each(("numpy",), "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64")
 }
 RANDOM = frozenset(
     [
@@ -54,18 +51,12 @@ RANDOM = frozenset(
 DEQUE: Name = ("collections", "deque")
 ORDERED_DICT: Name = ("collections", "OrderedDict")
 
-_SPACE_MODULES = {
-    "Box": "box",
-    "Discrete": "discrete",
-    "MultiDiscrete": "multi_discrete",
-    "MultiBinary": "multi_binary",
-    "Dict": "dict",
-    "Tuple": "tuple",
-}
+_SPACE_MODULES = ("box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple")
 SPACES = {
     (f"{library}.spaces.{module}", kind): kind
     for library in ("gymnasium", "gym")
-    for kind, module in _SPACE_MODULES.items()
+    for module in _SPACE_MODULES
+    if (kind := module.title().replace("_", ""))
 } | {("gym.spaces.dict_space", "Dict"): "Dict", ("gym.spaces.tuple_space", "Tuple"): "Tuple"}
 
 # -- torch -------------------------------------------------------------------------------------------------------------
@@ -115,11 +106,7 @@ POLICIES: dict[Name, PolicyName] = {
         {name: alias.replace("Policy", "LstmPolicy") for name, alias in _prefixed("Recurrent").items()},
         "RecurrentPPO",
     ),
-    **_policies(
-        f"{_CONTRIB}.common.maskable.policies",
-        _prefixed("Maskable"),
-        "MaskablePPO",
-    ),
+    **_policies(f"{_CONTRIB}.common.maskable.policies", _prefixed("Maskable"), "MaskablePPO"),
 }
 
 _BUFFERS = {
@@ -161,50 +148,18 @@ VECTORIZED_NOISE: Name = (f"{_SB3}.common.noise", "VectorizedActionNoise")
 RUNNING_MEAN_STD: Name = (f"{_SB3}.common.running_mean_std", "RunningMeanStd")
 VEC_NORMALIZE: Name = (f"{_SB3}.common.vec_env.vec_normalize", "VecNormalize")
 
-OBJECTS = frozenset(
-    [
-        FLOAT_SCHEDULE,
-        CONSTANT_SCHEDULE,
-        LINEAR_SCHEDULE,
-        ZOO_SCHEDULE,
-        TRAIN_FREQ,
-        TRAIN_UNIT,
-        GOAL_STRATEGY,
-        NORMAL_NOISE,
-        OU_NOISE,
-        VECTORIZED_NOISE,
-        RUNNING_MEAN_STD,
-        VEC_NORMALIZE,
-    ]
-)
-
 CONTRIB_BUFFERS = frozenset(
-    [
-        *_each((f"{_CONTRIB}.common.recurrent.buffers",), "RecurrentRolloutBuffer RecurrentDictRolloutBuffer"),
-    ]
+    _each((f"{_CONTRIB}.common.recurrent.buffers",), "RecurrentRolloutBuffer RecurrentDictRolloutBuffer")
 )
 """Named by files of algorithms that are refused by name further on."""
 
 ALGORITHMS = (
-    *(
-        "A2C",
-        "ARS",
-        "CrossQ",
-        "DDPG",
-        "DQN",
-        "MaskablePPO",
-        "PPO",
-        "QRDQN",
-        "RecurrentPPO",
-        "SAC",
-        "TD3",
-        "TQC",
-        "TRPO",
-    ),
+    *("A2C", "ARS", "CrossQ", "DDPG", "DQN", "MaskablePPO", "PPO", "QRDQN", "RecurrentPPO", "SAC", "TD3", "TQC"),
+    "TRPO",
 )
 """Those that polyak has too."""
 NOT_ATTRIBUTES = frozenset(
-    ("device", "compile", "precision", "overlap", "stats_window_size", "use_rms_prop", "rms_prop_eps")
+    ["device", "compile", "precision", "overlap", "stats_window_size", "use_rms_prop", "rms_prop_eps"]
 )
 """Arguments of polyak's algorithms that the peer's models do not have as attributes of the same name."""
 BUFFER_OPTIONS = ("n_sampled_goal", "goal_selection_strategy", "copy_info_dict", "handle_timeout_termination")
@@ -272,24 +227,9 @@ _OURS = {
 CANONICAL: dict[Name, Name] = {(module, name[1]): name for name, module in _OURS.items()}
 """polyak's own classes with the same state, for pickles that a program has written under ``polyak run``."""
 
+OBJECTS = frozenset([*_OURS, ZOO_SCHEDULE, VECTORIZED_NOISE])
 READABLE = frozenset(
-    {
-        *RECONSTRUCT,
-        *FROM_BUFFER,
-        *SCALAR,
-        NDARRAY,
-        DTYPE,
-        *RANDOM,
-        DEQUE,
-        ORDERED_DICT,
-        *SPACES,
-        DEVICE,
-        *POLICIES,
-        *CLASSES,
-        *OBJECTS,
-        *CONTRIB_BUFFERS,
-        *FUNCTION_PARTS,
-        *CANONICAL,
-    }
+    [*RECONSTRUCT, *FROM_BUFFER, *SCALAR, NDARRAY, DTYPE, *RANDOM, DEQUE, ORDERED_DICT, *SPACES, DEVICE]
+    + [*POLICIES, *CLASSES, *OBJECTS, *CONTRIB_BUFFERS, *FUNCTION_PARTS, *CANONICAL]
 )
 """All names that a file may use without trust."""

@@ -6,7 +6,7 @@ Shape letters: B batch, N choices, M entries of a mask, which are the choices of
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,14 @@ from torch import Tensor
 from torch.distributions import Categorical as TorchCategorical
 from typing_extensions import Self
 
-from polyak.compat.sb3_face.distributions import Distribution, OfLogits
+from polyak.compat.sb3_face.distributions import (
+    CategoricalDistribution,
+    Distribution,
+    MultiCategoricalDistribution,
+    OfLogits,
+    of_family,
+)
+from polyak.nn.distributions.base import Family
 from polyak.nn.distributions.choice import make_family
 from polyak.nn.distributions.discrete import (
     BernoulliFamily,
@@ -162,17 +169,12 @@ def _given_masks(given: Any) -> Tensor | None:
     return torch.cat([a if part is None else part for a, part in zip(everything, parts, strict=True)], dim=1)
 
 
-class MaskableCategoricalDistribution(_MaskedLogits):
+class MaskableCategoricalDistribution(_MaskedLogits, CategoricalDistribution):
     """One choice among N.
 
     Args:
         action_dim: N.
     """
-
-    def __init__(self, action_dim: int) -> None:
-        super().__init__()
-        self.action_dim = action_dim
-        self.family = CategoricalFamily(action_dim)
 
     def _as_torch(self, value: Any) -> MaskableCategorical:
         return MaskableCategorical(logits=self._unmasked.logits, masks=self._masks)
@@ -189,17 +191,12 @@ class MaskableCategoricalDistribution(_MaskedLogits):
         return self._unmasked.logits
 
 
-class MaskableMultiCategoricalDistribution(_MaskedLogits):
+class MaskableMultiCategoricalDistribution(_MaskedLogits, MultiCategoricalDistribution):
     """Several independent choices, the i-th among ``action_dims[i]``.
 
     Args:
         action_dims: number of classes of each choice.
     """
-
-    def __init__(self, action_dims: Sequence[int]) -> None:
-        super().__init__()
-        self.action_dims = [int(n) for n in action_dims]
-        self.family = MultiCategoricalFamily(tuple(self.action_dims))
 
     @property
     def distributions(self) -> list[MaskableCategorical]:
@@ -245,10 +242,13 @@ def make_masked_proba_distribution(action_space: spaces.Space) -> MaskableDistri
         NotImplementedError: a space other than Discrete, MultiDiscrete and MultiBinary.
     """
     family = None if isinstance(action_space, spaces.Box) else make_family(action_space)
-    if isinstance(family, CategoricalFamily):
-        return MaskableCategoricalDistribution(family.action_dim)
-    if isinstance(family, MultiCategoricalFamily):
-        return MaskableMultiCategoricalDistribution(family.action_dims)
-    if isinstance(family, BernoulliFamily):
-        return MaskableBernoulliDistribution(family.action_dim)
-    raise NotImplementedError(f"there are no masks for {action_space}: use Discrete, MultiDiscrete or MultiBinary.")
+    if type(family) not in _OF_FAMILY:
+        raise NotImplementedError(f"there are no masks for {action_space}: use Discrete, MultiDiscrete or MultiBinary.")
+    return of_family(family, _OF_FAMILY)
+
+
+_OF_FAMILY: Mapping[type[Family], type[MaskableDistribution]] = {
+    CategoricalFamily: MaskableCategoricalDistribution,
+    MultiCategoricalFamily: MaskableMultiCategoricalDistribution,
+    BernoulliFamily: MaskableBernoulliDistribution,
+}

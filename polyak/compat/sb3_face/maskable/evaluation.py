@@ -9,22 +9,22 @@ import numpy as np
 
 from polyak.callbacks.evaluating import EvalCallback
 from polyak.envs import VecEnv
-from polyak.envs.vec.env_slot import METHOD
+from polyak.envs.validation import MASKS
 from polyak.evaluation import in_environments as evaluation
 
-EXPECTED_METHOD_NAME = METHOD
+EXPECTED_METHOD_NAME = MASKS
 
 
 def is_masking_supported(env: gym.Env | VecEnv) -> bool:
     """Whether an environment has a method ``action_masks()``; of a vector, each of them."""
-    return env.has_attr(METHOD) if isinstance(env, VecEnv) else env.has_wrapper_attr(METHOD)
+    return env.has_attr(MASKS) if isinstance(env, VecEnv) else env.has_wrapper_attr(MASKS)
 
 
 def get_action_masks(env: gym.Env | VecEnv) -> np.ndarray:
     """The present masks of an environment, [M], or of a vector, [N, M]."""
     if isinstance(env, VecEnv):
-        return np.stack(env.env_method(METHOD))
-    return env.get_wrapper_attr(METHOD)()
+        return np.stack(env.env_method(MASKS))
+    return env.get_wrapper_attr(MASKS)()
 
 
 def evaluate_policy(

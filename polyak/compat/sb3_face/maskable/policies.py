@@ -5,26 +5,21 @@ Shape letters: B batch, M entries of a mask.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from gymnasium import spaces
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
 from polyak.compat.sb3_face.maskable.distributions import MaskableDistribution, Masks, make_masked_proba_distribution
-from polyak.compat.sb3_face.policies import ActorCriticPolicy, Kwargs, reads_by
-from polyak.nn.networks.encoders import CombinedExtractor, ExtractorClass, FlattenExtractor, NatureCNN, Obs
+from polyak.compat.sb3_face.policies import SHARING, ActorCriticPolicy, reads_by
+from polyak.compat.sb3_face.signatures import takes
+from polyak.nn.networks.encoders import CombinedExtractor, NatureCNN, Obs
 from polyak.nn.plain import plain
 from polyak.nn.policies import maskable
 from polyak.nn.policies.base import Decision, Noise, NumpyObs
-from polyak.schedules import Schedule
-
-_NO_SDE = ("use_sde", "log_std_init", "full_std", "use_expln", "squash_output")
 
 
+@takes(f"lr_schedule net_arch activation_fn ortho_init {SHARING}")
 class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticPolicy):
     """See :class:`polyak.compat.sb3_face.policies.ActorCriticPolicy`; for Discrete, MultiDiscrete and MultiBinary
     actions.
@@ -33,36 +28,6 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
     """
 
     action_dist: MaskableDistribution
-
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Space,
-        lr_schedule: Schedule,
-        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        activation_fn: type[nn.Module] = nn.Tanh,
-        ortho_init: bool = True,
-        features_extractor_class: ExtractorClass = FlattenExtractor,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
-        share_features_extractor: bool = True,
-        normalize_images: bool = True,
-        optimizer_class: type[Optimizer] = torch.optim.Adam,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            observation_space,
-            action_space,
-            lr_schedule,
-            net_arch=net_arch,
-            activation_fn=activation_fn,
-            ortho_init=ortho_init,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
-            share_features_extractor=share_features_extractor,
-            normalize_images=normalize_images,
-            optimizer_class=optimizer_class,
-            optimizer_kwargs=optimizer_kwargs,
-        )
 
     def _make_distribution(self) -> MaskableDistribution:
         return make_masked_proba_distribution(self.action_space)
@@ -117,9 +82,6 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """See :meth:`polyak.nn.Policy.predict`."""
         return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
-
-    def _get_constructor_parameters(self) -> Kwargs:
-        return {name: value for name, value in super()._get_constructor_parameters().items() if name not in _NO_SDE}
 
 
 @reads_by(NatureCNN)

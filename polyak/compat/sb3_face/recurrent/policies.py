@@ -5,23 +5,21 @@ Shape letters: B rows, which are S sequences of equal length one after another; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from gymnasium import spaces
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from polyak.compat.sb3_face.distributions import Distribution
-from polyak.compat.sb3_face.policies import ActorCriticPolicy, Kwargs, reads_by
+from polyak.compat.sb3_face.policies import ACTOR_CRITIC, ActorCriticPolicy, Kwargs, reads_by
 from polyak.compat.sb3_face.recurrent.options import critic_memory, dropout_of, lstm_words
 from polyak.compat.sb3_face.recurrent.type_aliases import RNNStates, State
-from polyak.nn.networks.encoders import CombinedExtractor, ExtractorClass, FlattenExtractor, NatureCNN, Obs
+from polyak.compat.sb3_face.signatures import takes
+from polyak.nn.networks.encoders import CombinedExtractor, NatureCNN, Obs
 from polyak.nn.networks.recurrent import Recurrent
 from polyak.nn.plain import plain
 from polyak.nn.policies import recurrent
-from polyak.schedules import Schedule
 
 
 class LSTM(Recurrent):
@@ -32,6 +30,7 @@ class LSTM(Recurrent):
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
 
 
+@takes(f"{ACTOR_CRITIC} lstm_hidden_size n_lstm_layers shared_lstm enable_critic_lstm lstm_kwargs")
 class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCriticPolicy):
     """See :class:`polyak.nn.policies.recurrent.RecurrentActorCriticPolicy` and
     :class:`polyak.compat.sb3_face.policies.ActorCriticPolicy`.
@@ -52,26 +51,14 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         self,
         observation_space: spaces.Space,
         action_space: spaces.Space,
-        lr_schedule: Schedule,
-        net_arch: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        activation_fn: type[nn.Module] = nn.Tanh,
-        ortho_init: bool = True,
-        use_sde: bool = False,
-        log_std_init: float = 0.0,
-        full_std: bool = True,
-        use_expln: bool = False,
-        squash_output: bool = False,
-        features_extractor_class: ExtractorClass = FlattenExtractor,
-        features_extractor_kwargs: Mapping[str, Any] | None = None,
+        *,
         share_features_extractor: bool = True,
-        normalize_images: bool = True,
-        optimizer_class: type[Optimizer] = torch.optim.Adam,
-        optimizer_kwargs: Mapping[str, Any] | None = None,
         lstm_hidden_size: int = 256,
         n_lstm_layers: int = 1,
         shared_lstm: bool = False,
         enable_critic_lstm: bool = True,
         lstm_kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
         self.shared_lstm, self.enable_critic_lstm = shared_lstm, enable_critic_lstm
         self.lstm_kwargs = lstm_words(lstm_kwargs, n_lstm_layers)
@@ -85,21 +72,8 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
             memory_dropout=dropout_of(self.lstm_kwargs, n_lstm_layers),
             critic_memory=critic_memory(shared_lstm, enable_critic_lstm, share_features_extractor),
             max_seq_len=None,
-            lr_schedule=lr_schedule,
-            net_arch=net_arch,
-            activation_fn=activation_fn,
-            ortho_init=ortho_init,
-            use_sde=use_sde,
-            log_std_init=log_std_init,
-            full_std=full_std,
-            use_expln=use_expln,
-            squash_output=squash_output,
-            features_extractor_class=features_extractor_class,
-            features_extractor_kwargs=features_extractor_kwargs,
             share_features_extractor=share_features_extractor,
-            normalize_images=normalize_images,
-            optimizer_class=optimizer_class,
-            optimizer_kwargs=optimizer_kwargs,
+            **options,
         )
 
     def _build_networks(self) -> None:
@@ -237,13 +211,10 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
         distribution, then = self.get_distribution(observation, lstm_states, episode_starts)
         return distribution.get_actions(deterministic=deterministic), then
 
-    def _get_constructor_parameters(self) -> Kwargs:
-        return super()._get_constructor_parameters() | {
+    def _network_options(self) -> Kwargs:
+        return super()._network_options() | {
             "lstm_hidden_size": self.lstm_output_dim,
             "n_lstm_layers": self.memory_layers,
-            "shared_lstm": self.shared_lstm,
-            "enable_critic_lstm": self.enable_critic_lstm,
-            "lstm_kwargs": self.lstm_kwargs,
         }
 
 

@@ -56,10 +56,7 @@ class Foreign:
     def __init__(self, observation_space, action_space, model_config_dict):
         self.action_space = action_space
         base = MLPEncoderConfig(
-            input_dims=observation_space.shape,
-            hidden_layer_dims=[],
-            output_layer_dim=5,
-            output_layer_activation="tanh",
+            input_dims=observation_space.shape, hidden_layer_dims=[], output_layer_dim=5, output_layer_activation="tanh"
         )
         self.actor_critic_encoder_config = ActorCriticEncoderConfig(base_encoder_config=base, shared=False)
 

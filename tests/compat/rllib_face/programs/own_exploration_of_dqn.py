@@ -43,9 +43,6 @@ def outcome():
     algo.train()
     algo.stop()
     return {
-        "equal": {
-            "training": [n > 0 for n in TAKEN["training"]],
-            "evaluation": [n > 0 for n in TAKEN["evaluation"]],
-        },
+        "equal": {"training": [n > 0 for n in TAKEN["training"]], "evaluation": [n > 0 for n in TAKEN["evaluation"]]},
         "called": CALLS,
     }

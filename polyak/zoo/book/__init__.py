@@ -1,1 +1,0 @@
-"""Figures of the book, each by one command: Sutton and Barto 2018, "Reinforcement Learning: An Introduction"."""

@@ -1,0 +1,183 @@
+"""What the page shows of runs: plotly's figures of their curves, tables, and videos."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyak.zoo.errors import ZooError
+from polyak.zoo.plots.curves import Curve, mean_of_runs, time_unit
+from polyak.zoo.plots.look import style_of
+from polyak.zoo.report.groups import differing, labels
+from polyak.zoo.report.runs import BY_TIME, Problem, Run, find_runs, read_run, stamps
+
+Json = dict[str, Any]
+#: Points of one curve: as many as a screen shows, fewer for very many runs.
+MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 300, 50, 40_000
+_DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
+
+
+def read_page(logs: Path) -> Json:
+    """Return what the page shows of ``<logs>``, ``<logs>/<algo>`` or a single run; runs are read if they changed.
+
+    Raises ZooError if there is no such folder.
+    """
+    problems: list[Problem] = []
+    top, runs = logs.resolve(), list[Run]()
+    for path in find_runs(logs, problems):
+        below = path.relative_to(top).parts
+        name = "/".join(below if len(below) > 1 else [*path.parent.parts[-1:], path.name])
+        runs.append(_unchanged(path, name, stamps(path)))
+        problems += runs[-1].problems
+    group_runs(runs, top)
+    films = sorted((film for run in runs for film in run.films), key=lambda film: -film["changed"])
+    return {
+        "title": title_of(runs) or top.name,
+        "logs": logs.as_posix(),
+        "runs": len(runs),
+        "figures": figures_of(runs),
+        "tables": tables_of(runs),
+        "films": [dict(film) for film in films],
+        "problems": problems,
+    }
+
+
+@lru_cache(10_000)
+def _unchanged(path: Path, name: str, stamps: Sequence[Any]) -> Run:
+    return read_run(path, name)
+
+
+def group_runs(runs: Sequence[Run], top: Path) -> None:
+    """Give every run the name of those that differ from it in nothing but their seed."""
+    families: dict[tuple[str, ...], dict[str, dict[str, str]]] = defaultdict(dict)
+    for run in runs:
+        families[run.env, run.experiment(top), run.algo][json.dumps(run.counts, sort_keys=True)] = run.counts
+    for run in runs:
+        named = labels(families[run.env, run.experiment(top), run.algo], run.algo)
+        run.group = f"{run.experiment(top)} {named[json.dumps(run.counts, sort_keys=True)]}".strip()
+
+
+def title_of(runs: Sequence[Run]) -> str:
+    """Return what was trained and where: ``PPO and SAC on CartPole-v1``; numbers where there are many."""
+
+    def enumerated(names: Sequence[str], what: str) -> str:
+        if len(names) > 3 or max(map(len, names)) > 40:
+            return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
+        return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+
+    if not runs:
+        return ""
+    algos, envs = sorted({run.algo for run in runs}), sorted({run.env for run in runs})
+    return f"{enumerated(algos, 'algorithm')} on {enumerated(envs, 'environment')}"
+
+
+def figures_of(runs: Sequence[Run]) -> list[Json]:
+    """Return a figure for each name of curves, with a panel for each environment: the traces of its groups."""
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(run.group for run in runs))}
+    n_points = min(MOST_POINTS, max(FEWEST_POINTS, ALL_POINTS // max(len(runs), 1)))
+    figures = []
+    for name in dict.fromkeys(name for run in runs for name in run.curves):
+        panels: dict[str, dict[str, dict[str, Curve]]] = defaultdict(lambda: defaultdict(dict))
+        for run in runs:
+            if name in run.curves:
+                panels[run.env][run.group][run.name] = run.curves[name]
+        lengths = (run.curves[name] for run in runs if name in run.curves)
+        unit, scale = time_unit(lengths) if name.endswith(BY_TIME) else ("Steps", 1.0)
+        figures.append({"name": name, "x": unit, "panels": (drawn := [])})
+        for env, groups in panels.items():
+            drawn.append({"env": env, "data": (data := []), "remarks": (remarks := [])})
+            for group, members in groups.items():
+                traces, remark = traces_of(members, group, style_of(numbers[group]), n_points, scale)
+                data += traces
+                remarks += [f"{group}: {remark}"] if remark else []
+    return figures
+
+
+def traces_of(
+    runs: Mapping[str, Curve], group: str, style: Mapping[str, Any], n_points: int, scale: float
+) -> tuple[list[Json], str]:
+    """Return a group's mean with the 95 % interval over its runs, each run as a thin line, and a remark on the mean."""
+    from polyak.evaluation.intervals import mean_ends
+
+    traces: list[Json] = []
+    line = {"color": style["color"], "dash": _DASHES[style["linestyle"]]}
+
+    def add(curve: Curve, y: np.ndarray, name: str, **how: Any) -> None:
+        mode = "lines" if len(curve.x) > 1 else "markers"
+        points = {"x": rounded(curve.x / scale, 8), "y": rounded(y), "mode": mode, "name": harmless(name), **how}
+        traces.append({"type": "scatter", "legendgroup": harmless(group), "showlegend": False, **points})
+
+    try:
+        mean, remark = (found := mean_of_runs(runs, group, most_points=n_points)), found.remark
+    except ZooError:
+        mean, remark = None, "its runs have no stretch in common: each is drawn alone."
+    if mean is not None and mean.n_runs > 1:
+        edge: Json = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
+        for end, fill in zip(mean_ends(mean.values), ("none", "tonexty"), strict=True):
+            add(mean, end, group, fill=fill, fillcolor=f"{style['color']}33", **edge)
+    for name, curve in runs.items() if mean is None or len(runs) > 1 else ():
+        thin = mean_of_runs({name: curve}, name, most_points=n_points)
+        add(thin, thin.y, name, line={**line, "width": 0.8}, opacity=0.5)
+    if mean is not None:
+        shown = f"{group} ({mean.n_runs})" if len(runs) > 1 else group
+        add(mean, mean.y, shown, line={**line, "width": 2.2}, marker={"color": style["color"]})
+    traces[-1]["showlegend"] = True
+    return traces, remark
+
+
+def harmless(text: str) -> str:
+    """Return `text` for plotly, which reads a little HTML in names."""
+    return html.escape(text, quote=False).replace("%{", "% {")
+
+
+def rounded(values: np.ndarray, digits: int = 5) -> list[float | None]:
+    """Return `values` with so many significant digits, as JSON has them: None for NaN and infinities."""
+    return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.asarray(values).tolist()]
+
+
+def tables_of(runs: Sequence[Run]) -> list[Json]:
+    """Return tables of text: title, headings, rows, and whether it is shown on a click only."""
+    groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    machines, warnings = dict[str, list[str]](), dict[str, list[str]]()
+    for run in runs:
+        for name, value in run.settings.items():
+            groups[f"{run.group}, {run.env}"][name].append(value)
+        machines.setdefault(json.dumps(run.system), []).append(run.name)
+        for text in run.warnings:
+            warnings.setdefault(text, []).append(run.name)
+    columns = {
+        group: {name: " | ".join(dict.fromkeys(values)) for name, values in settings.items()}
+        for group, settings in groups.items()
+    }
+    differ = differing([run.counts for run in runs])
+    systems = {", ".join(names): json.loads(system) for system, names in machines.items()}
+    facts = [{"Run": run.name, "Group": run.group, "State": run.state.description, **run.facts} for run in runs]
+    return [
+        _table("Runs", list(facts[0]) if facts else [], [list(row.values()) for row in facts]),
+        _side_by_side("Settings that differ", {group: _only(found, differ) for group, found in columns.items()}),
+        _side_by_side("All settings (those with -- were given on the command line)", columns, folded=True),
+        _side_by_side("Machine and versions", systems, folded=True),
+        _table("Warnings", ["Warning", "Runs"], [[text, ", ".join(names)] for text, names in warnings.items()]),
+    ]
+
+
+def _table(title: str, headers: list[str], rows: list[list[str]], folded: bool = False) -> Json:
+    return {"title": title, "headers": headers, "rows": rows, "folded": folded}
+
+
+def _side_by_side(title: str, columns: Mapping[str, Mapping[str, str]], folded: bool = False) -> Json:
+    """Return a table of named values, a column for each of `columns`."""
+    names = dict.fromkeys(name for values in columns.values() for name in values)
+    rows = [[name, *(values.get(name, "-") for values in columns.values())] for name in names]
+    return _table(title, ["", *columns], rows, folded)
+
+
+def _only(values: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if name in names}
