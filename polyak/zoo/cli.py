@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("export:ExportOptions", "export:export"),
     "record-video": ("record:RecordVideoOptions", "record:record_video"),
     "record-training": ("record:RecordTrainingOptions", "record:record_training"),
-    "plot": ("plots.plot:PlotOptions", "plots.plot:plot"),
+    "plot": ("plots.options:PlotOptions", "plots.plot:plot"),
     "play": ("play:PlayOptions", "play:play"),
     "report": ("report.page:ReportOptions", "report.page:report"),
     "board": ("report.board:BoardOptions", "report.board:board"),

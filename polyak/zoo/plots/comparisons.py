@@ -15,8 +15,8 @@ from polyak.zoo.output import note
 from polyak.zoo.plots import statistics
 from polyak.zoo.plots.curves import Curve
 from polyak.zoo.plots.drawing import add_legend, draw_curves, new_figure, new_panels, step_axis, text_width
-from polyak.zoo.plots.look import COLOURS, Look, style_of
-from polyak.zoo.plots.plot import Drawn, PlotOptions
+from polyak.zoo.plots.look import COLOURS, Drawn, Look, style_of
+from polyak.zoo.plots.options import PlotOptions
 from polyak.zoo.plots.results import (
     TABLE,
     Results,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 
 if TYPE_CHECKING:
-    from polyak.zoo.plots.plot import PlotOptions
+    from matplotlib.figure import Figure
+
+    from polyak.zoo.plots.options import PlotOptions
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F3C8D", "#000000")
 """Distinct for colour-blind readers too (Okabe and Ito, 2008), without their yellow, which is invisible on white."""
@@ -58,6 +61,10 @@ class Look:
             settings |= {"font.family": "STIXGeneral", "mathtext.fontset": "stix"}
         with matplotlib.rc_context(settings):
             yield
+
+
+Drawn = tuple[list[Path], Callable[[Look], Mapping[str, "Figure"]]]
+"""Files that were written already, and what draws the figures, by what distinguishes their files."""
 
 
 def chosen_look(options: PlotOptions, window: bool) -> Look:

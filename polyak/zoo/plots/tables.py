@@ -10,7 +10,8 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note, writable_file
 from polyak.zoo.plots.curves import Curve, evaluation_keys, mean_of_runs, read_evaluations
 from polyak.zoo.plots.drawing import draw_curves, step_axis
-from polyak.zoo.plots.plot import Drawn, PlotOptions
+from polyak.zoo.plots.look import Drawn
+from polyak.zoo.plots.options import PlotOptions
 from polyak.zoo.plots.results import TABLE, Results, results_table, write_results
 from polyak.zoo.plots.selection import Place, Selection, runs_at, say_left_out
 from polyak.zoo.registry import env_name
