@@ -307,9 +307,8 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
         self.actor_class, self.critic_class = _actor_class(actor), critic
         of_actor, of_critics = options_of(self.actor_class), options_of(critic) - _GIVEN_TO_CRITICS
         check_keywords(type(self).__name__, options, all_keywords(type(self)) | of_actor | of_critics)
-        self.actor_options, rest = split(options, of_actor)
-        self.critic_options, _ = split(options, of_critics)
-        rest = {name: value for name, value in rest.items() if name not in of_critics}
+        self.actor_options, self.critic_options = split(options, of_actor)[0], split(options, of_critics)[0]
+        rest = split(options, of_actor | of_critics)[1]
         super().__init__(observation_space, action_space, squash_output=True, **rest)
         self._actor_arch, self._critic_arch = get_actor_critic_arch(self.net_arch)
         self.n_critics, self.share_features_extractor = n_critics, share_features_extractor
