@@ -199,7 +199,8 @@ class ReplayBuffer(BaseBuffer):
         elsewhere = "cpu" if self._on_disk or in_tensors else storage_device
         self._placement = Placement(elsewhere, self.device, self._needs_arrays())
         if not self._on_disk and (self.device.type == "cpu" or not in_tensors):
-            check_size(self.layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
+            once = optimize_memory_usage and not in_tensors  # there is room for a successor of each row
+            check_size(self.layout, self.buffer_size * self.n_envs, once, observation_space)
         self.storage = self._make_storage()
         wide = (part.dtype == np.float64 for part in subspaces_of(observation_space).values())
         self._wide = not in_tensors and any(wide)

@@ -165,9 +165,7 @@ class Ring:
 
     def index(self, cells: Any) -> Array:
         """Cells as an index in the ring's library, on its device."""
-        if self.device is None:
-            return arrays.place(cells, None)
-        return arrays.to_device(torch.as_tensor(cells), self.device)
+        return arrays.place(cells, self.device)
 
     def take(self, cells: Array, name: str, key: str | None = None) -> Column:
         """One stored column of some cells of any shape, or one entry of its dicts: [*cells.shape, ...] copies."""
