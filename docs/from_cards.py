@@ -85,7 +85,8 @@ def title(cls: Any) -> str:
 
 def page(cls: Any) -> str:
     """Its page, seen from ``docs/``."""
-    return cls.card.page or f"algorithms/{cls.__module__.rpartition('.')[2]}.md"
+    own = "classics.md" if issubclass(cls, TableAlgorithm) else f"algorithms/{cls.__module__.rpartition('.')[2]}.md"
+    return cls.card.page or own
 
 
 def actions(cls: Any) -> str:

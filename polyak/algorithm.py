@@ -556,7 +556,7 @@ class Algorithm:
             self._seed(seed)
 
     def _seed(self, seed: int) -> None:
-        set_random_seed(seed)
+        set_random_seed(seed, using_cuda=str(getattr(self, "device", "cpu")).startswith("cuda"))
         self.action_space.seed(seed)
         self._would_replay = False
         if self.env is not None and self._acts:

@@ -49,7 +49,6 @@ from polyak.nn.policies.base import Network, Policy
 from polyak.parts import episodes
 from polyak.parts.acting import predict
 from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, value_of
-from polyak.seeding import set_random_seed
 from polyak.suggestions import did_you_mean
 from polyak.warning import advise
 
@@ -248,11 +247,6 @@ class NetworkAlgorithm(Algorithm):
 
     def _setup_lr_schedule(self) -> None:
         self.lr_schedule = get_schedule_fn(self.learning_rate)
-
-    def _seed(self, seed: int) -> None:
-        super()._seed(seed)
-        if self.device.type == "cuda":
-            set_random_seed(seed, using_cuda=True)
 
     # -- the engine ----------------------------------------------------------------------------------------------------
 

@@ -29,13 +29,10 @@ def advantage_target(
 class AdvantageLearner(custom.Learner):
     """Action values, and a copy that follows them."""
 
+    optimized = ("policy",)
     policy: ValuePolicy
     gap: Tunable[Tensor]
     tau: Tunable[Tensor]
-
-    def __init__(self, recipe: custom.LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def gradient_step(self, batch: Transition) -> Update:
         """Regress the values of the actions taken on their targets; then the copy follows."""

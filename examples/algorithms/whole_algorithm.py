@@ -26,6 +26,7 @@ def imitation_loss(log_prob: Tensor, advantages: Tensor, temperature: Tensor, la
 class AWRLearner(custom.OnPolicyLearner):
     """A stochastic actor with a value function, under one optimizer."""
 
+    optimized = ("policy",)
     temperature: Tunable[Tensor]
     largest_weight: Tunable[float]
     normalize_advantage: Tunable[bool]
@@ -33,10 +34,6 @@ class AWRLearner(custom.OnPolicyLearner):
     ent_coef: Tunable[Tensor]
     entropy_index: Tunable[float]
     max_grad_norm: Tunable[Tensor | None]
-
-    def __init__(self, recipe: custom.LearnerRecipe) -> None:
-        super().__init__(recipe)
-        self.add_optimizer("policy", self.policy, recipe.make_optimizer, recipe.lr)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """One step on the whole rollout; compiled where that pays."""

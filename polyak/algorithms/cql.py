@@ -138,9 +138,7 @@ class CQLLearner(SACLearner):
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of critics, actor and temperature; the first ``bc_steps`` of the actor clone."""
-        self.steps += 1
-        if self.use_sde:
-            self.policy.reset_noise()
+        self.begin()
         moves, clones = self.steps % self.target_update_interval == 0, self.steps <= self.bc_steps
         update: Update = self.run(self.gradient_step, batch, moves, clones)
         return update

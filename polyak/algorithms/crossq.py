@@ -19,7 +19,7 @@ from polyak.fields.actor_critic import GaussianEntropy
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, LearningRate, require
 from polyak.hyperparameters.held import Held
-from polyak.learning.learner import Learner, Metrics, OptimizerRecipe, Tunable, Update
+from polyak.learning.learner import Learner, OptimizerRecipe, Tunable, Update
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.networks.batch_renorm import running_statistics
 from polyak.nn.policies.continuous import ContinuousPolicy
@@ -54,13 +54,8 @@ class CrossQLearner(SoftActorCriticLearner):
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of the critics; every ``policy_delay`` steps also of the actor and the temperature."""
-        self.steps += 1
-        if self.use_sde:
-            self.policy.reset_noise()
-        update: Update = self.run(self.critic_step, batch)
-        if self.steps % self.policy_delay == 0:
-            update = update._replace(metrics={**update.metrics, **self.run(self.actor_step, batch)})
-        return update
+        self.begin()
+        return self.with_actor(self.run(self.critic_step, batch), batch)
 
     def critic_step(self, batch: Transition) -> Update:
         """Both sides of the Bellman equation in one forward pass, design choice 2.
@@ -79,11 +74,6 @@ class CrossQLearner(SoftActorCriticLearner):
         self.minimise("critic", critic.loss)
         metrics = {"critic_loss": critic.loss.detach(), "ent_coef": alpha.mean(), **critic.metrics}
         return Update(metrics, critic.td_error)
-
-    def actor_step(self, batch: Transition) -> Metrics:
-        """The actor and the temperature, as in SAC."""
-        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
-        return self.improve_actor(batch, actions, log_prob, self.temperature())
 
     def q_of_policy(self, batch: Transition, actions: Tensor) -> Tensor:
         with running_statistics(self.policy.critic):

@@ -65,11 +65,8 @@ class DiscreteSACLearner(SACLearner):
         self.minimise("actor", actor.loss)
 
         entropy = pi.entropy().detach()
-        metrics = {"actor_loss": actor.loss.detach(), "ent_coef": alpha.mean(), "entropy": entropy.mean()}
-        if self.learn_alpha:
-            temperature = self.temperature_objective(-entropy)
-            self.minimise("ent_coef", temperature.loss)
-            metrics |= {"ent_coef_loss": temperature.loss.detach(), **temperature.metrics}
+        metrics = {"actor_loss": actor.loss.detach(), "entropy": entropy.mean()}
+        metrics |= self.improve_temperature(-entropy, alpha)
         if update_target:
             polyak_update(policy.critic, policy.critic_target, self.tau)
         return update._replace(metrics={**update.metrics, **metrics, **actor.metrics})

@@ -19,7 +19,7 @@ from polyak.experience import Transition
 from polyak.fields.off_policy import GradientSteps
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import Count, require
-from polyak.learning.learner import Learner, Metrics, Objective, Tunable, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
 from polyak.ops.updates import polyak_update
 from polyak.parts.part import MadeOf, Part, of_policy
 
@@ -47,13 +47,9 @@ class REDQLearner(SACLearner):
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of the critics, whose targets follow; every ``policy_delay`` steps also of the actor."""
-        self.steps += 1
-        if self.use_sde:
-            self.policy.reset_noise()
-        update: Update = self.run(self.critic_step, batch, self.steps % self.target_update_interval == 0)
-        if self.steps % self.policy_delay == 0:
-            update = update._replace(metrics={**update.metrics, **self.run(self.actor_step, batch)})
-        return update
+        self.begin()
+        moves = self.steps % self.target_update_interval == 0
+        return self.with_actor(self.run(self.critic_step, batch, moves), batch)
 
     def critic_step(self, batch: Transition, update_target: bool) -> Update:
         """The inner loop of algorithm 1."""
@@ -61,11 +57,6 @@ class REDQLearner(SACLearner):
         if update_target:
             polyak_update(self.policy.critic, self.policy.critic_target, self.tau)
         return update
-
-    def actor_step(self, batch: Transition) -> Metrics:
-        """The end of algorithm 1, with the last batch of the inner loop."""
-        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
-        return self.improve_actor(batch, actions, log_prob, self.temperature())
 
     @torch.no_grad()
     def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:

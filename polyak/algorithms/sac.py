@@ -62,6 +62,7 @@ class SoftActorCriticLearner(Learner):
     ent_coef: Tunable[Tensor]
     target_entropy: Tunable[float]
     use_sde: Tunable[bool]
+    policy_delay: int = 1
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -78,6 +79,23 @@ class SoftActorCriticLearner(Learner):
     def temperature(self) -> Tensor:
         """alpha, as it is now: [1] if it is learned, else []."""
         return self.log_ent_coef.detach().exp() if self.learn_alpha else self.ent_coef
+
+    def begin(self) -> None:
+        """Counts an update, and draws the noise of gSDE."""
+        self.steps += 1
+        if self.use_sde:
+            self.policy.reset_noise()
+
+    def with_actor(self, update: Update, batch: Transition) -> Update:
+        """An update of the critics; every ``policy_delay`` of them with one of actor and temperature."""
+        if self.steps % self.policy_delay:
+            return update
+        return update._replace(metrics={**update.metrics, **self.run(self.actor_step, batch)})
+
+    def actor_step(self, batch: Transition) -> Metrics:
+        """The actor and the temperature, by actions that are drawn for them."""
+        actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
+        return self.improve_actor(batch, actions, log_prob, self.temperature())
 
     def improve_actor(self, batch: Transition, actions: Tensor, log_prob: Tensor, alpha: Tensor) -> Metrics:
         """One step of the actor by its own actions [B, A] with log_prob [B], eq. 9 and 10; one of the temperature."""
@@ -125,9 +143,7 @@ class SACLearner(SoftActorCriticLearner):
 
     def update(self, batch: Transition) -> Update:
         """One gradient step of critics, actor and temperature; then the targets follow."""
-        self.steps += 1
-        if self.use_sde:
-            self.policy.reset_noise()
+        self.begin()
         update: Update = self.run(self.gradient_step, batch, self.steps % self.target_update_interval == 0)
         return update
 
@@ -144,8 +160,7 @@ class SACLearner(SoftActorCriticLearner):
     def improve_critics(self, batch: Transition, alpha: Tensor) -> Update:
         """Soft Bellman residual, eq. 5 and 6."""
         target = self.td_target(batch, alpha)
-        q = self.estimates(batch)
-        critic = self.critic_objective(batch, q, target)
+        critic = self.critic_objective(batch, self.estimates(batch), target)
         self.minimise("critic", critic.loss)
         return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 

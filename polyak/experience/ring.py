@@ -188,10 +188,10 @@ class Ring:
         """The columns of :meth:`at`; ``shared``: copies that may overlap one another."""
         cells = self.index(cells)
         flat = cells if cells.ndim == 1 else cells.reshape(-1)
-        if self.records is None:
-            columns = {name: self.take(flat, name) for name in self.columns}
-        else:
+        if self.records is not None:
             columns = self.records.take(flat)
+        else:
+            columns = {name: self.take(flat, name) for name in self.columns}
         return columns if flat is cells else shaped(columns, cells)
 
     def successors(self, cells: Any, key: str | None = None) -> Column:

@@ -318,7 +318,7 @@ class Learner(nn.Module):
             sparing: parameters of the optimizer that stay as if they were frozen.
         """
         optimizer = self.optimizers[name]
-        spared = {id(p) for p in sparing}
+        spared = set(map(id, sparing))
         params = [p for group in optimizer.param_groups for p in group["params"]]
         free = [p for p in params if p.requires_grad and id(p) not in spared]
         for p in params:
@@ -435,8 +435,7 @@ class Learner(nn.Module):
 
     def _present_rates(self) -> list[Any]:
         """Of the optimizers: numbers, and of tensors which they are and how often they have changed."""
-        groups = [group for optimizer in self.optimizers.values() for group in optimizer.param_groups]
-        rates = [group["lr"] for group in groups]
+        rates = [group["lr"] for optimizer in self.optimizers.values() for group in optimizer.param_groups]
         return [(id(rate), rate._version) if isinstance(rate, Tensor) else rate for rate in rates]
 
     # -- state --------------------------------------------------------------------------------------------------------

@@ -185,12 +185,6 @@ def test_it_learns_from_games_that_begin_after_moves_of_chance(tmp_path: Path, m
     assert set(marks.tolist()) == {0, 1, 2, 3}, "as in processes"
 
 
-@pytest.mark.parametrize("value", [-1, 0.5, "2"])
-def test_bad_numbers_of_opening_moves_are_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="opening_moves=.*integer of at least 0"):
-        small(opening_moves=value)
-
-
 def test_ratings_and_past_selves_are_saved(tmp_path: Path) -> None:
     model = small(rate_freq=64, rated_games=4, past_selves=2).learn(300)
     assert len(model.past) == 2

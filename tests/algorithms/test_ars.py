@@ -1,7 +1,6 @@
 """ARS: its step by hand, trials that are worth what they would be alone, many of them at once."""
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -253,24 +252,6 @@ def test_dicts_are_read_too(n_envs: int) -> None:
 
 
 # -- going on ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stop", [3, 40])
-def test_a_tournament_that_was_interrupted_goes_on(tmp_path: Path, stop: int) -> None:
-    def learned(callback: Any = None) -> ARS:
-        return ARS("MlpPolicy", track(3), 4, n_top=2, zero_policy=False, seed=0).learn(400, callback)
-
-    whole = learned()
-    halted = learned(lambda local, _: local["self"].num_timesteps < 3 * stop)
-    assert halted.num_timesteps == 3 * stop
-    assert halted._tournament is not None
-    env = copy.deepcopy(halted.get_env())
-    halted.save(tmp_path / "half")
-    torch.manual_seed(1)
-    resumed = ARS.load(tmp_path / "half", env=env, resume=True, force_reset=False)
-    resumed.learn(400 - resumed.num_timesteps, reset_num_timesteps=False)
-    assert resumed.num_timesteps == whole.num_timesteps
-    assert torch.equal(resumed.learner.theta(), whole.learner.theta())
 
 
 def test_what_cannot_be_is_refused() -> None:

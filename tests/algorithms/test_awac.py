@@ -1,48 +1,26 @@
 """AWAC: weights in closed form, what carries gradients, and densities at the bounds."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from polyak import AWAC
 from polyak.algorithms import awac
-from polyak.experience import Dataset, Transition
+from polyak.experience import Dataset
+from tests.algorithms import rows
+from tests.algorithms.rows import seeded, some_data  # noqa: F401
 from tests.tolerance import sampling
 
-
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(0)
-
-
-def some_data(rows: int = 60) -> Dataset:
-    rng = np.random.RandomState(0)
-    return Dataset(
-        observations=rng.randn(rows, 3).astype(np.float32),
-        next_observations=rng.randn(rows, 3).astype(np.float32),
-        actions=rng.uniform(-2, 3, (rows, 2)).astype(np.float32),
-        rewards=rng.randn(rows),
-        terminations=np.arange(1, rows + 1) % 20 == 0,
-    )
+some_batch = partial(rows.some_batch, width=2)
 
 
 def model(**options: Any) -> Any:
     small: dict[str, Any] = {"policy_kwargs": {"net_arch": [8, 8]}, "batch_size": 16}
     return AWAC("MlpPolicy", some_data(), device="cpu", seed=0, **{**small, **options})
-
-
-def some_batch(rows: int = 16, weights: Tensor | None = None) -> Transition:
-    return Transition(
-        observations=torch.randn(rows, 3),
-        actions=torch.rand(rows, 2) * 2 - 1,
-        rewards=torch.randn(rows),
-        next_observations=torch.randn(rows, 3),
-        discounts=torch.full((rows,), 0.9),
-        weights=torch.ones(rows) if weights is None else weights,
-    )
 
 
 # -- weights -----------------------------------------------------------------------------------------------------------
@@ -76,7 +54,7 @@ def test_it_weighs_as_its_options_say(normalises: bool) -> None:
 
 def test_the_loss_is_that_of_loops() -> None:
     ours, weights = model(), torch.rand(6)
-    batch, log_prob, count = some_batch(6, weights), torch.randn(6), torch.rand(6)
+    batch, log_prob, count = some_batch(6, weights=weights), torch.randn(6), torch.rand(6)
     loss = ours.learner.actor_objective(batch, log_prob, count).loss.item()
     assert loss == pytest.approx(-sum((weights[b] * count[b] * log_prob[b]).item() for b in range(6)) / 6, rel=1e-5)
 
@@ -113,7 +91,7 @@ def test_advantages_carry_no_gradient_and_the_actor_asks_no_critic() -> None:
 
 @pytest.mark.slow
 def test_better_actions_draw_the_actor() -> None:
-    data = some_data(400)
+    data = some_data(rows=400)
     rewards = -np.abs(data.actions[:, 0] - 1.5)
     rows = data.transitions()
     recorded = Dataset(

@@ -1,6 +1,7 @@
 """CQL: the penalty against quadrature, finite differences and loops; targets by enumeration; the direction of the
 multiplier; and what is drawn, learned and cloned when."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,51 +11,22 @@ from torch import Tensor, nn
 
 from polyak import CQL
 from polyak.algorithms import cql
-from polyak.experience import Dataset, Transition
+from polyak.experience import Dataset
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.schedules import LinearSchedule
+from tests.algorithms import rows
+from tests.algorithms.rows import parts, seeded, some_batch  # noqa: F401
 from tests.tolerance import bound, sampling, through
 from tests.trials import trial
 
+some_data = partial(rows.some_data, width=1)
+
 ONE = torch.tensor(1.0)
-
-
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(0)
-
-
-def some_data(width: int = 1, rows: int = 60) -> Dataset:
-    rng = np.random.RandomState(0)
-    ends = np.arange(1, rows + 1) % 20 == 0
-    return Dataset(
-        observations=rng.randn(rows, 3).astype(np.float32),
-        next_observations=rng.randn(rows, 3).astype(np.float32),
-        actions=rng.uniform(-2, 3, (rows, width)).astype(np.float32),
-        rewards=rng.randn(rows),
-        terminations=ends,
-    )
 
 
 def model(data: Dataset | None = None, **options: Any) -> Any:
     small: dict[str, Any] = {"policy_kwargs": {"net_arch": [8, 8]}, "batch_size": 16, "n_action_samples": 3}
     return CQL("MlpPolicy", some_data() if data is None else data, device="cpu", seed=0, **{**small, **options})
-
-
-def some_batch(rows: int = 16, width: int = 1, weights: Tensor | None = None) -> Transition:
-    return Transition(
-        observations=torch.randn(rows, 3),
-        actions=torch.rand(rows, width) * 2 - 1,
-        rewards=torch.randn(rows),
-        next_observations=torch.randn(rows, 3),
-        discounts=torch.full((rows,), 0.9),
-        weights=torch.ones(rows) if weights is None else weights,
-    )
-
-
-def parts(ours: Any) -> dict[str, Tensor]:
-    networks = {"actor": ours.actor, "critic": ours.critic, "critic_target": ours.critic_target}
-    return {name: nn.utils.parameters_to_vector(n.parameters()).detach().clone() for name, n in networks.items()}
 
 
 # -- the penalty -------------------------------------------------------------------------------------------------------

@@ -1,50 +1,25 @@
 """Discrete CQL: the penalty in closed form, its fixed point on an enumerated problem, and a target that follows."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
 from polyak import DQN, DiscreteCQL
 from polyak.algorithms import discrete_cql
-from polyak.experience import Dataset, Transition
+from polyak.experience import Dataset
+from tests.algorithms import rows
+from tests.algorithms.rows import seeded  # noqa: F401
 
-
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(0)
-
-
-def some_data(rows: int = 60) -> Dataset:
-    rng = np.random.RandomState(0)
-    return Dataset(
-        observations=rng.randn(rows, 3).astype(np.float32),
-        next_observations=rng.randn(rows, 3).astype(np.float32),
-        actions=rng.randint(0, 4, rows),
-        rewards=rng.randn(rows),
-        terminations=np.arange(1, rows + 1) % 20 == 0,
-        action_space=spaces.Discrete(4),
-    )
+some_data, some_batch = partial(rows.some_data, choices=4), partial(rows.some_batch, choices=4)
 
 
 def model(cls: Any = DiscreteCQL, **options: Any) -> Any:
     small: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "batch_size": 16}
     return cls("MlpPolicy", some_data(), device="cpu", seed=0, **{**small, **options})
-
-
-def some_batch(rows: int = 16, weights: Tensor | None = None, **extras: Tensor) -> Transition:
-    return Transition(
-        observations=torch.randn(rows, 3),
-        actions=torch.randint(0, 4, (rows, 1)),
-        rewards=torch.randn(rows),
-        next_observations=torch.randn(rows, 3),
-        discounts=torch.full((rows,), 0.9),
-        weights=torch.ones(rows) if weights is None else weights,
-        extras=extras,
-    )
 
 
 # -- the penalty -------------------------------------------------------------------------------------------------------
@@ -133,7 +108,7 @@ def test_the_target_follows_on_the_clock_of_gradient_steps(cls: Any) -> None:
 
 
 def test_it_thinks_less_of_what_was_not_tried() -> None:
-    data = some_data(200)
+    data = some_data(rows=200)
     kept = data.actions != 2
     rows = data.transitions(np.flatnonzero(kept))
     recorded = Dataset(

@@ -1,49 +1,26 @@
 """EDAC: the term that keeps critics apart against pairs one by one, and its gradient against finite differences."""
 
+from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from polyak import EDAC, SAC
 from polyak.algorithms import edac
-from polyak.experience import Dataset, Transition
+from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
+from tests.algorithms import rows
+from tests.algorithms.rows import seeded  # noqa: F401
 
-
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(0)
-
-
-def some_data(rows: int = 60) -> Dataset:
-    rng = np.random.RandomState(0)
-    return Dataset(
-        observations=rng.randn(rows, 3).astype(np.float32),
-        next_observations=rng.randn(rows, 3).astype(np.float32),
-        actions=rng.uniform(-1, 1, (rows, 2)).astype(np.float32),
-        rewards=rng.randn(rows),
-        terminations=np.arange(1, rows + 1) % 20 == 0,
-    )
+some_batch = partial(rows.some_batch, width=2)
 
 
 def model(cls: Any = EDAC, **options: Any) -> Any:
     small: dict[str, Any] = {"policy_kwargs": {"net_arch": [8, 8]}, "batch_size": 16}
     small |= {"n_critics": 4} if cls is EDAC else {}
-    return cls("MlpPolicy", some_data(), device="cpu", seed=0, **{**small, **options})
-
-
-def some_batch(rows: int = 16, weights: Tensor | None = None) -> Transition:
-    return Transition(
-        observations=torch.randn(rows, 3),
-        actions=torch.rand(rows, 2) * 2 - 1,
-        rewards=torch.randn(rows),
-        next_observations=torch.randn(rows, 3),
-        discounts=torch.full((rows,), 0.9),
-        weights=torch.ones(rows) if weights is None else weights,
-    )
+    return cls("MlpPolicy", rows.some_data(low=-1, high=1), device="cpu", seed=0, **{**small, **options})
 
 
 def cosines(slopes: Tensor) -> Tensor:

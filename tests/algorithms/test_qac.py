@@ -11,8 +11,7 @@ from torch import Tensor
 
 from polyak import QAC
 from polyak.algorithms import qac
-from polyak.callbacks.callback import BaseCallback
-from polyak.envs import DummyVecEnv, make_vec_env
+from polyak.envs import DummyVecEnv
 from polyak.envs.tensor import TensorCartPole
 from polyak.experience.batch import ExtendedRolloutSamples
 from polyak.zoo.cli import main
@@ -236,25 +235,6 @@ def test_it_trains_on_the_command_line(tmp_path: Path) -> None:
     model = QAC.load(RunFolder.find(tmp_path, "qac", "CartPole-v1").final_model, device="cpu")
     assert model.baseline
     assert model._n_updates == 200 // 16 + 1
-
-
-@pytest.mark.parametrize("at", [5, 8, 11])
-def test_resumed_in_the_middle_of_a_rollout_it_is_bit_equal(at: int, tmp_path: Path) -> None:
-    class Saves(BaseCallback):
-        def _on_step(self) -> bool:
-            if self.num_timesteps == 2 * at:
-                self.model.save(tmp_path / "half")
-            return True
-
-    env = make_vec_env("CartPole-v1", n_envs=2, seed=0)
-    whole = small(env, baseline=True, gae_lambda=0.5).learn(160, Saves())
-    env = make_vec_env("CartPole-v1", n_envs=2, seed=77)
-    resumed = QAC.load(tmp_path / "half", env=env, resume=True, force_reset=False, device="cpu")
-    assert resumed.num_timesteps == 2 * at
-    resumed.learn(160 - 2 * at, reset_num_timesteps=False)
-    assert resumed.num_timesteps == whole.num_timesteps
-    for ours, theirs in zip(whole.policy.parameters(), resumed.policy.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
 
 
 def test_environments_in_tensors_are_copied_and_it_says_why() -> None:

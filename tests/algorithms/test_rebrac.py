@@ -12,13 +12,9 @@ from polyak import ReBRAC
 from polyak.algorithms import rebrac
 from polyak.experience import Dataset, Transition, collect
 from polyak.hyperparameters.declaration import HyperparameterError
+from tests.algorithms.rows import seeded  # noqa: F401
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8, 8]}, "batch_size": 16, "device": "cpu", "seed": 0}
-
-
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(0)
 
 
 def some_data() -> Dataset:

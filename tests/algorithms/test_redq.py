@@ -14,30 +14,15 @@ from polyak.algorithms import redq
 from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.engine.program import Program
+from tests.algorithms.rows import parts, seeded, some_batch  # noqa: F401
 from tests.tolerance import sampling
 
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(0)
-
-
 def model(cls: Any, **options: Any) -> Any:
     small = {"policy_kwargs": {"net_arch": [8]}, "buffer_size": 200, "batch_size": 16, "learning_starts": 20}
     return cls("MlpPolicy", "Pendulum-v1", device="cpu", seed=0, **{**small, **options})
-
-
-def some_batch(rows: int = 16, weights: Tensor | None = None) -> Transition:
-    return Transition(
-        observations=torch.randn(rows, 3),
-        actions=torch.rand(rows, 1) * 2 - 1,
-        rewards=torch.randn(rows),
-        next_observations=torch.randn(rows, 3),
-        discounts=torch.full((rows,), 0.9),
-        weights=torch.ones(rows) if weights is None else weights,
-    )
 
 
 # -- losses ------------------------------------------------------------------------------------------------------------
@@ -95,12 +80,6 @@ def test_the_actor_climbs_the_mean_of_all_critics() -> None:
 
 
 # -- who learns when ---------------------------------------------------------------------------------------------------
-
-
-def parts(ours: Any) -> dict[str, Tensor]:
-    networks = {"actor": ours.actor, "critic": ours.critic, "critic_target": ours.critic_target}
-    found = {name: nn.utils.parameters_to_vector(n.parameters()).detach().clone() for name, n in networks.items()}
-    return {**found, "log_ent_coef": ours.log_ent_coef.detach().clone()}
 
 
 def test_actor_and_temperature_learn_once_in_a_while_critics_and_targets_always() -> None:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from polyak import REINFORCE
 from polyak.algorithms import reinforce
-from polyak.callbacks.callback import BaseCallback
 from polyak.envs import DummyVecEnv, make_vec_env
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.pairs import one_of_each
@@ -216,29 +215,3 @@ def test_without_a_baseline_there_is_no_critic_to_learn() -> None:
         REINFORCE("MlpPolicy", "CartPole-v1", baseline=False, bootstrap_truncated=True)
     with pytest.raises(HyperparameterError, match="episodes_per_update=3 cannot be used: each of the n_envs=4"):
         REINFORCE("MlpPolicy", make_vec_env("CartPole-v1", n_envs=4), episodes_per_update=3)
-
-
-def test_interrupted_in_the_middle_of_an_episode_it_goes_on(tmp_path: Any) -> None:
-    """A callback saves the model and stops; what is loaded collects and learns as if nothing had happened."""
-
-    class Stop(BaseCallback):
-        saved = False
-
-        def _on_step(self) -> bool:
-            if self.num_timesteps == 660 and not self.saved:
-                self.saved = True
-                self.model.save(tmp_path / "half")
-            return True
-
-    def make() -> Any:
-        return make_vec_env("CartPole-v1", n_envs=3, seed=5)
-
-    model = REINFORCE("MlpPolicy", make(), episodes_per_update=24, device="cpu", seed=5).learn(1500, Stop())
-    stopped = REINFORCE("MlpPolicy", env := make(), episodes_per_update=24, device="cpu", seed=5)
-    stopped.learn(1500, lambda names, _: stopped.num_timesteps < 660)
-    resumed = REINFORCE.load(tmp_path / "half", env=env, resume=True, force_reset=False, device="cpu")
-    assert resumed.num_timesteps == 660
-    resumed.learn(1500 - 660, reset_num_timesteps=False)
-    assert resumed.num_timesteps == model.num_timesteps
-    for ours, theirs in zip(model.policy.parameters(), resumed.policy.parameters(), strict=True):
-        assert torch.equal(ours, theirs)

@@ -50,7 +50,6 @@ from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.base import Policy
 from polyak.parts.part import KeptWithExperience, MadeOf, Through
 from polyak.schedules import get_schedule_fn, value_of
-from polyak.seeding import set_random_seed
 
 _OWN = ("policy", "env", "demonstrations")
 Arguments = Annotated[dict[str, Any], Only("a dict of arguments", lambda d: all(isinstance(key, str) for key in d))]
@@ -300,13 +299,8 @@ class AdversarialImitation(Algorithm):
 
     def _network_arguments(self) -> dict[str, Any]:
         """Arguments of the reward network besides its spaces."""
-        return {
-            "use_state": self.use_state,
-            "use_action": self.use_action,
-            "use_next_state": self.use_next_state,
-            "use_done": self.use_done,
-            **(self.reward_kwargs or {}),
-        }
+        names = "use_state", "use_action", "use_next_state", "use_done"
+        return {**{name: getattr(self, name) for name in names}, **(self.reward_kwargs or {})}
 
     # -- environments --------------------------------------------------------------------------------------------------
 
@@ -334,8 +328,6 @@ class AdversarialImitation(Algorithm):
 
     def _seed(self, seed: int) -> None:
         super()._seed(seed)
-        if self.device.type == "cuda":
-            set_random_seed(seed, using_cuda=True)
         if self.env is not None:
             self.env.seed(seed)
 

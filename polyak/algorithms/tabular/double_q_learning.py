@@ -57,10 +57,9 @@ class DoubleLearning(Rule):
 class DoubleQLearning(TabularLearning):
     """Double Q-learning with two tables: no bias of maxima, Sutton and Barto 6.7 (Van Hasselt 2010)."""
 
-    solver_class: ClassVar = partial(Walker, DoubleLearning)
+    made_of: ClassVar = {"solver": partial(Walker, DoubleLearning)}
     card: ClassVar[Card] = Card(
         idea="two tables: one chooses, the other evaluates the choice",
         learns_from="its own steps",
         search=TABLE,
-        page="classics.md",
     )

@@ -198,10 +198,9 @@ class DynaQ(TabularLearning):
     priority_threshold: NonNegative = 1e-4
     """Smallest change that gets a priority. Only with ``prioritized``."""
 
-    solver_class: ClassVar = partial(Walker, Dyna)
+    made_of: ClassVar = {"solver": partial(Walker, Dyna)}
     card: ClassVar[Card] = Card(
         idea="a table, and planning with what was seen",
         learns_from="its own steps",
         search=Search(TABLE, tune.power_of_two("planning_steps", 1, 64), tune.choice("prioritized")),
-        page="classics.md",
     )

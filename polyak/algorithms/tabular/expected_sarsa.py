@@ -24,5 +24,4 @@ class ExpectedSARSA(TemporalDifference):
         idea="SARSA without the noise of its choices, tree backup",
         learns_from="its own steps",
         search=Search(TABLE, LOOKAHEAD),
-        page="classics.md",
     )

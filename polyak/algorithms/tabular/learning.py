@@ -376,19 +376,18 @@ class Walker(Solver):
         logger.record("train/n_updates", clock.updates, exclude="tensorboard")
         logger.record("time/episodes", clock.episodes, exclude="tensorboard")
 
-    def state(self) -> dict[str, np.ndarray]:
-        self.rest()
+    def save(self, saved: Saved, include: set[str]) -> None:
         tables = self.tables._asdict()
         kept = {"mind": self.learned, "actor/memory": self.under_way}
         arrays = {f"{what}/{name}": tables[name] for what, names in kept.items() for name in names}
         arrays |= prefixed("actor/places", self.places._asdict())
-        return {name: array.copy() for name, array in arrays.items()}
+        saved.state |= {name: array.copy() for name, array in arrays.items()}
 
-    def small_state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         return {"stream": self.stream.bit_generator.state}
 
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        self.take_back(beneath(state, "mind"), self.learned)
+    def load(self, saved: Saved) -> None:
+        self.take_back(beneath(saved.state, "mind"), self.learned)
 
     def take_back(self, arrays: Mapping[str, np.ndarray], names: list[str]) -> None:
         """Load arrays of a file, of any length, into the tables."""

@@ -150,7 +150,7 @@ class MonteCarloControl(TabularLearning):
     off_policy: bool = False
     """Learn about the greedy policy, by weighted importance sampling; needs ``epsilon`` above 0 and takes averages."""
 
-    solver_class: ClassVar = partial(Walker, Returns)
+    made_of: ClassVar = {"solver": partial(Walker, Returns)}
     card: ClassVar[Card] = Card(
         idea="averages of returns, in a table",
         learns_from="its own episodes",
@@ -161,5 +161,4 @@ class MonteCarloControl(TabularLearning):
             tune.choice("exploring_starts"),
             tune.choice("off_policy"),
         ),
-        page="classics.md",
     )

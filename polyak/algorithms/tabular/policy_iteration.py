@@ -17,6 +17,7 @@ from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.algorithms.tabular.planning import Planner, Planning
+from polyak.checkpoint.saved import Saved
 from polyak.hyperparameters.held import Held
 from polyak.ops.dynamic_programming import greedy_actions, greedy_values
 
@@ -57,11 +58,11 @@ class PolicyPlanner(Planner):
         model.q[0], self.policy = q.numpy(), improved.numpy()
         return change
 
-    def state(self) -> dict[str, np.ndarray]:
-        return {"policy_table": self.policy.copy()}
+    def save(self, saved: Saved, include: set[str]) -> None:
+        saved.state["policy_table"] = self.policy.copy()
 
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        self.policy = state["policy_table"].copy()
+    def load(self, saved: Saved) -> None:
+        self.policy = saved.state["policy_table"].copy()
 
 
 def given_rewards(planner: PolicyPlanner, policy: Tensor) -> Tensor:
@@ -84,12 +85,11 @@ def greedily(planner: PolicyPlanner, policy: Tensor, q: Tensor) -> tuple[Tensor,
 class PolicyIteration(Planning):
     """Policy iteration on a known model by Sutton and Barto 4.3: ``learn(n)`` improves up to n times (Howard 1960)."""
 
-    solver_class: ClassVar = partial(PolicyPlanner, given_rewards, greedily)
+    made_of: ClassVar = {"solver": partial(PolicyPlanner, given_rewards, greedily)}
     policy_table = Held[np.ndarray]("solver.policy")
     """[S, A] probabilities of actions."""
     card: ClassVar[Card] = Card(
         idea="a policy evaluated exactly and improved until it does not change",
         learns_from="a known model",
         search=Search(tune.discount()),
-        page="classics.md",
     )

@@ -28,5 +28,4 @@ class QLearning(TemporalDifference):
         idea="temporal differences with a table: values of the greedy policy",
         learns_from="its own steps",
         search=Search(TABLE, LOOKAHEAD),
-        page="classics.md",
     )

@@ -29,5 +29,4 @@ class SARSA(TemporalDifference):
         idea="temporal differences with a table: values of the policy that acts",
         learns_from="its own steps",
         search=Search(TABLE, LOOKAHEAD, tune.uniform("sigma", 0.0, 1.0)),
-        page="classics.md",
     )

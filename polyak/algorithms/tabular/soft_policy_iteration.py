@@ -51,7 +51,7 @@ class SoftPolicyIteration(Planning):
     temperature: Positive = 0.1
     """Weight of one nat of entropy, in units of reward. As it falls to 0, this becomes ordinary policy iteration."""
 
-    solver_class: ClassVar = partial(PolicyPlanner, with_entropy, softly)
+    made_of: ClassVar = {"solver": partial(PolicyPlanner, with_entropy, softly)}
     policy_table = Held[np.ndarray]("solver.policy")
     """[S, A] probabilities of actions."""
 
@@ -71,5 +71,4 @@ class SoftPolicyIteration(Planning):
         idea="policy iteration where the entropy of the policy counts as reward",
         learns_from="a known model",
         search=Search(tune.discount(), tune.log_uniform("temperature", 1e-3, 1.0)),
-        page="classics.md",
     )

@@ -3,10 +3,10 @@
 Shapes: K tables, S states, A actions, N environments.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -21,15 +21,15 @@ from polyak.envs.tabular.numbering import Numbering
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.envs.tabular.table_env import TableEnv
 from polyak.hyperparameters.declaration import Becomes, Fraction, later
-from polyak.logging.logger import Logger
 from polyak.nn.export.ports import Graph
+from polyak.parts.part import Part
 
 
-class Solver:
+class Solver(Part):
     """What fills a table, and whatever it needs for that besides: the base of planners and of what learns while acting.
 
-    Args:
-        model: the algorithm, which holds the table and the hyper-parameters.
+    The model holds the table, ``model.q`` [K, S, A], which has just been made when :meth:`build` is called, after
+    environments were met.
     """
 
     acts = False
@@ -37,17 +37,8 @@ class Solver:
     n_tables = 1
     """K tables, which are summed."""
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def check(self) -> None:
-        """Refuse hyper-parameters, before anything is built."""
-
     def meet(self, env: VecEnv) -> None:
         """Take up the environments of now, when there is a table."""
-
-    def build(self) -> None:
-        """Begin with a table that has just been made, ``model.q`` [K, S, A], after environments were met."""
 
     def seed(self, seed: int) -> None:
         """Seed random numbers of its own."""
@@ -68,28 +59,11 @@ class Solver:
         preferred: np.ndarray = self.model.q.sum(0)
         return preferred
 
-    def record(self, logger: Logger) -> None:
-        """Log how it goes."""
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Arrays for a file, besides the table."""
-        return {}
-
-    def small_state(self) -> dict[str, Any]:
-        """Numbers and texts for a file."""
-        return {}
-
-    def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Take back what was learned, from the arrays of a file."""
-
-    def resume(self, saved: Saved, resume: bool) -> None:
-        """Take back what was under way; with ``resume`` random numbers, too."""
-
 
 @dataclass(eq=False, repr=False)
 class TableAlgorithm(Algorithm):
-    """Algorithms that fill a table of action values. A family is fields and a loop; an algorithm names its
-    :attr:`solver_class`, which does what is particular to it."""
+    """Algorithms that fill a table of action values. A family is fields and a loop; an algorithm names a
+    :class:`Solver` among its parts, ``made_of = {"solver": ...}``, which does what is particular to it."""
 
     env: Becomes[GymEnv | FiniteProcess | Mapping[int, Any] | tuple[Any, Any] | str | None, VecEnv | None] = later(None)
     """The environment: a Gymnasium environment or its name; or a known model: a table ``P`` as Gymnasium's toy texts
@@ -101,11 +75,9 @@ class TableAlgorithm(Algorithm):
 
     action_spaces: ClassVar = (spaces.Discrete,)
     supports_masks: ClassVar[bool] = True
-    solver_class: ClassVar[Callable[..., Solver]]
-    """Called with the model: what fills its table."""
+    solver = cast(Any, None)  # a part, no hyper-parameter
 
     def __post_init__(self, _init_setup_model: bool) -> None:
-        self.solver: Any = type(self).solver_class(self)
         model: Any = self.env
         if isinstance(model, FiniteProcess | Mapping | tuple):
             self.env = TableEnv(model)
@@ -113,16 +85,11 @@ class TableAlgorithm(Algorithm):
 
     # -- construction --------------------------------------------------------------------------------------------------
 
-    def _check_hyperparameters(self) -> None:
-        super()._check_hyperparameters()
-        self.solver.check()
-
     def _setup_model(self) -> None:
         self.numbering = _numbering(type(self).__name__, self.observation_space)
         self.q = np.zeros(self._shape)
         self.legal = np.ones(self._shape[1:], bool)
         super()._setup_model()
-        self.solver.build()
 
     @property
     def _shape(self) -> tuple[int, int, int]:
@@ -160,11 +127,6 @@ class TableAlgorithm(Algorithm):
                 yield
             finally:
                 self.solver.rest()
-
-    def dump_logs(self, iteration: int = 0) -> None:
-        """Write the statistics of finished episodes, the speed and whatever was recorded since the last dump."""
-        self.solver.record(self.logger)
-        super().dump_logs()
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
@@ -249,14 +211,11 @@ class TableAlgorithm(Algorithm):
         if self._shape != (found := saved.networks["q"].shape):  # before there is a table
             raise ValueError(f"the file holds a table of {list(found)}, where {list(self._shape)} is meant.")
 
-    def _extra_state(self) -> dict[str, Any]:
-        return {**super()._extra_state(), **self.solver.small_state()}
-
     def _save_state(self, saved: Saved, include: set[str]) -> None:
-        state = self.solver.state()  # brings environments up to date
+        self.solver.rest()  # brings environments up to date
         super()._save_state(saved, include)
         saved.networks["q"] = self.q.copy()
-        saved.state |= {"legal": self.legal.copy(), **state}
+        saved.state["legal"] = self.legal.copy()
 
     def _load_state(self, saved: Saved) -> None:
         super()._load_state(saved)
@@ -267,7 +226,6 @@ class TableAlgorithm(Algorithm):
                     f"{ours.dtype}{list(ours.shape)} is meant."
                 )
             ours[...] = theirs
-        self.solver.load_state(saved.state)
 
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._resume(saved, resume, force_reset)

@@ -177,6 +177,6 @@ class TemporalDifference(TabularLearning):
     """Update of a trace at a visit: accumulating (add 1), replacing (set to 1) or dutch (add 1 after decay by the step
     size). Only with ``lambda_``."""
 
-    solver_class: ClassVar = partial(Walker, Differences)
+    made_of: ClassVar = {"solver": partial(Walker, Differences)}
     greedy_target: ClassVar[bool] = False
     """Whether the target policy is the greedy one, or the behaviour policy."""

@@ -32,10 +32,9 @@ class GreedyBackups(Planner):
 class ValueIteration(Planning):
     """Value iteration on a known model by Sutton and Barto 4.4: ``learn(n)`` makes up to n sweeps (Bellman 1957)."""
 
-    solver_class: ClassVar = GreedyBackups
+    made_of: ClassVar = {"solver": GreedyBackups}
     card: ClassVar[Card] = Card(
         idea="repeated application of Bellman's optimality operator",
         learns_from="a known model",
         search=Search(tune.discount()),
-        page="classics.md",
     )
