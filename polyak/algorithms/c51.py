@@ -6,6 +6,7 @@ and algorithm numbers are theirs.
 Shapes: B batch rows, A actions, K atoms.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -108,7 +109,7 @@ class OnAtoms:
 
     made_of: ClassVar[MadeOf] = {"atoms": Atoms}
     learner_class: ClassVar[type[Learner]] = C51Learner
-    policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=CategoricalQNetwork)
+    policies: ClassVar[Mapping[str, Any]] = policy_aliases(ValuePolicy, ValuePolicy, network=CategoricalQNetwork)
 
 
 @dataclass(eq=False, repr=False)
