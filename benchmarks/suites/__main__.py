@@ -19,24 +19,24 @@ from benchmarks.suites.table import current, lines
 from benchmarks.suites.worker import Job
 from polyak.writing import replacing
 from polyak.zoo.errors import ZooError, usage_errors
-from polyak.zoo.options import build_command, list_flags, option, spread_lists
+from polyak.zoo.options import CommandOptions, build_command, list_flags, option, spread_lists
 from polyak.zoo.output import note, writable_file, writable_folder
 from polyak.zoo.registry import find_env
 from polyak.zoo.sizes import MOST_PROCESSES, MOST_SEEDS
 
 
 @dataclass
-class BenchmarkOptions:
+class BenchmarkOptions(CommandOptions):
     """Train and measure the agents of a suite that are missing, and write a table beside the published scores."""
 
     suite: Sequence[str] = option(["classic"], "--suite", help=f"{', '.join(SUITES)}; several are possible.")
     algos: Sequence[str] = option([], "--algos", "-a", help="Only these algorithms, if tuned for the environment.")
     envs: Sequence[str] = option([], "--envs", "-e", help="Only these environments of the suite.")
-    seeds: int = option(3, "--seeds", help="Runs of each row, with the seeds 0, 1, 2, ...", at_most=MOST_SEEDS)
-    n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Steps of each run; -1 takes the suite's number.")
-    eval_episodes: int = option(20, "--eval-episodes", help="Episodes in which each trained agent is measured.")
+    seeds: int = option(3, "--seeds", help="Runs of each row: seeds 0, 1, 2, ...", at_least=1, at_most=MOST_SEEDS)
+    n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Steps of each run; -1: the suite's.", at_least=1)
+    eval_episodes: int = option(20, "--eval-episodes", help="Episodes that measure each agent.", at_least=1)
     n_jobs: int = option(
-        1, "--n-jobs", help="Runs at the same time, each in a process of its own.", at_most=MOST_PROCESSES
+        1, "--n-jobs", help="Runs at the same time, each in a process of its own.", at_least=1, at_most=MOST_PROCESSES
     )
     num_threads: int = option(
         1, "--num-threads", help="Threads of each run; -1 leaves the choice to polyak.", at_most=MOST_PROCESSES
@@ -54,7 +54,6 @@ def benchmark(options: BenchmarkOptions) -> Path | None:
     Raises ZooError for a wrong option before anything is trained. Exits with status 1, after the page has been written,
     if a run failed.
     """
-    _check(options)
     logs = writable_folder("--log-folder", options.log_folder)
     page = writable_file("--output", options.output) if options.output else logs / "results.md"
     failed = 0
@@ -69,18 +68,6 @@ def benchmark(options: BenchmarkOptions) -> Path | None:
     if failed:
         raise SystemExit(1)
     return page
-
-
-def _check(options: BenchmarkOptions) -> None:
-    for flag, value in (
-        ("--seeds", options.seeds),
-        ("--eval-episodes", options.eval_episodes),
-        ("--n-jobs", options.n_jobs),
-    ):
-        if value < 1:
-            raise ZooError(f"{flag} must be at least 1, got {value}.")
-    if options.n_timesteps != -1 and options.n_timesteps < 1:
-        raise ZooError(f"--n-timesteps must be at least 1 (or -1 for the suite's number), got {options.n_timesteps}.")
 
 
 def _missing(options: BenchmarkOptions, logs: Path) -> list[Job]:

@@ -21,13 +21,11 @@ own size c.
 Shapes: B batch rows, N steps of the dataset.
 """
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from torch import Tensor, nn
 
 from polyak.algorithm_info import Card, Search, tune
@@ -40,7 +38,6 @@ from polyak.hyperparameters.declaration import Becomes, Fraction, NonNegative, P
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
 from polyak.nn.catalog import policy_aliases
-from polyak.nn.networks.layers import Activation
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.policies.cloning import CloningPolicy
 from polyak.nn.policies.valued import StateCritic
@@ -68,18 +65,9 @@ class ValuedCloningPolicy(CloningPolicy):
     """See :class:`~polyak.nn.policies.cloning.CloningPolicy`; beside the actor a critic of states, as wide as it, with
     features of its own."""
 
-    def __init__(
-        self,
-        observation_space: spaces.Space,
-        action_space: spaces.Space,
-        *,
-        net_arch: Sequence[int] = (256, 256),
-        activation_fn: Activation = nn.ReLU,
-        **options: Any,
-    ) -> None:
-        sizes: Any = {"net_arch": net_arch, "activation_fn": activation_fn}
-        super().__init__(observation_space, action_space, **sizes, **options)
-        self.value = StateCritic(**self.network_arguments(), **sizes)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.value = self.new_network(StateCritic, self.net_arch)
         if isinstance(extractor := self.value.features_extractor, RecurrentExtractor):
             extractor.prefix = "value_"  # its memory is not the actor's
 
@@ -94,7 +82,7 @@ class ValuedCloningPolicy(CloningPolicy):
 class MARWILLearner(BCLearner):
     """Behaviour cloning by weighted rows, and the values that weights are made of."""
 
-    optimized = ("value",)
+    optimized: ClassVar[tuple[str, ...]] = ("value",)
     policy: ValuedCloningPolicy
     beta: Tunable[Tensor]
     vf_coef: Tunable[Tensor]

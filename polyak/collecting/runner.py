@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from polyak.arrays import flat, full, place, unflat
+from polyak.arrays import copied, flat, full, mapped, place, unflat
 from polyak.collecting.actor_thread import ActorThread
 from polyak.collecting.time_split import TimeSplit
 from polyak.envs.adapters.infos import cut_short
@@ -162,9 +162,8 @@ class Runner:
         then, rewards, terminated, truncated, now, dones, ended, infos, episodes, masks, stored, more = outcome
         self.obs, self.original_obs, self.episode_starts, self.allowed = now, stored, dones, masks
         if masks is not None:
-            extras = {**extras, "masks": np.ones_like(masks) if allowed is None else allowed}
-        if more:
-            extras = {**extras, **more}
+            extras["masks"] = np.ones_like(masks) if allowed is None else allowed
+        extras.update(more)
         return Step(
             obs, actions, sent, rewards, then, terminated, truncated, dones, infos, now, starts, ended, extras, episodes
         )
@@ -248,3 +247,13 @@ class Runner:
         self.obs, self.original_obs = unflat("obs", here), unflat("original_obs", here)
         allowed = unflat("allowed", here)
         self.allowed = allowed > 0 if allowed is not None and self.env.masked else None
+
+
+def on_host(step: Step) -> Step:
+    """A step in tensors with arrays for columns, and the infos that Stable-Baselines3 gives callbacks."""
+    columns = {name: copied(column, None) for name, column in step._asdict().items() if name not in ("infos", "ended")}
+    infos: list[dict[str, Any]] = [{} for _ in columns["dones"]]
+    for i in columns["dones"].nonzero()[0]:
+        last = mapped(lambda part, i=i: part[i], columns["next_observations"])
+        infos[i] = {"terminal_observation": last, "TimeLimit.truncated": bool(columns["truncated"][i])}
+    return step._replace(**columns, infos=infos)

@@ -22,7 +22,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from polyak.arrays import joined, mapped, shared, to_device
-from polyak.collecting.tensors.rows import on_host
+from polyak.collecting.runner import on_host
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers

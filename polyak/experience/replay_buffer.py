@@ -25,7 +25,7 @@ from torch import Tensor
 from polyak.arrays import assign, mapped, place
 from polyak.envs.spaces import get_action_dtype, subspaces_of
 from polyak.experience.base_buffer import BaseBuffer, Normalizer, observation_dtype, row_dtype, single_dtype, tensor_of
-from polyak.experience.batch import ReplayBufferSamples, Transition, TransitionColumns, TransitionRows
+from polyak.experience.batch import ReplayBufferSamples, Transition, TransitionRows
 from polyak.experience.compact import CompactRing
 from polyak.experience.datasets.dataset import Dataset
 from polyak.experience.hindsight.relabel import Hindsight, Relabel
@@ -53,8 +53,9 @@ from polyak.experience.step import Step
 STATE_VERSION = 1
 ROWS_AT_ONCE = 8192
 COLUMNS = "observations", "next_observations", "actions", "rewards", "dones", "timeouts"
-_BATCHES = frozenset({"sample", "_get_samples", "to_torch"})
-"""Methods that a subclass may override to make batches of its own."""
+_STORES, _BATCHES = frozenset({"add"}), frozenset({"sample", "_get_samples", "to_torch"})
+_NORMALIZES = frozenset({"_normalize_obs", "_normalize_reward"})
+"""Methods that a subclass, or a patch of a buffer, may override to store, make batches or normalise in its own way."""
 _STEP = "obs", "next_obs", "action", "reward", "done"
 
 
@@ -121,11 +122,17 @@ class ReplayBuffer(BaseBuffer):
     """
 
     observations, next_observations, actions, rewards, dones, timeouts = map(_column, COLUMNS)
-    _own_batches = in_tensors = False
+    _overrides: frozenset[str] = frozenset()
+    in_tensors = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls._own_batches = any(getattr(cls, name) is not getattr(ReplayBuffer, name) for name in _BATCHES)
+        names = _STORES | _BATCHES | _NORMALIZES
+        cls._overrides = frozenset(name for name in names if getattr(cls, name) is not getattr(ReplayBuffer, name))
+
+    def _has_own(self, names: frozenset[str]) -> bool:
+        """Whether a subclass, or a patch of this object, has one of these methods of its own."""
+        return not (names.isdisjoint(self._overrides) and names.isdisjoint(vars(self)))
 
     @property
     def pos(self) -> int:
@@ -192,7 +199,8 @@ class ReplayBuffer(BaseBuffer):
         elsewhere = "cpu" if self._on_disk or in_tensors else storage_device
         self._placement = Placement(elsewhere, self.device, self._needs_arrays())
         if not self._on_disk and (self.device.type == "cpu" or not in_tensors):
-            check_size(self.layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
+            once = optimize_memory_usage and not in_tensors  # there is room for a successor of each row
+            check_size(self.layout, self.buffer_size * self.n_envs, once, observation_space)
         self.storage = self._make_storage()
         wide = (part.dtype == np.float64 for part in subspaces_of(observation_space).values())
         self._wide = not in_tensors and any(wide)
@@ -273,7 +281,7 @@ class ReplayBuffer(BaseBuffer):
         """
         # unpacked at once, which costs a fraction of reading the fields one by one
         obs, actions, _, rewards, then, _, truncated, dones, infos, _, _, _, extras, _ = step
-        if getattr(self.add, "__func__", None) is not ReplayBuffer.add:
+        if self._has_own(_STORES):
             self.add(obs, then, actions, rewards, dones, list(infos), **({"extras": extras} if extras else {}))
             return
         actions = actions if actions.ndim > 1 else actions[:, None]  # numbers of choices
@@ -354,9 +362,9 @@ class ReplayBuffer(BaseBuffer):
 
         Returns:
             "observations", "next_observations", "actions", "rewards", "dones", "timeouts", and "extras" if there are
-            any -> copies [steps, n_envs, ...]; dicts of these for Dict observations and for extras.
+            any -> copies [steps, n_envs, ...] in numpy; dicts of these for Dict observations and for extras.
         """
-        return self.storage.copies().columns
+        return self.storage.copies().to(None).columns
 
     def replace_rewards(self, reward: Callable[[Any, np.ndarray, Any, np.ndarray], np.ndarray]) -> None:
         """Let another function say what the stored steps were worth; sums over several steps are made of these.
@@ -435,7 +443,7 @@ class ReplayBuffer(BaseBuffer):
             fits = False
         given = obs, next_obs, action, reward, done
         obs, next_obs, action, reward, done = given if fits else map(self._batched, _STEP, given, self._shapes)
-        extras = self.schema.checked(extras, self.n_envs) if extras or len(self.schema) else extras
+        extras = self.schema.checked(extras, self.n_envs) if extras or self.schema.columns else extras
         row = {
             "observations": obs, "next_observations": next_obs, "actions": action, "rewards": reward, "dones": done,
             "timeouts": timeouts, "extras": extras,
@@ -443,10 +451,17 @@ class ReplayBuffer(BaseBuffer):
         if not self._watched:
             self.storage.append(row)
             return
-        if self.relabel is not None:  # as long as the row is not there yet
-            self._sync(self.relabel)
+        cells = self._lanes + self.pos * self.n_envs
+        if self.relabel is None:
+            self.storage.append(row)
+            self.sampler.include(cells)
+            return
+        self._sync(self.relabel)  # as long as the row is not there yet
         self.storage.append(row)
-        self._announce(done, infos)
+        ready = self.relabel.added(self.storage.newest, done, infos)
+        if self.sampler.adaptive:
+            self.sampler.exclude(cells)
+            self.sampler.include(ready)
 
     def _timeouts(self, infos: list[dict[str, Any]]) -> np.ndarray | float:
         """Which environments [n_envs] ran into a time limit; 0 if none did, as nearly always."""
@@ -458,17 +473,6 @@ class ReplayBuffer(BaseBuffer):
         if len(flags) == self.n_envs and not any(flags):
             return 0.0
         return np.array(flags, np.float32)
-
-    def _announce(self, done: np.ndarray, infos: list[dict[str, Any]]) -> None:
-        """Show sampler and relabelling the rows just written."""
-        ready, slot = None, self.storage.newest
-        if self.relabel is not None:
-            ready = self.relabel.added(slot, done, infos)
-        if self.sampler.adaptive:
-            cells = self._lanes + slot * self.n_envs
-            if ready is not None:
-                self.sampler.exclude(cells)
-            self.sampler.include(cells if ready is None else ready)
 
     def truncate_last_trajectory(self) -> None:
         """:meth:`cut_episodes` under SB3's name."""
@@ -546,25 +550,19 @@ class ReplayBuffer(BaseBuffer):
         Raises:
             RuntimeError, ValueError: as :meth:`sample`, at the first batch.
         """
-        if self._makes_own_batches():
+        if self._has_own(_BATCHES):
             for _ in range(batches):
                 samples = self.sample(batch_size, env=env)
                 yield Transition.from_samples(samples, gamma), getattr(samples, "indices", None)
             return
         self._require_rows(batch_size)
         pipeline, sampler, filled = self._pipeline(env), self.sampler, self.storage.filled * self.n_envs
-        untouched = late and pipeline.normalize is None and pipeline.learner_can_gather and self.device.type == "cpu"
-        columns = self.storage.tensors if untouched else None
-        if columns is not None:
-            yield from late_batches(pipeline, TransitionColumns(**columns), sampler, filled, batch_size, gamma, batches)
-        elif self.relabel is None and type(sampler) is Uniform and not self.reduce.random:
-            yield from uniform_batches(pipeline, sampler, filled, batch_size, gamma, batches)
+        if late and pipeline.learner_can_gather:
+            draw: Any = late_batches
         else:
-            yield from each_batch(pipeline, sampler, filled, batch_size, gamma, batches)
-
-    def _makes_own_batches(self) -> bool:
-        """Whether a subclass, or a patch of this object, says how batches are made."""
-        return type(self)._own_batches or not _BATCHES.isdisjoint(vars(self))
+            uniform = self.relabel is None and type(sampler) is Uniform and not self.reduce.random
+            draw = uniform_batches if uniform else each_batch
+        yield from draw(pipeline, sampler, filled, batch_size, gamma, batches)
 
     def _require_rows(self, batch_size: int) -> None:
         if batch_size >= 1 and self.can_sample():
@@ -601,12 +599,10 @@ class ReplayBuffer(BaseBuffer):
 
     def _pipeline(self, env: Normalizer | None) -> Pipeline:
         """What makes batches of drawn rows, normalised by ``env``."""
-        ring, placement = self.storage, self._placement
-        placement = None if self.in_tensors else placement
-        tensor = partial(tensor_of, self)
-        made = Pipeline(ring, placement, self.relabel, self.reduce, self._wide, tensor, self.device, self.rng)
-        own = self._normalize_obs, self._normalize_reward
-        if env is None and own == (BaseBuffer._normalize_obs, BaseBuffer._normalize_reward):
+        tensor, elsewhere = partial(tensor_of, self), self._placement
+        placement = None if self.in_tensors or elsewhere.declined == self.device else elsewhere
+        made = Pipeline(self.storage, placement, self.relabel, self.reduce, self._wide, tensor, self.device, self.rng)
+        if env is None and not self._has_own(_NORMALIZES):
             return made
         # normalising takes arrays
         return made._replace(placement=None, wide=True, normalize=partial(self._normalized, env))
@@ -619,7 +615,7 @@ class ReplayBuffer(BaseBuffer):
         """Why all batches must be made in main memory, if they must."""
         if self.relabel is not None:
             return "relabelling reads and edits batches in main memory"
-        if type(self).to_torch is not BaseBuffer.to_torch:
+        if "to_torch" in self._overrides:
             return f"{type(self).__name__} has a to_torch of its own, which takes arrays"
         return None
 

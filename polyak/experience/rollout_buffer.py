@@ -6,7 +6,7 @@ Shapes: T steps of N environments; R = T * N rows, step by step; S states that n
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -117,8 +117,10 @@ class RolloutBuffer(BaseBuffer):
         self.gae_lambda, self.gamma = gae_lambda, gamma
         self.in_tensors = in_tensors
         self._on: Device = self.device if in_tensors else None
-        self._checked = self._picked if in_tensors else partial(self.schema.checked, envs=self.n_envs)
-        self._shaped = _tensor if in_tensors else self._batched
+        parts = observation_space.values() if isinstance(observation_space, spaces.Dict) else [observation_space]
+        has_numbers = any(isinstance(part, spaces.Discrete) for part in parts)
+        self._rows_of: Callable[[Any], Any] = self._with_axis if has_numbers else _as_they_are
+        self._by_add = type(self).add is not RolloutBuffer.add or self._has_own("compute_returns_and_advantage")
         self._gae = gae if in_tensors else gae_of_arrays
         scalars = "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "final_values"
         self._layouts: dict[str, Any] = {
@@ -199,33 +201,26 @@ class RolloutBuffer(BaseBuffer):
             raise ValueError(
                 f"The rollout buffer is full after buffer_size={self.buffer_size} steps: call reset() first."
             )
-        try:
-            fits = (obs.shape, action.shape, reward.shape, episode_start.shape) == self._shapes
-        except AttributeError:  # a dict, or a list
-            fits = False
-        if not fits:
-            obs, action, reward, episode_start = map(
-                self._shaped, _STEP, (obs, action, reward, episode_start), self._shapes
-            )
-        pos = self.pos
-        assign(self.observations, pos, obs)
-        self.actions[pos], self.rewards[pos], self.episode_starts[pos] = action, reward, episode_start
+        shapes = self._obs_batch, self._action_batch, self._scalar_batch, self._scalar_batch
+        columns = map(self._batched, _STEP, (obs, action, reward, episode_start), shapes)
+        self._write(*columns, self.schema.checked(extras, self.n_envs))
         if value is not None:
-            self.values[pos] = _flat(value)
+            self.values[self.pos - 1] = _flat(value)
         if log_prob is not None:
-            self.log_probs[pos] = _flat(log_prob)
-        if extras or self.schema.columns:
-            assign(self.extras, pos, self._checked(extras))
+            self.log_probs[self.pos - 1] = _flat(log_prob)
+
+    def _with_axis(self, observations: Any) -> Any:
+        """Observations [N, ...] of which some are numbers, [N], that rows have as [N, 1]."""
+        return mapped(lambda own, part: part.reshape(own.shape[1:]), self.observations, observations)
+
+    def _write(self, observations: Any, actions: Array, rewards: Array, starts: Array, extras: dict[str, Any]) -> None:
+        """The next row."""
+        pos = self.pos
+        assign(self.observations, pos, observations)
+        self.actions[pos], self.rewards[pos], self.episode_starts[pos] = actions, rewards, starts
+        assign(self.extras, pos, extras)
         self.pos = pos + 1
         self.full = self.pos == self.buffer_size
-
-    def _picked(self, extras: Any) -> dict[str, Any]:
-        return {name: extras[name] for name in self.extras}
-
-    @cached_property
-    def _shapes(self) -> tuple[Any, ...]:
-        """Of what :meth:`add` takes first."""
-        return self._obs_batch, self._action_batch, self._scalar_batch, self._scalar_batch
 
     def _has_own(self, *methods: str) -> bool:
         """Whether a subclass outside of this library has one of these methods."""
@@ -260,20 +255,28 @@ class RolloutBuffer(BaseBuffer):
         Raises:
             ValueError: as :meth:`add`; or an episode was truncated and the ``final_values`` may not follow.
         """
+        if self._by_add or value is not None:
+            self._record_by_add(step, value, log_prob, final_values, memory)
+            return
         # unpacked at once, which costs a fraction of reading the fields one by one
         obs, actions, _, rewards, _, _, truncated, _, _, _, starts, ended, extras, _ = step
-        pos, cut = self.pos, ended and bool(truncated.any())
-        if cut and not self.values_may_follow:
+        if self.in_tensors or (ended and truncated.any()):
+            self.truncated[self.pos] = truncated
+            self._keep(self.pos, slice(None) if self.in_tensors else truncated, step, memory)
+        kept = {name: extras[name] for name in self.extras}
+        self._write(self._rows_of(obs), actions.reshape(self._action_batch), rewards, starts, kept)
+
+    def _record_by_add(self, step: Step, value: Any, log_prob: Any, final_values: Any, memory: Any) -> None:
+        """As :meth:`record`, by the ``add`` of a subclass, or with values."""
+        pos, truncated, rewards = self.pos, step.truncated, step.rewards
+        cut, may_follow = step.ended and bool(truncated.any()), self.values_may_follow
+        if cut and not may_follow:
             rewards = self._bootstrapped(rewards, truncated, final_values)
-        if actions.ndim == 1:  # numbers of choices
-            actions = actions[:, None]
-        kept = {name: extras[name] for name in self.extras if name in extras}
+        kept = {name: step.extras[name] for name in self.extras if name in step.extras}
         further = self._arguments(kept) if kept else {}  # SB3 knows of none
-        self.add(obs, actions, rewards, starts, value, log_prob, **further)
-        if self.in_tensors:
-            self.truncated[pos] = truncated
-            self._keep(pos, slice(None), step, memory)
-        elif cut and self.values_may_follow:
+        actions = step.actions.reshape(self._action_batch)
+        self.add(step.observations, actions, rewards, step.episode_starts, value, log_prob, **further)
+        if cut and may_follow:
             self.truncated[pos] = truncated
             if final_values is None:
                 self._keep(pos, truncated, step, memory)
@@ -374,12 +377,10 @@ class RolloutBuffer(BaseBuffer):
         here = {name: place(column, self._on).reshape(self.values.shape) for name, column in found.items()}
         self.values[:], self.log_probs[:] = here["values"], here["log_probs"]
         self._state_values = here.get("state_values")
-        rows = np.concatenate([np.zeros(0, np.int64), *self._final_rows])
-        final, last = (place(part, self._on) for part in next_values.tensor_split([len(rows)]))
-        if self.in_tensors:
-            self.final_values.copy_(final.view_as(self.final_values))
-        elif len(rows):
-            self.final_values.flat[rows] = final
+        count = sum(map(len, self._final_rows))
+        final, last = (place(part, self._on) for part in next_values.tensor_split([count]))
+        rows = slice(None) if self.in_tensors else np.concatenate([np.zeros(0, np.int64), *self._final_rows])
+        self.final_values.reshape(-1)[rows] = final
         return torch.as_tensor(last)[:, None]
 
     def compute_returns_and_advantage(self, last_values: Tensor | np.ndarray, dones: np.ndarray) -> None:
@@ -490,11 +491,8 @@ class RolloutBuffer(BaseBuffer):
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         steps = self.sequence_length
-        order = self.rng.permutation(rows // steps)
-        if steps > 1:
-            order = (order[:, None] * steps + np.arange(steps)).reshape(-1)
-            batch_size = max(1, batch_size // steps) * steps
-        return order, batch_size
+        order = self.rng.permutation(rows // steps)[:, None] * steps + np.arange(steps)
+        return order.reshape(-1), max(1, batch_size // steps) * steps
 
     def _read(self) -> None:
         """Flatten the arrays of a rollout that is full, unless they are flat."""
@@ -570,9 +568,8 @@ def _layouts(space: spaces.Space, shape: Any) -> Any:
     return np.dtype((space.dtype, shape))
 
 
-def _tensor(name: str, value: Any, shape: Any) -> Any:
-    """What environments in tensors give, which is of its shape."""
-    return value
+def _as_they_are(observations: Any) -> Any:
+    return observations
 
 
 def _typed(buffer: RolloutBuffer, layout: np.dtype, part: Array) -> Array:

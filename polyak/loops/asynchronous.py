@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from polyak.arrays import copied
 from polyak.callbacks.callback import BaseCallback
 from polyak.collecting.actor_thread import ActorThread
 from polyak.collecting.rollout import RolloutWriter
@@ -308,13 +309,4 @@ class RunnersCollector(RolloutCollector):
 def _kept(step: Step, whole: bool) -> Step:
     """A step that the environments cannot change any more; unless ``whole`` only its ends and infos."""
     ends = step._replace(infos=[dict(info) for info in step.infos], dones=step.dones.copy())
-    if not whole:
-        return ends
-    columns = {name: value for name, value in step._asdict().items() if name not in ("infos", "dones", "ended")}
-    return ends._replace(**{name: _copied(value) for name, value in columns.items()})
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(part) for key, part in value.items()}
-    return value.copy() if isinstance(value, np.ndarray) else list(value)
+    return Step(*copied(list(ends), None)) if whole else ends

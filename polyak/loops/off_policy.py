@@ -10,7 +10,7 @@ from typing_extensions import Self
 
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.collection import Collection
-from polyak.collecting.tensors.rows import on_host
+from polyak.collecting.runner import on_host
 from polyak.envs.wrappers.layers import frozen
 from polyak.experience.step import Step
 from polyak.loops.collector import Collector, Into, Wanted

@@ -11,7 +11,7 @@ from polyak.callbacks.callback import BaseCallback, LoopLocals
 from polyak.checkpoint.collection import Collection
 from polyak.collecting import stepwise
 from polyak.collecting.rollout import RolloutWriter
-from polyak.collecting.tensors.rows import on_host
+from polyak.collecting.runner import on_host
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.runners import RunnerGroup
 from polyak.experience.step import Step

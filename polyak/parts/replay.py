@@ -346,8 +346,6 @@ class ExperienceReplay(DatasetReplay):
             return self.numpy_alone
         if any(part.storing for part in model.parts.values()):
             return "it stores steps in its own way"
-        if model._acting_policy.initial_memory(1) is not None:
-            return "its policy is recurrent"
         if self.buffer_class not in OF_TENSORS:
             return f"replay_buffer_class={self.buffer_class.__name__} is one of your own, whose methods take arrays"
         options = model.replay_buffer_kwargs or {}

@@ -35,8 +35,8 @@ class Rollouts(Part):
         """A rollout buffer, once there are environments."""
         self.rewards_follow: Callable[[Any], None] | None = None
         """Fills in the rewards of a rollout that was collected without them."""
-        self._due: list[Callable[[], None]] = []
-        """What is to be done before the next rollout begins."""
+        self._is_outdated = False
+        """Whether another buffer is to be made before the next rollout begins."""
 
     # -- what is learned -----------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class Rollouts(Part):
             setattr(self.buffer, name, getattr(self.model, name))
         if name in ("n_steps", "batch_size", "rollout_buffer_class", "rollout_buffer_kwargs"):
             self.make_buffer()  # which refuses what cannot be
-            self._due = [self._replace]
+            self._is_outdated = True
 
     def why_numpy(self) -> str | None:
         model = self.model
@@ -188,11 +188,8 @@ class Rollouts(Part):
 
     def make_room(self) -> None:
         """Puts another buffer in place, if a hyper-parameter has been set meanwhile."""
-        while self._due:
-            self._due.pop()()
-
-    def _replace(self) -> None:
-        self.buffer = self.make_buffer()
+        if self._is_outdated:
+            self.buffer, self._is_outdated = self.make_buffer(), False
 
     def renew(self) -> None:
         """Empties the buffer for another rollout."""

@@ -14,7 +14,7 @@ from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import has_no_statistics, load_statistics
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.output import note
 from polyak.zoo.registry import (
     Environment,
@@ -28,7 +28,7 @@ from polyak.zoo.registry import (
 )
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import RUN_KEYS, Settings, interpret
-from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES, whole_number
+from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
 from polyak.zoo.untrusted import USER, ZooAuthor, given_kwargs, named_algorithm, named_env, named_packages
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _TRAINED_AGENTS = "rl-trained-agents"
 
 
 @dataclass
-class ModelOptions:
+class ModelOptions(CommandOptions):
     """Which model to load, and with which files."""
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
@@ -82,7 +82,7 @@ class AgentOptions(ModelOptions):
 
     deterministic: bool = option(False, "--deterministic/", help="Most likely actions (the default except on Atari).")
     stochastic: bool = option(False, "--stochastic/", help="Sampled actions (the default on Atari and MiniGrid).")
-    n_envs: int = option(1, "--n-envs", help="Environments side by side.", at_most=MOST_ENVS)
+    n_envs: int = option(1, "--n-envs", help="Environments side by side.", at_least=1, at_most=MOST_ENVS)
     seed: int = option(0, "--seed", help="Seed of the environments and of sampled actions.")
     device: str = option("auto", "--device", help="auto, cpu, cuda, ...")
     num_threads: int = option(
@@ -99,7 +99,6 @@ class SavedAgent:
     def __init__(self, options: AgentOptions) -> None:
         if options.deterministic and options.stochastic:
             raise ZooError("--deterministic and --stochastic exclude each other. Give one of them.")
-        whole_number("--n-envs", options.n_envs, MOST_ENVS)
         self.options = options
         self.author = ZooAuthor.of_file(options.trust, options.gym_packages)
         algo = _algorithm_of(options, self.author)

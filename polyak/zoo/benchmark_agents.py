@@ -20,7 +20,7 @@ from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.hub.repository import agents_of
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.output import note, writable_folder
 from polyak.zoo.registry import algorithm_names, env_name
 from polyak.zoo.report.groups import in_force
@@ -31,13 +31,13 @@ COLUMNS = ("algo", "env_id", "mean_reward", "std_reward", "n_timesteps", "eval_t
 
 
 @dataclass
-class BenchmarkAgentsOptions:
+class BenchmarkAgentsOptions(CommandOptions):
     """Measure trained agents, those of a folder and of the Hub, and write benchmark.md in the Zoo's columns."""
 
     log_dir: str = option("rl-trained-agents", "--log-dir", help="Where the runs of the agents are.")
     benchmark_dir: str = option("logs/benchmark", "--benchmark-dir", help="Where episodes and table are kept.")
-    n_timesteps: int = option(150_000, "--n-timesteps", "-n", help="Steps that each agent plays.")
-    n_envs: int = option(1, "--n-envs", help="Environments side by side.", at_most=MOST_ENVS)
+    n_timesteps: int = option(150_000, "--n-timesteps", "-n", help="Steps that each agent plays.", at_least=1)
+    n_envs: int = option(1, "--n-envs", help="Environments side by side.", at_least=1, at_most=MOST_ENVS)
     seed: int = option(0, "--seed", help="Seed of the environments and of sampled actions.")
     num_threads: int = option(2, "--num-threads", help="PyTorch threads.", at_most=MOST_PROCESSES)
     test_mode: bool = option(False, "--test-mode", help="Measure one agent only.")
@@ -72,9 +72,6 @@ def benchmark_agents(options: BenchmarkAgentsOptions) -> Path:
     Those that were measured before are not measured again. An agent that cannot be played is named on stderr and left
     out. Raises ZooError when there is none at all.
     """
-    for flag, value in (("--n-timesteps", options.n_timesteps), ("--n-envs", options.n_envs)):
-        if value < 1:
-            raise ZooError(f"{flag} must be at least 1, got {value}.")
     logs = Path(options.log_dir)
     folder = writable_folder("--benchmark-dir", options.benchmark_dir)
     if not options.no_hub:

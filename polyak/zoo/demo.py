@@ -15,9 +15,8 @@ import numpy as np
 
 from polyak.zoo.enjoy import frames_per_second, play
 from polyak.zoo.environments import make_envs
-from polyak.zoo.errors import ZooError
 from polyak.zoo.keeping import MODEL, conclusion, keep, learned, save_sound
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.output import outlasting_the_reader, writable_folder
 from polyak.zoo.plots.curves import evaluation_curve, training_curve
 from polyak.zoo.plots.images import write_image
@@ -38,13 +37,13 @@ SOLVED = 475.0
 
 
 @dataclass
-class DemoOptions:
+class DemoOptions(CommandOptions):
     """Train PPO on CartPole-v1 until it is solved; write model, learning curve and an episode to a folder."""
 
     output: str = option("runs/demo", "--output", "-o", help="Folder for the files.")
-    max_timesteps: int = option(200_000, "--max-timesteps", help="Give up after this many steps.")
+    max_timesteps: int = option(200_000, "--max-timesteps", help="Give up after this many steps.", at_least=1)
     seed: int = option(0, "--seed", help="Seed of everything random.")
-    video: str = option("gif", "--video", help="gif or mp4.")
+    video: str = option("gif", "--video", help="gif or mp4.", choices=("gif", "mp4"))
     progress: bool = option(True, "--progress/--no-progress", "-P", help="Show a progress bar.")
 
 
@@ -56,10 +55,6 @@ def demo(options: DemoOptions) -> float:
     """
     from polyak.learning.engine.threads import chosen_threads
 
-    if options.video not in ("gif", "mp4"):
-        raise ZooError(f"--video must be gif or mp4, got {options.video!r}.")
-    if options.max_timesteps < 1:
-        raise ZooError(f"--max-timesteps must be at least 1, got {options.max_timesteps}.")
     folder = writable_folder("--output", options.output)
     folder.mkdir(parents=True, exist_ok=True)
     for old in [*folder.glob("*.monitor.csv"), folder / "evaluations.npz"]:  # would be drawn into this one's curve

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 
 EXTRAS = {
     "ale-py": "atari",
@@ -22,7 +22,7 @@ EXTRAS = {
 
 
 @dataclass
-class DoctorOptions:
+class DoctorOptions(CommandOptions):
     """Measure this machine, and print the choices of "auto" settings on it."""
 
     quick: bool = option(False, "--quick", help="Measure nothing.")

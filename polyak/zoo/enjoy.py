@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from polyak.zoo.agent import AgentOptions, SavedAgent
-from polyak.zoo.errors import ZooError
 from polyak.zoo.options import option
 from polyak.zoo.output import outlasting_the_reader, writable_folder
 from polyak.zoo.recording import Film, check_path, draw_without_screen, is_headless
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 class EnjoyOptions(AgentOptions):
     """Load a trained agent from logs/<algo>/<env>_<n>/ and let it act; print its returns."""
 
-    n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Steps to make, over all environments.")
+    n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Steps to make, over all environments.", at_least=1)
     n_episodes: int = option(-1, "--n-episodes", help="End after this many episodes; -1 counts steps only.")
     render: bool = option(True, "--render/--no-render", help="Open a window, if there is a screen.")
     record: str = option("", "--record", help="Write what happens to this .gif or .mp4 file.")
@@ -137,8 +136,6 @@ def frames_per_second(envs: VecEnv) -> float:
 
 def _check(options: EnjoyOptions) -> Path | None:
     """Refuse impossible options; return where to record, if anywhere."""
-    if options.n_timesteps < 1:
-        raise ZooError(f"--n-timesteps must be at least 1, got {options.n_timesteps}.")
     if options.reward_log:
         writable_folder("--reward-log", options.reward_log)
     return check_path(options.record) if options.record else None

@@ -26,12 +26,14 @@ _OUTPUTS = ("text", "json")
 class EvaluateOptions(AgentOptions):
     """Measure a trained agent from logs/<algo>/<env>_<n>/: mean, deviation and success rate over whole episodes."""
 
-    n_episodes: int = option(20, "--n-episodes", "-n", help="Episodes to play, over all environments.", at_most=10**9)
+    n_episodes: int = option(
+        20, "--n-episodes", "-n", help="Episodes over all environments.", at_least=1, at_most=10**9
+    )
     max_episode_steps: int = option(
-        -1, "--max-episode-steps", help="Cut longer episodes, which count as they stand; -1: none is cut."
+        -1, "--max-episode-steps", help="Cut longer episodes, which count as they stand; -1: none is cut.", at_least=1
     )
     confidence: float = option(0.95, "--confidence", help="Level of the interval of the mean, between 0 and 1.")
-    output: str = option("text", "--output", "-o", help="text, or json: one object, with nothing else on stdout.")
+    output: str = option("text", "--output", "-o", help="text, or json alone on stdout.", choices=_OUTPUTS)
 
 
 def evaluate(options: EvaluateOptions) -> EvaluationResult:
@@ -39,7 +41,8 @@ def evaluate(options: EvaluateOptions) -> EvaluationResult:
 
     Raises ZooError when the run, the model, the environment or an option value does not exist.
     """
-    _check(options)
+    if not 0 < options.confidence < 1:
+        raise ZooError(f"--confidence must lie between 0 and 1, got {options.confidence}.")
     with ExitStack() as stack:
         if options.output == "json":  # what agents and environments print goes elsewhere
             stack.enter_context(redirect_stdout(sys.stderr))
@@ -65,17 +68,6 @@ def evaluate(options: EvaluateOptions) -> EvaluationResult:
     else:
         print(f"{path} ({steps:,} steps of training)\n{_in_words(result)}")
     return result
-
-
-def _check(options: EvaluateOptions) -> None:
-    if options.n_episodes < 1:
-        raise ZooError(f"--n-episodes must be at least 1, got {options.n_episodes}.")
-    if options.max_episode_steps < 1 and options.max_episode_steps != -1:
-        raise ZooError(f"--max-episode-steps must be at least 1 (or left out), got {options.max_episode_steps}.")
-    if not 0 < options.confidence < 1:
-        raise ZooError(f"--confidence must lie between 0 and 1, got {options.confidence}.")
-    if options.output not in _OUTPUTS:
-        raise ZooError(f"--output must be one of {', '.join(_OUTPUTS)}, got {options.output!r}.")
 
 
 def _in_words(result: EvaluationResult) -> str:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyak.zoo.errors import ZooError
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.registry import algorithm_name, algorithm_names, find_algorithm, find_env, summary
 from polyak.zoo.settings import tuned_blocks
 
 
 @dataclass
-class ListOptions:
+class ListOptions(CommandOptions):
     """List the algorithms and what each is tuned for, or show the tuned settings or the arguments of one algorithm."""
 
     algo: str = option("", "--algo", "-a", help="Show the tuned settings of this algorithm.")

@@ -8,19 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyak import formats
-from polyak.suggestions import did_you_mean
-from polyak.zoo.errors import ZooError
 
 if TYPE_CHECKING:
     from polyak.envs import VecEnv
 
 FORMATS = ("polyak", "sb3")
-
-
-def check_format(name: str) -> None:
-    """Refuse a --save-format that there is none of."""
-    if name not in FORMATS:
-        raise ZooError(f"--save-format must be polyak or sb3, got {name!r}.{did_you_mean(name, FORMATS)}")
 
 
 def check_writable(model: Any, file_format: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import MISSING, field, fields
 from types import GenericAlias
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from polyak.suggestions import did_you_mean
 from polyak.zoo.completion import COMPLETIONS
 from polyak.zoo.errors import ZooError
 from polyak.zoo.interruption import ended_by_signals
@@ -18,16 +19,44 @@ if TYPE_CHECKING:
 Options = TypeVar("Options", bound="DataclassInstance")
 
 
-def option(default: Any, *flags: str, help: str, at_most: int | None = None) -> Any:
-    """Declare a dataclass field that is also a command-line option with these `flags` and this `help` text.
+def option(
+    default: Any,
+    *flags: str,
+    help: str,
+    at_least: float | None = None,
+    at_most: int | None = None,
+    choices: Sequence[str] = (),
+) -> Any:
+    """Declare a field of `CommandOptions` with the `flags` and the `help` text of the command line.
 
-    Without flags it is an argument, known by its place: ``polyak report LOGS``. A number above `at_most`, at which no
-    machine would end, is refused before the command begins.
+    Without flags it is an argument, known by its place: ``polyak report LOGS``. Other values than the default are
+    refused below `at_least`, above `at_most`, at which no machine would end, and if they are none of the `choices`.
     """
-    metadata = {"flags": flags, "help": help, "at_most": at_most}
+    metadata = {"flags": flags, "help": help, "at_least": at_least, "at_most": at_most, "choices": choices}
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+class CommandOptions:
+    """The base of a command's options: dataclasses whose fields are :func:`option`; checked when they are made."""
+
+    def __post_init__(self: Any) -> None:
+        """Raise ZooError for a value that the declaration of an option does not allow."""
+        for item in fields(self):
+            value, default = getattr(self, item.name), default_of(item)
+            least, most, choices = (item.metadata[name] for name in ("at_least", "at_most", "choices"))
+            if value == default:
+                continue
+            flag = next(iter(item.metadata["flags"]), item.name).partition("/")[0]
+            if choices and value not in choices:
+                hint = did_you_mean(value, choices)
+                raise ZooError(f"{flag} must be one of {', '.join(choices)}, got {value!r}.{hint}")
+            if least is not None and value < least:
+                way_out = " (or left out)" if default < least else ""
+                raise ZooError(f"{flag} must be at least {least}{way_out}, got {value}.")
+            if most is not None and value > most:
+                raise ZooError(f"{flag} must be at most {most:,}, got {value}.")
 
 
 def default_of(item: Any) -> Any:
@@ -73,7 +102,7 @@ def build_command(
         parameters.append(inspect.Parameter(item.name, kind, default=default, annotation=annotation))
 
     def command(**values: Any) -> None:
-        check_sizes(options := options_class(**values))
+        options = options_class(**values)
         with ended_by_signals():
             run(options)
 
@@ -82,14 +111,6 @@ def build_command(
     vars(command)["__signature__"] = inspect.Signature(parameters)
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
-
-
-def check_sizes(options: Any) -> None:
-    """Raise ZooError if one of the numbers of `options` is above what its declaration allows."""
-    for item in fields(options):
-        most, value = item.metadata.get("at_most"), getattr(options, item.name)
-        if most is not None and value > most:
-            raise ZooError(f"{item.metadata['flags'][0]} must be at most {most:,}, got {value}.")
 
 
 def to_arguments(options: Any) -> list[str]:

@@ -37,6 +37,14 @@ def read_yaml_file(path: Path, source: str = "") -> Any:
         return read_yaml(file.read(LONGEST + 1), source or str(path))
 
 
+def read_mapping(path: Path, source: str = "") -> dict[str, Any]:
+    """Read names and values from a file, none if it is not there; ZooError if it holds something else."""
+    content = read_yaml_file(path, source) or {} if path.is_file() else {}
+    if not isinstance(content, dict):
+        raise ZooError(f"{source or path} must map names to values, but holds {content!r:.80}. Is it half-written?")
+    return content
+
+
 def read_yaml(text: str, source: str) -> Any:
     """Return the content of `text`: dicts, lists, tuples, words, numbers, truth values, dates as words, and None.
 

@@ -11,21 +11,20 @@ import numpy as np
 
 from polyak.envs.games.game import Game
 from polyak.envs.games.known import GAMES
-from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError, usage_errors
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 
 Search = Callable[[np.ndarray], Any]
 """Positions -> :class:`~polyak.algorithms.search.mcts.Found`."""
 
 
 @dataclass
-class PlayOptions:
+class PlayOptions(CommandOptions):
     """Play a game against a search, in the terminal."""
 
-    game: str = option("connect4", "--game", "-g", help="connect4, go (9 x 9) or tictactoe.")
+    game: str = option("connect4", "--game", "-g", help="connect4, go (9 x 9) or tictactoe.", choices=tuple(GAMES))
     model: str = option("", "--model", "-m", help="An AlphaZero file; without one, the search plays games at random.")
-    simulations: int = option(800, "--simulations", "-n", help="Simulations of each search.")
+    simulations: int = option(800, "--simulations", "-n", help="Simulations of each search.", at_least=1)
     second: bool = option(False, "--second", help="Let the search begin.")
     quiet: bool = option(False, "--quiet", help="Do not show the evaluation of the search.")
     seed: int = option(-1, "--seed", help="Of the search's draws; -1: another one each time.")
@@ -36,16 +35,8 @@ def play(options: PlayOptions) -> float | None:
 
     Raises ZooError for an unknown game, a number out of range, or a file that does not hold a model of the game.
     """
-    if options.game not in GAMES:
-        raise ZooError(f"--game {options.game!r} is unknown; there are {', '.join(GAMES)}.{_hint(options.game)}")
-    if options.simulations < 1:
-        raise ZooError(f"--simulations must be at least 1, got {options.simulations}.")
     game = GAMES[options.game]()
     return _GameTable(game, _search(options, game), options).sit_down()
-
-
-def _hint(name: str) -> str:
-    return did_you_mean(name, GAMES)
 
 
 def _search(options: PlayOptions, game: Game) -> Search:

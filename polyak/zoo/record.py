@@ -21,7 +21,7 @@ class RecordVideoOptions(AgentOptions):
     """Film a trained agent: <output folder>/final-model-<algo>-<env>-step-0-to-step-<n>.mp4."""
 
     output_folder: str = option("", "--output-folder", "-o", help="Where films go; the run's folder videos/ if empty.")
-    n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Length of the film, in steps.")
+    n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Length of the film, in steps.", at_least=1)
     gif: bool = option(False, "--gif/", "-g", help="Make a GIF instead of an MP4.")
     no_render: bool = option(False, "--no-render/", help="Open no window; none is opened without it either.")
 
@@ -31,13 +31,13 @@ class RecordTrainingOptions(AgentOptions):
     """Film a training: each checkpoint and then the final model act for a while, in one film, training.mp4."""
 
     output_folder: str = option("", "--output-folder", "-o", help="Where the film goes; the run's folder if empty.")
-    n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Steps that each model makes in the film.")
+    n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Steps that each model makes in the film.", at_least=1)
     gif: bool = option(False, "--gif/", "-g", help="Make a GIF instead of an MP4.")
 
 
 def record_video(options: RecordVideoOptions) -> Path:
     """Film the agent that `options` name and return the file; ZooError if there is no such agent, or no image."""
-    agent = _agent(options)
+    agent = SavedAgent(options)
     folder = _output_folder(options, agent.folder.path / "videos")
     path = agent.path
     if options.load_checkpoint >= 0 or options.load_last_checkpoint:
@@ -51,7 +51,7 @@ def record_video(options: RecordVideoOptions) -> Path:
 
 def record_training(options: RecordTrainingOptions) -> Path:
     """Film all checkpoints of a run, then its final model, and return the file; ZooError if there is no checkpoint."""
-    agent = _agent(options)
+    agent = SavedAgent(options)
     if options.load_best or options.load_last_checkpoint or options.load_checkpoint >= 0:
         raise ZooError("record-training films every checkpoint. Leave --load-..., or use record-video.")
     folder = _output_folder(options, agent.folder.path)
@@ -62,12 +62,6 @@ def record_training(options: RecordTrainingOptions) -> Path:
     if agent.folder.final_model.is_file():
         models["final model"] = agent.folder.final_model
     return _film(agent, options, folder / f"training{_suffix(options)}", models)
-
-
-def _agent(options: RecordVideoOptions | RecordTrainingOptions) -> SavedAgent:
-    if options.n_timesteps < 1:
-        raise ZooError(f"--n-timesteps must be at least 1, got {options.n_timesteps}.")
-    return SavedAgent(options)
 
 
 def _output_folder(options: RecordVideoOptions | RecordTrainingOptions, standard: Path) -> Path:

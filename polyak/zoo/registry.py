@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from polyak.envs.registration import provide
 from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
-from polyak.zoo.own_algorithm import load_algorithm
-from polyak.zoo.own_code import find_env_file, import_module, is_own_module
+from polyak.zoo.own_code import find_env_file, import_module, is_own_module, load_algorithm
 from polyak.zoo.untrusted import USER, ZooAuthor
 
 if TYPE_CHECKING:

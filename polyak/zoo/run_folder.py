@@ -30,7 +30,7 @@ from polyak.suggestions import did_you_mean
 from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_inside
-from polyak.zoo.plain_yaml import read_yaml_file, write_yaml
+from polyak.zoo.plain_yaml import read_mapping, write_yaml
 from polyak.zoo.registry import algorithm_name
 from polyak.zoo.sizes import MOST_STEPS
 
@@ -315,13 +315,9 @@ class RunFolder:
         Raises ZooError if it is not plain, or a link that leads out of the run's folder.
         """
         path = self.settings_folder / name
-        if not path.is_file():
-            return {}
-        check_inside(path, self.path)
-        content = read_yaml_file(path) or {}
-        if not isinstance(content, dict):
-            raise ZooError(f"{path} must map names to values, but holds {content!r:.80}. Is it half-written?")
-        return content
+        if path.is_file():
+            check_inside(path, self.path)
+        return read_mapping(path)
 
     def remove(self) -> None:
         """Delete the folder of a run that never started, and those above it that hold nothing else."""

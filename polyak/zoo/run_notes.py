@@ -19,7 +19,7 @@ from typing import Any
 
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import system_info
-from polyak.logging.logger import CSVOutputFormat
+from polyak.logging.logger import CSVOutputFormat, KVWriter
 from polyak.zoo.run_folder import RunFolder
 
 WARNINGS = "warnings.txt"
@@ -51,7 +51,28 @@ def taking_notes(folder: RunFolder) -> Iterator[None]:
             warnings.showwarning = shown
 
 
-class ProgressFile(BaseCallback):
+class SinkCallback(BaseCallback):
+    """Makes `sink` one more of the model's logger while it learns."""
+
+    _reads_locals = False
+
+    def __init__(self, sink: KVWriter | None = None) -> None:
+        super().__init__()
+        self.sink = sink
+
+    def _on_training_start(self) -> None:
+        if self.sink is not None and self.sink not in self.logger.output_formats:
+            self.logger.output_formats.append(self.sink)
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        if self.sink in self.logger.output_formats:
+            self.logger.output_formats.remove(self.sink)
+
+
+class ProgressFile(SinkCallback):
     """Adds ``progress.csv`` to what the model's logger writes, for as long as it trains.
 
     Its first row is of the beginning, so that a run that is killed before its first table has one as well.
@@ -60,27 +81,20 @@ class ProgressFile(BaseCallback):
         folder: where the file goes; one that is there is overwritten.
     """
 
-    _reads_locals = False
-
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.path = folder / PROGRESS
-        self._sink: CSVOutputFormat | None = None
 
     def _on_training_start(self) -> None:
-        self._sink = CSVOutputFormat(self.path)
+        self.sink = CSVOutputFormat(self.path)
         beginning = {"time/total_timesteps": self.num_timesteps, "time/time_elapsed": 0}
-        self._sink.write(beginning, dict.fromkeys(beginning, ()))
-        self.logger.output_formats.append(self._sink)
-
-    def _on_step(self) -> bool:
-        return True
+        self.sink.write(beginning, dict.fromkeys(beginning, ()))
+        super()._on_training_start()
 
     def _on_training_end(self) -> None:
-        if self._sink in self.logger.output_formats:
-            self.logger.output_formats.remove(self._sink)
-        if self._sink is not None:
-            self._sink.close()
+        super()._on_training_end()
+        if self.sink is not None:
+            self.sink.close()
 
 
 def machine() -> dict[str, str]:

@@ -9,13 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from polyak.callbacks.callback import BaseCallback
 from polyak.logging.logger import Excluded, KVWriter, filter_excluded_keys
-from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
 from polyak.zoo.output import note
-
-TRACKERS = ("wandb", "mlflow")
 
 
 @dataclass(frozen=True)
@@ -97,36 +93,6 @@ class MlflowOutputFormat(_Tracker):
 
     def close(self, exit_code: int = 0) -> None:
         self._client.set_terminated(self._run_id, "FAILED" if exit_code else "FINISHED")
-
-
-class TrackingCallback(BaseCallback):
-    """Makes a tracker one more sink of the model's logger while it learns."""
-
-    _reads_locals = False
-
-    def __init__(self, sink: KVWriter) -> None:
-        super().__init__()
-        self.sink = sink
-
-    def _on_training_start(self) -> None:
-        if self.sink not in self.logger.output_formats:
-            self.logger.output_formats.append(self.sink)
-
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_training_end(self) -> None:
-        self.logger.output_formats.remove(self.sink)
-
-
-def check_tracker(name: str) -> None:
-    """Refuse an unknown tracker (ZooError), or one that is not installed (ImportError naming the extra)."""
-    if name not in TRACKERS:
-        raise ZooError(f"--track-with must be wandb or mlflow, got {name!r}.{did_you_mean(name, TRACKERS)}")
-    try:
-        __import__(name)
-    except ImportError as error:
-        raise ImportError(f"--track with {name} needs {name}: pip install 'polyak[track]'.") from error
 
 
 def start_tracking(tracker: str, run: Tracked) -> _Tracker:

@@ -19,11 +19,11 @@ from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_error
 from polyak.zoo.interruption import Stops, answered_signals
 from polyak.zoo.keeping import MODEL, Kept, conclusion, keep, learned, save_sound
 from polyak.zoo.literals import parse_pairs
-from polyak.zoo.model_files import check_format, check_writable, has_no_statistics, load_statistics, save
+from polyak.zoo.model_files import FORMATS, check_writable, has_no_statistics, load_statistics, save
 from polyak.zoo.models import fit_policy, new_model
 from polyak.zoo.options import option, to_arguments
 from polyak.zoo.output import note, outlasting_the_reader, writable_folder
-from polyak.zoo.own_algorithm import stored_text
+from polyak.zoo.own_code import stored_text
 from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import (
     STANDARD_ENV,
@@ -38,9 +38,9 @@ from polyak.zoo.report.groups import in_force
 from polyak.zoo.run_folder import ERROR, RunFolder, file_name, run_numbers
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds, where_runs_are
 from polyak.zoo.settings import Settings, fit_batch, load_settings
-from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
+from polyak.zoo.sizes import MOST_PROCESSES
 from polyak.zoo.tuning.command import check_no_study, settings_of_trial, tune_as_train
-from polyak.zoo.tuning.options import STUDY, OptimizeOptions
+from polyak.zoo.tuning.options import STUDY, TrainingOptions
 
 if TYPE_CHECKING:
     from polyak.callbacks.callback import BaseCallback
@@ -48,12 +48,13 @@ if TYPE_CHECKING:
     from polyak.experience import Dataset
 
 
+TRACKERS = ("wandb", "mlflow")
 #: Distance between the seeds of training and evaluation environments, so that they never share an episode.
 EVAL_SEED_OFFSET = 1_000_000
 
 
 @dataclass
-class TrainOptions(OptimizeOptions):
+class TrainOptions(TrainingOptions):
     """Train an agent with tuned settings; evaluate, checkpoint and save it under logs/<algo>/<env>_<n>/."""
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -75,17 +76,9 @@ class TrainOptions(OptimizeOptions):
         "Search for better settings, as polyak tune does": ("optimize_hyperparameters", *STUDY),
     }
 
-    algo: str = option("ppo", "--algo", "-a", help="Algorithm (see `polyak list`).")
-    env: str = option(
-        "",
-        "--env",
-        "-e",
-        help="Environment id, module:id or file.py:NAME; by default CartPole-v1, or that of --dataset.",
+    optimize_hyperparameters: bool = option(
+        False, "--optimize-hyperparameters", "-optimize", help="Look for better settings, as `polyak tune` does."
     )
-    dataset: str = option(
-        "", "--dataset", help="Learn from this file (see `polyak data`) instead of acting; steps are gradient steps."
-    )
-    n_timesteps: int = option(-1, "--n-timesteps", "-n", help="Environment steps; as tuned by default (-1).")
     seed: int = option(-1, "--seed", help="Seed; a random one by default (-1).")
     seeds: Sequence[str] = option([], "--seeds", help="Train once for each of these: 0..9, or 0 1 2.")
     processes: int = option(
@@ -94,12 +87,11 @@ class TrainOptions(OptimizeOptions):
         help="Trainings at a time with --seeds; -1: as many as there are CPUs.",
         at_most=MOST_PROCESSES,
     )
-    n_envs: int = option(-1, "--n-envs", help="Training environments; as tuned by default (-1).", at_most=MOST_ENVS)
-    vec_env: str = option("dummy", "--vec-env", help="dummy (in this process) or subproc (worker processes).")
     n_runners: int = option(
         0,
         "--n-runners",
         help="Processes that step the environments, an equal share each; 0: this one.",
+        at_least=0,
         at_most=MOST_PROCESSES,
     )
     n_replay_shards: int = option(
@@ -109,33 +101,12 @@ class TrainOptions(OptimizeOptions):
         at_most=MOST_PROCESSES,
     )
     transport: str = option("ray", "--transport", help="How these processes are reached: ray, or local (in this one).")
-    device: str = option("auto", "--device", help="auto, cpu, cuda, cuda:1, ...")
-    num_threads: int = option(
-        -1,
-        "--num-threads",
-        help="PyTorch threads; -1: one for small networks, PyTorch's choice for others.",
-        at_most=MOST_PROCESSES,
-    )
-    hyperparams: Sequence[str] = option(
-        [], "--hyperparams", "-params", help="key:value ... in place of tuned settings."
-    )
-    conf_file: str = option(
-        "", "--conf-file", "-conf", help="Settings: a YAML file, or a .py file or module with a dict `hyperparams`."
-    )
-    env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... for the environment's constructor.")
-    eval_env_kwargs: Sequence[str] = option(
-        [], "--eval-env-kwargs", help="key:value ... for evaluation environments, on top of --env-kwargs."
-    )
-    gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
     eval_freq: int = option(25_000, "--eval-freq", help="Steps between evaluations; 0: none.")
-    eval_episodes: int = option(5, "--eval-episodes", help="Episodes of each evaluation.")
-    n_eval_envs: int = option(1, "--n-eval-envs", help="Environments that evaluate side by side.", at_most=MOST_ENVS)
     save_freq: int = option(-1, "--save-freq", help="Steps between checkpoints; none by default (-1).")
     save_replay_buffer: bool = option(
         False, "--save-replay-buffer/--no-save-replay-buffer", help="Save the replay buffer with the final model."
     )
-    save_format: str = option("polyak", "--save-format", help="polyak, or sb3: files that Stable-Baselines3 loads.")
-    log_folder: str = option("logs", "--log-folder", "-f", help="Where runs are kept.")
+    save_format: str = option("polyak", "--save-format", help="polyak, or sb3, which SB3 loads.", choices=FORMATS)
     log_interval: int = option(
         -1, "--log-interval", help="Iterations or episodes between tables; -1 default, -2 never."
     )
@@ -147,14 +118,13 @@ class TrainOptions(OptimizeOptions):
         help="End the unfinished episode of a loaded HER replay buffer as a time limit would.",
     )
     track: bool = option(False, "--track/--no-track", help="Send settings and metrics to an experiment tracker.")
-    track_with: str = option("wandb", "--track-with", help="wandb (Weights & Biases) or mlflow.")
+    track_with: str = option("wandb", "--track-with", help="wandb (Weights & Biases) or mlflow.", choices=TRACKERS)
     wandb_project_name: str = option("polyak", "--wandb-project-name", help="Project of W&B, or experiment of MLflow.")
     wandb_entity: str = option("", "--wandb-entity", help="Entity (team) of W&B.")
     wandb_group: str = option("", "--wandb-group", help="Group of the run where it is tracked.")
     wandb_tags: Sequence[str] = option([], "--wandb-tags", "-tags", help="Tags of the run where it is tracked.")
     progress: bool = option(False, "--progress/--no-progress", "-P", help="Show a progress bar.")
     uuid: bool = option(False, "--uuid/--no-uuid", "-uuid", help="Append a random identifier to the run's folder.")
-    verbose: int = option(1, "--verbose", help="0 silent, 1 tables, 2 also details.")
 
 
 def train(options: TrainOptions) -> Any:
@@ -275,22 +245,16 @@ def _check_own_env(options: TrainOptions, environment: Environment, settings: Se
 
 def _check(options: TrainOptions, algorithm: type[Any]) -> None:
     """Refuse option values that no run could use."""
-    if options.n_envs != -1 and options.n_envs < 1:
-        raise ZooError(f"--n-envs must be at least 1 (or -1 for the tuned number), got {options.n_envs}.")
-    if options.n_timesteps != -1 and options.n_timesteps < 1:
-        raise ZooError(f"--n-timesteps must be at least 1 (or -1 for the tuned number), got {options.n_timesteps}.")
-    for flag, value in (("--eval-episodes", options.eval_episodes), ("--n-eval-envs", options.n_eval_envs)):
-        if value < 1:
-            raise ZooError(f"{flag} must be at least 1, got {value}.")
     if options.save_replay_buffer and "buffer_size" not in parameter_names(algorithm):
         raise ZooError(f"--save-replay-buffer: {options.algo} has no replay buffer. Leave the flag out.")
     if options.trained_agent and not Path(options.trained_agent).is_file():
         raise ZooError(f"--trained-agent {options.trained_agent!r} is not a file. Give the path of a saved .zip model.")
-    check_format(options.save_format)
     if options.track:
-        from polyak.zoo.tracking import check_tracker
-
-        check_tracker(options.track_with)
+        try:
+            __import__(options.track_with)
+        except ImportError as error:
+            tracker = options.track_with
+            raise ImportError(f"--track with {tracker} needs {tracker}: pip install 'polyak[track]'.") from error
     writable_folder("--log-folder", options.log_folder)
     if options.tensorboard_log:
         writable_folder("--tensorboard-log", options.tensorboard_log)
@@ -310,8 +274,6 @@ def _check_shards(options: TrainOptions, algorithm: type[Any], settings: Setting
 def _check_runners(options: TrainOptions, algorithm: type[Any], settings: Settings) -> None:
     """Refuse runners that this training cannot use."""
     runners = options.n_runners
-    if runners < 0:
-        raise ZooError(f"--n-runners must be at least 0, got {runners}.")
     if runners == 0:
         return
     if "n_runners" not in parameter_names(algorithm) or options.dataset:
@@ -482,14 +444,12 @@ class _Run:
             )
 
     def _callbacks(self, model: Any) -> list[BaseCallback]:
-        from polyak.zoo.run_notes import ProgressFile
+        from polyak.zoo.run_notes import ProgressFile, SinkCallback
 
         callbacks: list[BaseCallback] = [ProgressFile(self.folder.path)]
         if self.options.track:
-            from polyak.zoo.tracking import TrackingCallback
-
             self.tracker = self._start_tracking()
-            callbacks.append(TrackingCallback(self.tracker))
+            callbacks.append(SinkCallback(self.tracker))
         callbacks += [spec() for spec in self.settings.callback]
         if self.options.save_freq > 0:
             callbacks.append(self._checkpoints())

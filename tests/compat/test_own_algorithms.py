@@ -20,6 +20,7 @@ import polyak
 from polyak.compat.sb3 import PPO, SAC
 from polyak.compat.sb3.common.base_class import BaseAlgorithm
 from polyak.compat.sb3.common.buffers import RolloutBuffer
+from polyak.compat.sb3.common.env_util import make_vec_env
 from polyak.compat.sb3.common.off_policy_algorithm import OffPolicyAlgorithm
 from polyak.compat.sb3.common.on_policy_algorithm import OnPolicyAlgorithm
 from polyak.compat.sb3.common.policies import ActorCriticPolicy
@@ -57,12 +58,7 @@ class Soft(OffPolicyAlgorithm):
         _init_setup_model: bool = True,
     ):
         super().__init__(
-            policy,
-            env,
-            learning_rate,
-            buffer_size=200,
-            learning_starts=10,
-            batch_size=8,
+            *(policy, env, learning_rate, 200, 10, 8),
             replay_buffer_kwargs=replay_buffer_kwargs,
             policy_kwargs=policy_kwargs,
             use_sde=use_sde,
@@ -143,17 +139,7 @@ class Direct(OnPolicyAlgorithm):
         _init_setup_model: bool = True,
     ):
         super().__init__(
-            policy,
-            env,
-            learning_rate=learning_rate,
-            n_steps=n_steps,
-            gamma=0.99,
-            gae_lambda=1.0,
-            ent_coef=0.0,
-            vf_coef=0.5,
-            max_grad_norm=0.5,
-            use_sde=False,
-            sde_sample_freq=-1,
+            *(policy, env, learning_rate, n_steps, 0.99, 1.0, 0.0, 0.5, 0.5, False, -1),
             stats_window_size=stats_window_size,
             policy_kwargs=policy_kwargs,
             seed=seed,
@@ -280,6 +266,13 @@ def test_what_a_class_calls_its_own_comes_back(tmp_path: Path) -> None:
     direct.save(tmp_path / "m.zip")
     again = Direct.load(tmp_path / "m.zip")
     assert (again.clip_range(0.5), again.stats_window_size, again.ep_info_buffer.maxlen) == (0.3, 7, 7)
+
+    with pytest.raises(AssertionError, match="does not support the action space"):
+        Soft("MlpPolicy", "CartPole-v1")
+    with pytest.raises(ValueError, match="2 environments"):
+        Soft("MlpPolicy", make_vec_env("Pendulum-v1", 2))
+    with pytest.raises(TypeError, match=r"argument 'bufer_size'\. Did you mean 'buffer_size'"):
+        OffPolicyAlgorithm("MlpPolicy", "Pendulum-v1", 1e-3, bufer_size=9)
 
     search = MODELS["search"]().learn(1)
     search.save(tmp_path / "m.zip")

@@ -195,16 +195,20 @@ def test_hyper_parameters_may_be_given_by_position(algorithm: Any) -> None:
         algorithm("MlpPolicy", env, no_such_option=1)
 
 
+def test_unknown_arguments_of_policies_are_refused_by_name() -> None:
+    box, one = gym.spaces.Box(-1, 1, (3,)), gym.spaces.Box(-1, 1, (1,))
+    for policy in (ActorCriticPolicy, SACPolicy, TD3Policy, CrossQPolicy):
+        with pytest.raises(TypeError, match=rf"{policy.__name__}.*'net_arhc'\. Did you mean 'net_arch'"):
+            policy(box, one, lambda _: 0.0, net_arhc=[4])
+        with pytest.raises(TypeError, match=rf"{policy.__name__}.*lr_schedule"):
+            policy(box, one)
+
+
 def test_ars_as_in_sb3_contrib() -> None:
     with pytest.warns(UserWarning, match="n_top=5 is more than the n_delta=2 directions"):
         model = ARS("LinearPolicy", "Pendulum-v1", 2, 5, 0.1, 0.2, False, 1.0, 3, {"with_bias": True}, 10, None, 7)
-    assert (model.n_delta, model.n_top, model.learning_rate, model.delta_std, model.zero_policy) == (
-        2,
-        2,
-        0.1,
-        0.2,
-        False,
-    )
+    first = model.n_delta, model.n_top, model.learning_rate, model.delta_std, model.zero_policy
+    assert first == (2, 2, 0.1, 0.2, False)
     assert (model.alive_bonus_offset, model.n_eval_episodes, model.stats_window_size, model.seed) == (1.0, 3, 10, 7)
     assert len(model.policy.action_net) == 1
     assert model.policy.action_net[0].bias is not None
@@ -230,56 +234,6 @@ def test_a_policy_of_a_users_own_for_ars(tmp_path: Path) -> None:
     assert abs(model.predict(obs)[0]).max() <= 1, "half of what the space allows"
     model.policy.save(tmp_path / "policy")
     np.testing.assert_array_equal(Halved.load(tmp_path / "policy").predict(obs)[0], model.predict(obs)[0])
-
-
-def test_an_off_policy_algorithm_of_a_users_own() -> None:
-    class Regression(OffPolicyAlgorithm):
-        """Fitted Q iteration, its own training loop and its own policy's optimizer."""
-
-        def __init__(self, policy: Any, env: Any, learning_rate: float = 1e-2, _init_setup_model: bool = True):
-            super().__init__(
-                policy,
-                env,
-                learning_rate,
-                buffer_size=200,
-                learning_starts=20,
-                batch_size=8,
-                train_freq=(4, "step"),
-                sde_support=False,
-                supported_action_spaces=(gym.spaces.Discrete,),
-            )
-            self.losses: list[float] = []
-            if _init_setup_model:
-                self._setup_model()
-
-        def train(self, gradient_steps: int, batch_size: int = 8) -> None:
-            self.policy.set_training_mode(True)
-            self._update_learning_rate(self.policy.optimizer)
-            for _ in range(gradient_steps):
-                data = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
-                with torch.no_grad():
-                    best = self.policy.q_net_target(data.next_observations).amax(1, keepdim=True)
-                    target = data.rewards + (1 - data.dones) * self.gamma * best
-                q = self.policy.q_net(data.observations).gather(1, data.actions.long())
-                loss = F.mse_loss(q, target)
-                self.policy.optimizer.zero_grad()
-                loss.backward()
-                self.policy.optimizer.step()
-                self.losses.append(loss.item())
-            self._n_updates += gradient_steps
-
-    before = Regression(DQNPolicy, "CartPole-v1").policy.parameters_to_vector()
-    model = Regression(DQNPolicy, "CartPole-v1").learn(60)
-    assert len(model.losses) == model._n_updates > 0
-    assert not np.array_equal(before, model.policy.parameters_to_vector())
-    assert model.predict(np.zeros(4, np.float32), deterministic=True)[0] in (0, 1)
-    assert set(model.get_parameters()) == {"policy", "policy.optimizer"}
-    with pytest.raises(AssertionError, match="does not support the action space"):
-        Regression(DQNPolicy, "Pendulum-v1")
-    with pytest.raises(ValueError, match="2 environments"):
-        from polyak.compat.sb3.common.env_util import make_vec_env
-
-        Regression(DQNPolicy, make_vec_env("CartPole-v1", 2))
 
 
 def test_an_on_policy_algorithm_of_a_users_own() -> None:

@@ -420,9 +420,9 @@ class Misbehaves(gym.Env):
         self._maybe("close")
 
 
-def fails(index, when, what, n_envs=4, **kwargs):
-    """VecEnv whose environment ``index`` misbehaves, and a call to make it happen."""
-    return [partial(Misbehaves, *((when, what) if place == index else ())) for place in range(n_envs)], kwargs
+def fails(index, when, what, n_envs=4):
+    """Functions that make environments, of which the one at ``index`` misbehaves."""
+    return [partial(Misbehaves, *((when, what) if place == index else ())) for place in range(n_envs)]
 
 
 def children() -> set[int]:
@@ -434,7 +434,7 @@ SEVENS = np.array([1, 1, 7, 1])
 
 @pytest.mark.parametrize("start_method", SLOWLY)
 def test_exception_in_step_arrives_whole(start_method):
-    fns, _ = fails(2, "step", "raise")
+    fns = fails(2, "step", "raise")
     venv = subproc(fns, n_workers=2, start_method=start_method)
     processes = workers_of(venv)
     venv.seed(40)
@@ -461,7 +461,7 @@ def test_exception_in_step_arrives_whole(start_method):
 
 @pytest.mark.parametrize("index", [0, 1, 3])
 def test_exception_beside_or_in_the_block_of_the_caller(index):
-    fns, _ = fails(index, "step", "raise")
+    fns = fails(index, "step", "raise")
     venv = subproc(fns, n_workers=2, step_in_caller=True)
     processes = workers_of(venv)
     venv.seed(40)
@@ -480,7 +480,7 @@ def test_exception_beside_or_in_the_block_of_the_caller(index):
 
 @pytest.mark.parametrize("what", ["kill", "hang"])
 def test_worker_dies_or_hangs_beside_the_block_of_the_caller(what):
-    fns, _ = fails(2, "step", what)
+    fns = fails(2, "step", what)
     venv = subproc(fns, n_workers=2, step_in_caller=True)
     processes = workers_of(venv)
     venv.reset()
@@ -512,7 +512,7 @@ def test_interrupt_in_the_block_of_the_caller():
 @pytest.mark.parametrize(("when", "what"), [("init", "raise"), ("init", "sys.exit"), ("reset", "interrupt")])
 def test_exception_elsewhere(when, what):
     before = children()
-    fns, _ = fails(1, when, what)
+    fns = fails(1, when, what)
     doing = {"init": "while being built", "reset": r"in reset\(\)"}[when]
     kind = {
         "raise": "ZeroDivisionError: the user's own message",
@@ -541,7 +541,7 @@ def test_exception_in_a_method_leaves_the_workers_running():
 @pytest.mark.parametrize("what", ["exit", "kill"])
 @pytest.mark.parametrize("start_method", SLOWLY)
 def test_death_in_step(start_method, what):
-    fns, _ = fails(2, "step", what)
+    fns = fails(2, "step", what)
     venv = subproc(fns, n_workers=2, start_method=start_method, timeout=None)
     processes = workers_of(venv)
     venv.seed(40)
@@ -555,7 +555,7 @@ def test_death_in_step(start_method, what):
 
 @pytest.mark.parametrize("when", ["init", "reset"])
 def test_death_elsewhere(when):
-    fns, _ = fails(0, when, "exit", n_envs=1)
+    fns = fails(0, when, "exit", n_envs=1)
     with pytest.raises(EnvWorkerError, match=r"environment 0.*died during .*exit code 3"):
         subproc(fns).reset()
 
@@ -601,7 +601,7 @@ def hung_step(venv: SubprocVecEnv) -> None:
 
 @pytest.mark.parametrize("what", ["hang", "stop"])
 def test_hang_in_step(what):
-    fns, _ = fails(1, "step", what)
+    fns = fails(1, "step", what)
     venv = subproc(fns, n_workers=2)
     processes = workers_of(venv)
     venv.reset()
@@ -614,7 +614,7 @@ def test_hang_in_step(what):
 
 @pytest.mark.parametrize("when", ["init", "reset", "method"])
 def test_hang_elsewhere(when):
-    fns, _ = fails(0, when, "hang", n_envs=1)
+    fns = fails(0, when, "hang", n_envs=1)
     with pytest.raises(EnvTimeoutError, match="no answer to"):
         venv = subproc(fns, start_timeout=0.4 if when == "init" else PATIENCE)
         if when == "reset":
@@ -626,7 +626,7 @@ def test_hang_elsewhere(when):
 
 def test_hang_in_close_is_ended(monkeypatch):
     monkeypatch.setattr("polyak.envs.vec.subproc._GRACE", 0.5)
-    fns, _ = fails(1, "close", "hang", n_envs=2)
+    fns = fails(1, "close", "hang", n_envs=2)
     venv = subproc(fns, n_workers=2)
     processes = workers_of(venv)
     venv.reset()
@@ -678,7 +678,7 @@ def shared_blocks() -> int:
 def test_no_process_and_no_memory_left(end, step_in_caller):
     gc.collect()
     before, descriptors = shared_blocks(), psutil.Process().num_fds()
-    fns, _ = fails(2, "step", "raise")
+    fns = fails(2, "step", "raise")
     venv: VecEnv | None = subproc(fns, n_workers=2, step_in_caller=step_in_caller)
     processes = workers_of(venv)
     venv.reset()

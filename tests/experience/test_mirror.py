@@ -1,7 +1,6 @@
 """Batches gathered on a device are those of main memory, bit for bit, whatever happened to the rows before."""
 
 import copy
-import itertools
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -14,15 +13,13 @@ from gymnasium import spaces
 from polyak import DQN
 from polyak.experience import Hindsight, InsufficientMemoryError, ReplayBuffer, Ring
 from polyak.experience import placement as module
-from polyak.experience.mirror import CompactMirror, Mirror, mirror_of
+from polyak.experience.mirror import Mirror, mirror_of
 from polyak.experience.placement import Placement
 from polyak.experience.record import record_dtype
 from polyak.experience.ring import pieces
-from tests.pairs import pairwise
 
 GAMMA = 0.9
-CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
-DEVICES = ["cpu", CUDA]
+CUDA = pytest.param(40, "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
 
 
 @pytest.fixture(autouse=True)
@@ -84,33 +81,6 @@ def looked_at_main_memory(buffer, monkeypatch, draw):
         except (AttributeError, TypeError):
             assert calls
     return bool(calls)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(
-    ("kind", "sampler", "saving", "n_envs", "n"),
-    pairwise(
-        (*row, *sizes)
-        for row in itertools.product(["box", "goal", "stack", "mixed"], ["uniform", "prioritized"], [False, True])
-        for sizes in ((1, 1), (3, 1), (2, 3))
-    ),
-)
-def test_batches_are_those_of_main_memory(experience, device, kind, sampler, saving, n_envs, n):
-    """While the ring is filled, full, and wrapped; after each step or after many."""
-    data = experience(kind, n_envs=n_envs, breaks=0.1, steps=100)
-    ours, theirs = pair(data, 40 * n_envs, device, sampler=sampler, optimize_memory_usage=saving, n_steps=n)
-    start = 0
-    for stop in (1, 2, 30, 39, 40, 41, 75, 100):
-        for buffer in (ours, theirs):
-            data.fill(buffer, start, stop)
-        start = stop
-        assert_draw_the_same(ours, theirs)
-        if stop == 39:
-            for buffer in (ours, theirs):
-                buffer.cut_episodes()
-            assert_draw_the_same(ours, theirs)
-    assert type(mirror(ours)) is (CompactMirror if saving else Mirror)
-    assert mirror(theirs) is None
 
 
 @pytest.mark.parametrize("kind", ["box", "stack", "mixed"])
@@ -225,11 +195,11 @@ def test_using_a_buffer_lends_nothing(experience, goal_env):
 
 @pytest.mark.parametrize("kind", ["box", "stack", "mixed"])
 @pytest.mark.parametrize("saving", [False, True])
-@pytest.mark.parametrize("capacity", [40, 400])
-def test_states_copies_and_resets(experience, kind, saving, capacity):
+@pytest.mark.parametrize(("capacity", "device"), [(40, "cpu"), (400, "cpu"), CUDA])
+def test_states_copies_and_resets(experience, kind, saving, capacity, device):
     data, other = experience(kind, steps=90), experience(kind, steps=70, seed=1)
     state = other.fill(pair(other, 60, optimize_memory_usage=saving)[1]).state_dict()
-    ours, theirs = (data.fill(buffer, 0, 50) for buffer in pair(data, capacity, optimize_memory_usage=saving))
+    ours, theirs = (data.fill(buffer, 0, 50) for buffer in pair(data, capacity, device, optimize_memory_usage=saving))
     assert_draw_the_same(ours, theirs)
     copies = [copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))]
     size = len(pickle.dumps(theirs))
@@ -348,15 +318,6 @@ def test_subclasses_build_on_it(experience):
     ours, theirs = (data.fill(buffer) for buffer in pair(data, kind=Zeroed))
     assert_draw_the_same(ours, theirs)
     assert mirror(ours) is not None
-
-
-@pytest.mark.parametrize("rows_at_once", [1, 20, 10_000])
-def test_block_sizes_do_not_matter(experience, monkeypatch, rows_at_once):
-    data = experience("box")
-    ours, theirs = (data.fill(buffer) for buffer in pair(data))
-    monkeypatch.setattr("polyak.experience.sampling.pipeline.DEVICE_BLOCK_BYTES", rows_at_once * ours.storage.row_bytes)
-    for _ in range(3):
-        assert_draw_the_same(ours, theirs, batches=6)
 
 
 def test_uploads_wait_until_they_pay(experience, monkeypatch):

@@ -304,16 +304,16 @@ def brute_force(data, t, env, transitions, n, stop, size=1, before=0):
 
 
 SEQUENCES = [
-    (kind, sampler, n, her, saving, burn_in)
-    for kind, sampler, n, her, saving, burn_in in itertools.product(
-        ["goal", "stack", "mixed"], ["uniform", "prioritized"], [1, 3], [False, True], [False, True], [0, 2]
+    (kind, sampler, n, her, saving, burn_in, in_tensors)
+    for kind, sampler, n, her, saving, burn_in, in_tensors in itertools.product(
+        ["goal", "stack", "mixed"], ["uniform", "prioritized"], [1, 3], *[[False, True]] * 2, [0, 2], [False, True]
     )
     if kind == "goal" or not her
 ]
 
 
-@pytest.mark.parametrize(("kind", "sampler", "n", "her", "saving", "burn_in"), pairwise(SEQUENCES))
-def test_sequences_are_what_happened(experience, compare, goal_env, kind, sampler, n, her, saving, burn_in):
+@pytest.mark.parametrize(("kind", "sampler", "n", "her", "saving", "burn_in", "in_tensors"), pairwise(SEQUENCES))
+def test_sequences_are_what_happened(experience, compare, goal_env, kind, sampler, n, her, saving, burn_in, in_tensors):
     rows_of, same = compare
     data, transitions = experience(kind, steps=60), burn_in + 3
     buffer = make(
@@ -324,6 +324,7 @@ def test_sequences_are_what_happened(experience, compare, goal_env, kind, sample
         gamma=GAMMA,
         sampler=sampler,
         relabel=Hindsight(goal_env) if her else None,
+        in_tensors=in_tensors,
         optimize_memory_usage=saving,
         seed=0,
     )

@@ -65,8 +65,10 @@ EVERY = {
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_predict_answers_one_observation_or_a_batch_within_the_space(name, deterministic):
     policy = EVERY[name](VECTOR)
+    policy.set_training_mode(True)
     batch = make_observations(VECTOR, 5)
     actions, state = policy.predict(batch, deterministic=deterministic)
+    assert not any(module.training for module in policy.modules())
     assert state is None
     assert actions.shape == (5, *policy.action_space.shape)
     action, memory = policy.predict(batch[0], state=(batch,), deterministic=deterministic)
@@ -129,14 +131,6 @@ def test_predict_does_not_keep_or_change_the_observation():
     assert obs.any()
     obs.flags.writeable = False
     policy.predict(obs[:, ::-1])
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_predict_leaves_training_mode_and_makes_no_graph(name):
-    policy = EVERY[name](VECTOR)
-    policy.set_training_mode(True)
-    policy.predict(make_observations(VECTOR))
-    assert not any(module.training for module in policy.modules())
 
 
 @pytest.mark.parametrize("name", ["ppo_box", "sac", "dqn"])

@@ -38,36 +38,25 @@ def loud() -> gym.Env:
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Two runs of a moment: one normalised, one in an environment that prints."""
+def loud_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A run of a moment in an environment that prints."""
     folder = tmp_path_factory.mktemp("logs")
     gym.register("Loud-v0", loud, max_episode_steps=30)
-    small = ["n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2", "normalize:True"]
-    for env, settings in (("CartPole-v1", small), ("Loud-v0", small[:-1])):
-        train(
-            TrainOptions(
-                env=env,
-                n_timesteps=256,
-                eval_freq=-1,
-                hyperparams=settings,
-                seed=0,
-                log_folder=str(folder),
-                verbose=0,
-                save_freq=128,
-            )
-        )
+    small = ["n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2"]
+    how = {"eval_freq": -1, "verbose": 0, "seed": 0, "hyperparams": small}
+    train(TrainOptions(env="Loud-v0", n_timesteps=256, log_folder=str(folder), **how))
     yield folder
     del gym.registry["Loud-v0"]
 
 
-def test_the_numbers_are_those_of_the_library(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["evaluate", "--algo", "ppo", "--env", "CartPole-v1", "-f", logs, "-n", 7, "--seed", 3, "--n-envs", 2]
+def test_the_numbers_are_those_of_the_library(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", "--algo", "ppo", "--env", "CartPole-v1", "-f", trained, "-n", 7, "--seed", 3, "--n-envs", 2]
     assert run(*words) == 0
     printed = capsys.readouterr().out
     assert run(*words, "--output", "json") == 0
     found = json.loads(capsys.readouterr().out)
     envs = make_vec_env("CartPole-v1", n_envs=2, seed=3)
-    model = PPO.load(RunFolder.find(logs, "ppo", "CartPole-v1").final_model, env=envs)
+    model = PPO.load(RunFolder.find(trained, "ppo", "CartPole-v1").final_model, env=envs)
     normalizer = model.get_vec_normalize_env()
     normalizer.training = normalizer.norm_reward = False
     expected = play(model, model.get_env(), 7, seed=3)
@@ -85,8 +74,8 @@ def test_the_numbers_are_those_of_the_library(logs: Path, capsys: pytest.Capture
     assert "Success rate" not in printed
 
 
-def test_json_is_alone_on_stdout_and_success_is_counted(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["evaluate", "--env", "Loud-v0", "-f", logs, "-n", 5, "--stochastic"]
+def test_json_is_alone_on_stdout_and_success_is_counted(loud_logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", "--env", "Loud-v0", "-f", loud_logs, "-n", 5, "--stochastic"]
     assert run(*words, "-o", "json") == 0
     said = capsys.readouterr()
     found = json.loads(said.out)
@@ -100,8 +89,8 @@ def test_json_is_alone_on_stdout_and_success_is_counted(logs: Path, capsys: pyte
     assert said in capsys.readouterr().out
 
 
-def test_a_single_episode_has_no_interval(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["evaluate", "--env", "Loud-v0", "-f", logs, "-n", 1]
+def test_a_single_episode_has_no_interval(loud_logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["evaluate", "--env", "Loud-v0", "-f", loud_logs, "-n", 1]
     assert run(*words) == 0
     printed = capsys.readouterr().out
     assert "(95% interval of the mean: unknown, of a single episode)" in printed
@@ -111,8 +100,8 @@ def test_a_single_episode_has_no_interval(logs: Path, capsys: pytest.CaptureFixt
     assert (found["interval"], found["success_interval"]) == (None, None)
 
 
-def test_options_change_what_is_measured(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = EvaluateOptions(folder=str(logs), n_episodes=6, seed=1)
+def test_options_change_what_is_measured(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = EvaluateOptions(folder=str(trained), n_episodes=6, seed=1)
     first, again = evaluate(options), evaluate(options)
     assert first.returns.tolist() == again.returns.tolist()
     sampled = evaluate(replace(options, stochastic=True))
@@ -135,8 +124,8 @@ def test_options_change_what_is_measured(logs: Path, capsys: pytest.CaptureFixtu
         (["--algo", "sac"], "No run at all of sac on CartPole-v1"),
     ],
 )
-def test_mistakes(words: list[object], message: str, logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("evaluate", "-f", logs, *words) == 2
+def test_mistakes(words: list[object], message: str, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("evaluate", "-f", trained, *words) == 2
     said = capsys.readouterr()
     assert message in said.err
     assert said.out == ""

@@ -71,8 +71,7 @@ def is_kept(folder: Path, algo: str, said: str) -> Any:
     return model
 
 
-@pytest.mark.parametrize("algo", ALGORITHMS)
-@pytest.mark.parametrize("in_reset", [False, True])
+@pytest.mark.parametrize(("algo", "in_reset"), [*((algo, False) for algo in ALGORITHMS), ("ppo", True), ("dqn", True)])
 def test_the_environment_raises(algo: str, in_reset: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path, algo, "--eval-freq", -1, *faulty(fault="RuntimeError", in_reset=in_reset)) == 3
     said = capsys.readouterr().err
@@ -82,8 +81,16 @@ def test_the_environment_raises(algo: str, in_reset: bool, tmp_path: Path, capsy
     assert "faulty.py" in said
 
 
-@pytest.mark.parametrize("fault", ["MemoryError", "deep", "SystemExit", "KeyError", "NotImplementedError", "NaN"])
-@pytest.mark.parametrize("algo", ["ppo", "dqn", "q_learning"])
+@pytest.mark.parametrize(
+    ("algo", "fault"),
+    [
+        *zip(
+            ["ppo", "dqn", "q_learning"] * 2,
+            ["MemoryError", "deep", "SystemExit", "KeyError", "NaN", "NaN"],
+            strict=True,
+        )
+    ],
+)
 def test_other_faults_of_the_environment(
     algo: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,8 +239,9 @@ def no_room(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return full_for
 
 
-@pytest.mark.parametrize("algo", ["ppo", "dqn", "ars"])
-@pytest.mark.parametrize("file", ["evaluations", "best_model", "rl_model", "monitor"])
+@pytest.mark.parametrize(
+    ("algo", "file"), [("ppo", "evaluations"), ("dqn", "best_model"), ("ars", "rl_model"), ("dqn", "monitor")]
+)
 def test_no_room_on_the_disk_during_training(
     algo: str,
     file: str,

@@ -185,7 +185,7 @@ def test_agents_of_the_hub(place: Place, monkeypatch: pytest.MonkeyPatch) -> Non
         "kwargs: a file": ("env_kwargs.yml", "xml_file: /etc/passwd", "xml_file='/etc/passwd'"),
         "kwargs: code": ("env_kwargs.yml", "kind: os.system", "kind='os.system' is neither a plain word"),
         "kwargs: itself": ("env_kwargs.yml", "a: &a [*a]", "it contains itself"),
-        "kwargs: a list": ("env_kwargs.yml", "[1]", "does not map names to values"),
+        "kwargs: a list": ("env_kwargs.yml", "[1]", "must map names to values"),
     }
     with Hub() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -12,14 +12,13 @@ import pytest
 import yaml
 
 from polyak import PPO
-from polyak.zoo.benchmark.agents import BenchmarkAgentsOptions, benchmark_agents
+from polyak.zoo.benchmark_agents import BenchmarkAgentsOptions, benchmark_agents
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.hub.push import PushOptions, push_to_hub
 from polyak.zoo.hub.repository import repository_id
 from polyak.zoo.run_folder import RunFolder
-from polyak.zoo.train import TrainOptions, train
 from tests.zoo.hub_server import Hub
 from tests.zoo.test_cli import run
 
@@ -40,14 +39,10 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def logs(trained: Path) -> Path:
     """A log folder with one short run, normalised, so that its statistics matter."""
-    folder = tmp_path_factory.mktemp("trained") / "logs"
-    settings = ["n_steps:16", "n_envs:2", "batch_size:16", "n_epochs:1", "normalize:True"]
-    options = {"env": "CartPole-v1", "n_timesteps": 256, "seed": 3, "eval_freq": 128, "eval_episodes": 1, "verbose": 0}
-    train(TrainOptions(algo="ppo", log_folder=str(folder), hyperparams=settings, **options))
-    return folder
+    return trained
 
 
 def push(logs: Path, **options: object) -> str:
@@ -244,7 +239,7 @@ def test_without_a_run_folder_only_its_own_files_are_replaced(peers: dict[str, b
         (["push-to-hub"], "--organization is empty"),
         (["push-to-hub", "-orga", "me"], "No run at all of ppo on CartPole-v1"),
         (["push_to_hub", "-orga", "me", "--eval-episodes", 0], "--eval-episodes must be at least 1, got 0"),
-        (["push-to-hub", "-orga", "me", "--format", "onnx"], "--format must be as-is or sb3, got 'onnx'"),
+        (["push-to-hub", "-orga", "me", "--format", "onnx"], "--format must be one of as-is, sb3, got 'onnx'"),
         (["push-to-hub", "-orga", "me", "--deterministic", "--stochastic"], "exclude each other"),
     ],
 )

@@ -90,9 +90,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     gymnasium.registry.pop("Hall-v0", None)
 
 
-@pytest.mark.parametrize("vec_env", ["dummy", "subproc"])
 @pytest.mark.parametrize(
-    ("named", "name"), [("corridor.py:Corridor", "Corridor"), ("myenvs:Hall-v0", "Hall-v0")], ids=["file", "module"]
+    ("vec_env", "named", "name"),
+    [("subproc", "corridor.py:Corridor", "Corridor"), ("dummy", "myenvs:Hall-v0", "Hall-v0")],
 )
 def test_train_and_enjoy(home: Path, capsys: pytest.CaptureFixture[str], vec_env: str, named: str, name: str) -> None:
     assert run("train", "--env", named, "--vec-env", vec_env, *SMALL) == 0

@@ -63,7 +63,7 @@ def test_a_saved_model_plays(
 
 
 def test_what_cannot_be_played(tmp_path: Path) -> None:
-    with pytest.raises(ZooError, match="'conect4' is unknown.*connect4"):
+    with pytest.raises(ZooError, match="--game must be one of .* got 'conect4'. Did you mean 'connect4'"):
         play(PlayOptions(game="conect4"))
     with pytest.raises(ZooError, match="--simulations must be at least 1"):
         play(PlayOptions(simulations=0))

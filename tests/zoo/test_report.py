@@ -313,7 +313,6 @@ def test_a_million_rows_are_a_small_page(tmp_path: Path) -> None:
         (ReportOptions("empty"), "No runs under 'empty'"),
         (ReportOptions("logs", "page.pdf"), "must end in .html"),
         (ReportOptions("logs", "a_file/page.html"), "--output"),
-        (ReportOptions("logs", "page.html", -1.0), "--video-limit"),
     ],
 )
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: ReportOptions, message: str) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.run_notes import taking_notes
-from polyak.zoo.train import TrainOptions, train
 from tests.zoo.runs_on_disk import only_run
 
 
@@ -30,13 +29,8 @@ def test_warnings_and_machine_are_written_down(tmp_path: Path) -> None:
     assert page.system["PyTorch"].startswith("2")
 
 
-def test_a_training_is_reported_whole(tmp_path: Path) -> None:
-    train(
-        TrainOptions(
-            algo="ppo", env="CartPole-v1", n_timesteps=1000, seed=0, eval_freq=400, verbose=0, log_folder=str(tmp_path)
-        )
-    )
-    run = only_run(tmp_path)
+def test_a_training_is_reported_whole(trained: Path) -> None:
+    run = only_run(trained)
     assert run.problems == []
     assert run.state.name == "finished"
     assert float(run.facts["Learning, % of time"]) > 0

@@ -16,24 +16,21 @@ from polyak.zoo.settings import interpret, load_settings, tuned_blocks
 
 # A player of games has no environment to be tuned for.
 TUNED = [algo for algo in algorithm_names() if find_algorithm(algo).card.needs != "game"]
-BLOCKS = [(algo, key) for algo in TUNED for key in tuned_blocks(find_algorithm(algo))[0]]
-
-
-@pytest.mark.parametrize(("algo", "key"), BLOCKS)
-def test_every_packaged_block_fits_its_algorithm(algo: str, key: str) -> None:
-    settings = load_settings(find_algorithm(algo), algo, "ALE/Pong-v5" if key == "atari" else key)
-    assert f"[{key}]" in settings.source
-    improves_whole_policies = algo in ("policy_iteration", "soft_policy_iteration")
-    assert settings.n_timesteps >= (100 if improves_whole_policies else 1000)
-    assert set(settings.arguments) <= set(parameter_names(find_algorithm(algo)))
-    if key not in ("default", "atari"):
-        seen = key.replace("NoVel-v", "-v")  # the same task, in which speeds are not
-        assert seen in gymnasium.registry or any(provider.ids.fullmatch(key) for provider in PROVIDERS)
 
 
 @pytest.mark.parametrize("algo", TUNED)
-def test_every_algorithm_has_a_default_block(algo: str) -> None:
-    assert "default" in tuned_blocks(find_algorithm(algo))[0]
+def test_every_packaged_block_fits_its_algorithm(algo: str) -> None:
+    blocks = tuned_blocks(find_algorithm(algo))[0]
+    assert "default" in blocks
+    for key in blocks:
+        settings = load_settings(find_algorithm(algo), algo, "ALE/Pong-v5" if key == "atari" else key)
+        assert f"[{key}]" in settings.source
+        improves_whole_policies = algo in ("policy_iteration", "soft_policy_iteration")
+        assert settings.n_timesteps >= (100 if improves_whole_policies else 1000)
+        assert set(settings.arguments) <= set(parameter_names(find_algorithm(algo)))
+        if key not in ("default", "atari"):
+            seen = key.replace("NoVel-v", "-v")  # the same task, in which speeds are not
+            assert seen in gymnasium.registry or any(provider.ids.fullmatch(key) for provider in PROVIDERS)
 
 
 def test_the_search_for_a_block() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from polyak.logging.logger import Image, Logger, Video
 from polyak.zoo.errors import TrainingFailed, ZooError
-from polyak.zoo.tracking import WandbOutputFormat, check_tracker, flat
+from polyak.zoo.tracking import WandbOutputFormat, flat
 from polyak.zoo.train import TrainOptions, train
 
 SMALL = ["n_steps:16", "batch_size:32", "n_epochs:1", "n_envs:2"]
@@ -162,11 +162,11 @@ def test_only_numbers_are_sent() -> None:
 
 
 def test_mistakes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ZooError, match="--track-with must be wandb or mlflow, got 'wanbd'. Did you mean 'wandb'"):
-        check_tracker("wanbd")
+    with pytest.raises(ZooError, match="--track-with must be one of wandb, mlflow, got 'wanbd'. Did you mean 'wandb'"):
+        TrainOptions(track_with="wanbd")
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ImportError, match=r"--track with wandb needs wandb: pip install 'polyak\[track\]'"):
-        check_tracker("wandb")
+        train(TrainOptions(track=True))
 
 
 def test_nested_settings_in_one_level() -> None:

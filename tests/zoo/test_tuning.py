@@ -14,9 +14,9 @@ import pytest
 import yaml
 from optuna.trial import TrialState
 
-from polyak.zoo.cli import main
 from polyak.zoo.tuning import studies
 from tests.processes import PATIENCE, assert_gone
+from tests.zoo.test_cli import run
 
 #: The space of these tests; `trial.number` decides which ones crash, diverge or wait for a file.
 SPACE = """
@@ -51,14 +51,6 @@ def waiting(trial):
     return tiny(trial)
 """
 BASE = ["n_steps:16", "batch_size:16", "n_epochs:1", "n_envs:1", "clip_range:0.2"]
-
-
-def run(*arguments: object) -> int:
-    """Run a command in this process and return its exit status."""
-    with pytest.raises(SystemExit) as stopped:
-        main([str(argument) for argument in arguments])
-    code = stopped.value.code
-    return code if isinstance(code, int) else 0 if code is None else 1
 
 
 def tune(*more: object, space: str = "tiny") -> list[str]:
@@ -248,12 +240,12 @@ def test_train_optimizes_with_the_flags_of_the_zoo(folder: Path, capsys: pytest.
         (["--prune-confidence", 0.3], "--prune-confidence must be at least 0.5"),
         (["--percentile", 100], "--percentile must lie between 0 and 100"),
         (["--n-evaluations", 9, "-n", 8], "--n-evaluations 9 are more than"),
-        (["--vec-env", "threads"], "--vec-env must be dummy or subproc"),
+        (["--vec-env", "threads"], "--vec-env must be one of dummy, subproc"),
         (["--algo", "pop"], "Unknown algorithm --algo 'pop'"),
         (["--algo", "sac"], "Cannot build sac for CartPole-v1"),
         (["-params", "n_stepz:3"], "Unknown setting 'n_stepz'"),
         (["--env-kwargs", "gravity:1"], "Cannot make the environment CartPole-v1"),
-        (["--space", "space.py:tinny"], "has no function 'tinny'. Did you mean 'tiny'"),
+        (["--space", "space.py:tinny"], "has no class or function 'tinny'. Did you mean 'tiny'"),
         (["--space", "space.py"], "is not of the form file.py:FUNCTION"),
         (["--space", "missing.py:tiny"], "there is no file"),
         (["--space", "space.py:impossible"], "Cannot build ppo for CartPole-v1: n_steps=-"),

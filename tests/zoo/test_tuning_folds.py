@@ -15,7 +15,8 @@ from polyak.evaluation.off_policy.metrics import METRICS
 from polyak.experience import Dataset
 from polyak.zoo.cli import main
 from polyak.zoo.tuning import studies
-from polyak.zoo.tuning.metrics import NAMES, SIGNS
+from polyak.zoo.tuning.metrics import SIGNS
+from polyak.zoo.tuning.options import METRICS as NAMES
 
 pytest.importorskip("optuna")
 NETWORK = {"net_arch": [8]}

@@ -113,7 +113,7 @@ class Algorithm:
         try:
             self.plain = self.config.get_config_for_module(DEFAULT_MODULE_ID).plain(self._turned)
             self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
-            self._adopt(made(self.config, self.plain, env))
+            self._continue_with(made(self.config, self.plain, env))
         except BaseException:
             env.close()
             raise
@@ -121,7 +121,7 @@ class Algorithm:
             self._begin_with(path)
         self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
 
-    def _adopt(self, model: Any, restart: bool = True) -> None:
+    def _continue_with(self, model: Any, restart: bool = True) -> None:
         """Continue with a model."""
         self._end_replay()
         self.model = model

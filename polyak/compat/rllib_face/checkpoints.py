@@ -152,7 +152,7 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
     load_state_of_all(model, decode(described.get("connectors", {})))
     if model.seed is not None and old.get_env() is not None:
         old.get_env().seed((model.seed + int(described["iteration"])) % 2**31)  # other episodes than the first ones
-    algorithm._adopt(model, restart=False)
+    algorithm._continue_with(model, restart=False)
     algorithm._counters = counters
     algorithm.iteration = int(described["iteration"])
     algorithm._episodes.lifetime = int(described["num_episodes_lifetime"])

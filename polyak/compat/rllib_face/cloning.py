@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from polyak.algorithms.bc import BC, BCLearner
@@ -13,7 +12,7 @@ from polyak.algorithms.marwil import MARWIL, MARWILLearner
 from polyak.compat.rllib_face.models.cloning import CloningModulePolicy, ValuedCloningModulePolicy
 from polyak.experience import Transition
 from polyak.hyperparameters.declaration import NonNegative
-from polyak.learning.learner import Learner, LearnerRecipe, Tunable, Update
+from polyak.learning.learner import Learner, Tunable, Update
 
 
 class BCModuleLearner(BCLearner):
@@ -36,13 +35,9 @@ class BCModuleLearner(BCLearner):
 class MARWILModuleLearner(MARWILLearner):
     """MARWIL of a module: the sum of both losses is minimised."""
 
+    optimized = ()
     policy: ValuedCloningModulePolicy  # type: ignore[assignment]
     max_grad_norm: Tunable[Tensor | None]
-
-    def __init__(self, recipe: LearnerRecipe) -> None:
-        Learner.__init__(self, recipe)
-        self.add_optimizer("actor", self.policy.actor, recipe.make_optimizer, recipe.lr)
-        self.register_buffer("mean_square", torch.tensor(float(self.advantage_norm_start)))
 
     def gradient_step(self, batch: Transition) -> Update:
         """Algorithm 1, in one step of both."""

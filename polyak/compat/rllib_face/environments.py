@@ -184,12 +184,12 @@ class Named(NamedObservation):
         return self.env.observation_space
 
 
-def own_observation_space(env: VecEnv) -> gym.Space:
-    """Of the environments themselves, however deep."""
-    if env.env_is_wrapped(Named)[0]:
-        space: gym.Space = env.get_attr("own_observation_space", 0)[0]
-        return space
-    return env.observation_space
+def own_spaces(env: VecEnv) -> tuple[gym.Space, gym.Space]:
+    """Observations and actions of the environments themselves, however deep, in their own units."""
+    nested, scales = env.env_is_wrapped(Named)[0], env.env_is_wrapped(ScaledActions)[0]
+    observations: gym.Space = env.get_attr("own_observation_space", 0)[0] if nested else env.observation_space
+    actions: gym.Space = env.get_attr("own_action_space", 0)[0] if scales else env.action_space
+    return observations, actions
 
 
 def portable(config: AlgorithmConfig) -> AlgorithmConfig:
@@ -199,14 +199,6 @@ def portable(config: AlgorithmConfig) -> AlgorithmConfig:
         other.__dict__["env"] = _REGISTERED[config.env]
         other.__dict__["disable_env_checking"] = True  # as of every name
     return other
-
-
-def own_action_space(env: VecEnv) -> gym.Space:
-    """Of the environments themselves, in their own units."""
-    if env.env_is_wrapped(ScaledActions)[0]:
-        space: gym.Space = env.get_attr("own_action_space", 0)[0]
-        return space
-    return env.action_space
 
 
 class Maker:
@@ -265,15 +257,15 @@ def make_environments(
         look_over(maker.create(EnvContext(config.env_config, worker_index, num_workers=config.num_env_runners)))
     kind = SubprocVecEnv if maker.remote else DummyVecEnv
     env = kind([partial(maker, index) for index in range(config.num_envs_per_env_runner)])
-    for name in ("observation_space", "action_space"):
+    own = own_spaces(env)
+    for name, found in zip(("observation_space", "action_space"), own, strict=True):
         said = getattr(config, name)
-        found = own_action_space(env) if name == "action_space" else own_observation_space(env)
         same = said is None or said == found
         if not same:
             env.close()
         require(same, name, said, f"the environment has {found}. Leave it out.")
     try:
-        return connected(env, own_observation_space(env), own_action_space(env), config, training)
+        return connected(env, *own, config, training)
     except BaseException:
         env.close()
         raise
@@ -300,7 +292,7 @@ class Spaces(NamedTuple):
     @classmethod
     def of(cls, env: VecEnv) -> Spaces:
         """Those of environments that are here."""
-        return cls(env.observation_space, env.action_space, own_action_space(env), has_channels_last(env))
+        return cls(env.observation_space, env.action_space, own_spaces(env)[1], has_channels_last(env))
 
 
 def has_channels_last(env: VecEnv) -> bool:

@@ -44,7 +44,7 @@ class OfflineAlgorithm(Algorithm):
         self.plain = config.plain(self._turned)
         if config.get("bc_logstd_coeff"):
             self._spread_over_actions()
-        self._adopt(self.plain.algorithm(self.plain.policy, data, **self.plain.kwargs))
+        self._continue_with(self.plain.algorithm(self.plain.policy, data, **self.plain.kwargs))
         if (path := config.get_rl_module_spec().load_state_path) is not None:
             self._begin_with(path)
         self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}

@@ -67,8 +67,7 @@ class Rows(NamedTuple):
         """The same bits as :meth:`Transition.from_samples` of :meth:`samples`, but for the type of observations."""
         discounts = 1 - arrays.single(self.terminated)
         discounts *= gamma if self.discounts is None else self.discounts
-        if self.valid is not None:
-            discounts *= self.valid
+        discounts = discounts if self.valid is None else discounts * self.valid
         return Transition(
             mapped(tensor, self.observations),
             tensor(self.actions),
@@ -101,9 +100,7 @@ class Pipeline(NamedTuple):
 
     def source(self, rows: int) -> Ring:
         """What so many whole rows are gathered from: the ring, or its mirror on the device."""
-        if self.placement is None or self.placement.declined == self.device:
-            return self.ring
-        return self.placement.source(self.ring, self.device, rows)
+        return self.ring if self.placement is None else self.placement.source(self.ring, self.device, rows)
 
     @property
     def whole_rows(self) -> bool:
@@ -113,7 +110,9 @@ class Pipeline(NamedTuple):
     @property
     def learner_can_gather(self) -> bool:
         """Whether the ring's rows, and where transitions begin, are all that it takes to make them."""
-        return self.relabel is None and isinstance(self.reduce, NStep) and not self.reduce.random
+        untouched = self.relabel is None and self.normalize is None and self.device.type == "cpu"
+        plain = isinstance(self.reduce, NStep) and not self.reduce.random
+        return untouched and plain and self.ring.tensors is not None
 
     def span(self) -> Span | None:
         """What that takes to know besides where transitions begin; None: nothing, they are just rows."""
@@ -142,9 +141,8 @@ class Pipeline(NamedTuple):
         if not self.whole_rows:
             return self._windows(self.source(len(cells) * self.gathered_rows), cells)
         row = self.source(len(cells)).read(cells, shared)
-        now, then, rewards = row["observations"], row["next_observations"], row["rewards"]
-        if self.normalize is not None:
-            now, then, rewards = self.normalize(now, then, rewards)
+        columns = row["observations"], row["next_observations"], row["rewards"]
+        now, then, rewards = columns if self.normalize is None else self.normalize(*columns)
         return Rows(now, row["actions"], then, ended(row), rewards, None, row.get("extras", NO_EXTRAS), None)
 
     def _windows(self, source: Ring, cells: np.ndarray) -> Rows:
@@ -162,9 +160,8 @@ class Pipeline(NamedTuple):
         window = Window(around, valid, ring.take(around, "rewards"), row["observations"], then)
         if self.relabel is not None:
             self.relabel(ring, window)
-        now, then, each = window.observations, window.next_observations, window.rewards
-        if self.normalize is not None:
-            now, then, each = self.normalize(now, then, each)
+        columns = window.observations, window.next_observations, window.rewards
+        now, then, each = columns if self.normalize is None else self.normalize(*columns)
         rewards, discounts = self.reduce.returns(each, valid)
         terminated = ended({name: ring.take(last, name) for name in ("dones", "timeouts")})
         return Rows(now, row["actions"], then, terminated, rewards, discounts, extras, exists)
@@ -211,16 +208,10 @@ def uniform_batches(
 
 
 def late_batches(
-    pipeline: Pipeline,
-    columns: TransitionColumns,
-    sampler: Sampler,
-    filled: int,
-    batch_size: int,
-    gamma: float,
-    batches: int,
+    pipeline: Pipeline, sampler: Sampler, filled: int, batch_size: int, gamma: float, batches: int
 ) -> Iterator[tuple[TransitionRows, Tensor | None]]:
     """The same, to be gathered by the learner."""
-    discount, span = _scalar(gamma), pipeline.span()
+    columns, discount, span = TransitionColumns(**pipeline.ring.tensors), _scalar(gamma), pipeline.span()
     if type(sampler) is Uniform:
         ones = _ones(batch_size, torch.device("cpu"))
         cells = torch.from_numpy(sampler.draw_batches(batches, batch_size, filled))

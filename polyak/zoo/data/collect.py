@@ -10,24 +10,24 @@ from typing import Any
 from polyak.zoo.data.files import save
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.output import outlasting_the_reader, writable_file
 from polyak.zoo.registry import check_algorithm, find_algorithm, find_env
 from polyak.zoo.sizes import MOST_ENVS
 
 
 @dataclass
-class CollectOptions:
+class CollectOptions(CommandOptions):
     """Record a trained agent, or random actions, as a dataset."""
 
     env: str = option("", "--env", "-e", help="Environment id, module:id, or file.py:NAME of your own.")
     model: str = option("", "--model", "-m", help="Saved model (.zip) that acts; without one actions are random.")
     algo: str = option("", "--algo", "-a", help="Algorithm of the model, if its file does not say.")
-    n: int = option(10_000, "--n", "-n", help="Steps to record.")
+    n: int = option(10_000, "--n", "-n", help="Steps to record.", at_least=1)
     out: str = option("", "--out", "-o", help="File to write: .npz, .csv or .parquet.")
     format: str = option("", "--format", help="npz, csv, parquet or minari (a folder); by default as the name says.")
     seed: int = option(0, "--seed", help="Seed of the environments and of random actions.")
-    n_envs: int = option(1, "--n-envs", help="Environments side by side, which share the steps.", at_most=MOST_ENVS)
+    n_envs: int = option(1, "--n-envs", help="Environments that share the steps.", at_least=1, at_most=MOST_ENVS)
     deterministic: bool = option(False, "--deterministic/", help="Most likely actions instead of sampled ones.")
     whole_episodes: bool = option(False, "--whole-episodes/", help="Let the last episodes end, beyond --n.")
     env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... for the environment's constructor.")
@@ -43,9 +43,6 @@ def collect(options: CollectOptions) -> Path:
         raise ZooError("Which environment? Give --env.")
     if not options.out:
         raise ZooError("Where to? Give --out.")
-    for flag, value in (("--n", options.n), ("--n-envs", options.n_envs)):
-        if value < 1:
-            raise ZooError(f"{flag} must be at least 1, got {value}.")
     if options.algo:
         check_algorithm(options.algo)
     environment = find_env(options.env, options.gym_packages)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polyak.zoo.data.files import load, save
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 
 
 @dataclass
-class ConvertOptions:
+class ConvertOptions(CommandOptions):
     """Read a dataset in any format and write it in another."""
 
     source: str = option("", help="File or folder to read, or the id of a Minari dataset.")

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from polyak.warning import printable
 from polyak.writing import unfinished
 from polyak.zoo.data.files import load
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.output import writable_file
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ MOST = 12
 
 
 @dataclass
-class ShowOptions:
+class ShowOptions(CommandOptions):
     """Show the contents of a dataset: returns, lengths, ends, actions; as a table, and as an image with --output."""
 
     path: str = option("", help="File or folder, or the id of a Minari dataset.")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from polyak.zoo.enjoy import PlayedEpisodes
 
 #: The Hub's name of the library that reads a file of each format.
 LIBRARIES = {"polyak": "polyak", "sb3": "stable-baselines3"}
@@ -22,11 +19,6 @@ class Measured:
     returns: tuple[float, ...]
     seed: int
     deterministic: bool
-
-    @classmethod
-    def of(cls, episodes: PlayedEpisodes, seed: int, deterministic: bool) -> Measured:
-        """Record the returns of `episodes`."""
-        return cls(tuple(episodes.returns), seed, deterministic)
 
     @property
     def mean(self) -> float:

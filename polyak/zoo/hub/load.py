@@ -18,9 +18,9 @@ from typing import Any
 from polyak.archive import DAMAGED, check_members
 from polyak.zoo.errors import ZooError
 from polyak.zoo.hub.repository import METRICS, NORMALIZER, SETTINGS, connect, hub_errors, repository_id, repository_name
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.output import writable_folder
-from polyak.zoo.plain_yaml import read_yaml_file
+from polyak.zoo.plain_yaml import read_mapping
 from polyak.zoo.registry import algorithm_name, check_algorithm, env_name, find_algorithm
 from polyak.zoo.run_folder import RunFolder, file_name, run_numbers
 from polyak.zoo.settings import RUN_KEYS, interpret
@@ -30,7 +30,7 @@ _MEASUREMENT = re.compile(r"evaluations\.npz|(\d+\.)?monitor\.csv")
 
 
 @dataclass
-class LoadOptions:
+class LoadOptions(CommandOptions):
     """Download an agent from the Hugging Face Hub into a run folder, logs/<algo>/<env>_<n>/, for `polyak enjoy`."""
 
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
@@ -97,7 +97,7 @@ def _target(options: LoadOptions, env_id: str) -> RunFolder:
 def _arrange(source: Path, model: str, run: RunFolder, repo_id: str, options: LoadOptions) -> None:
     """Lay the files of a repository out as a run's."""
     run.settings_folder.mkdir(parents=True)
-    contents = {name: _read_settings(source / name, f"{repo_id}/{name}") for name in SETTINGS}
+    contents = {name: read_mapping(source / name, f"{repo_id}/{name}") for name in SETTINGS}
     _check_settings(contents, repo_id, options)
     if contents["env_kwargs.yml"]:
         contents["args.yml"]["env_kwargs"] = contents["env_kwargs.yml"]
@@ -109,15 +109,6 @@ def _arrange(source: Path, model: str, run: RunFolder, repo_id: str, options: Lo
         shutil.move(source / NORMALIZER, run.normalizer)
     if (source / METRICS).is_file():
         _unpack_measurements(source / METRICS, run.path, repo_id)
-
-
-def _read_settings(path: Path, source: str) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    content = read_yaml_file(path, source) or {}
-    if not isinstance(content, dict):
-        raise ZooError(f"{source} does not map names to values.")
-    return content
 
 
 def _check_settings(contents: dict[str, dict[str, Any]], repo_id: str, options: LoadOptions) -> None:

@@ -8,14 +8,15 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from polyak.zoo.agent import SavedAgent
+import gymnasium as gym
+
+from polyak.zoo.agent import AgentOptions, SavedAgent
 from polyak.zoo.enjoy import EnjoyOptions, enjoy
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.hub.card import Measured, write_card
@@ -31,14 +32,13 @@ from polyak.zoo.hub.repository import (
     repository_id,
     repository_name,
 )
-from polyak.zoo.hub.sb3_format import is_sb3_file, write_sb3
 from polyak.zoo.links import check_file
 from polyak.zoo.literals import parse_pairs
+from polyak.zoo.model_files import has_no_statistics
 from polyak.zoo.options import option
 from polyak.zoo.output import note
 from polyak.zoo.registry import check_algorithm, env_name, find_algorithm
 from polyak.zoo.run_folder import RunFolder
-from polyak.zoo.sizes import MOST_ENVS, MOST_PROCESSES
 from polyak.zoo.untrusted import ZooAuthor, given_kwargs
 
 if TYPE_CHECKING:
@@ -48,37 +48,30 @@ FORMATS = ("as-is", "sb3")
 
 
 @dataclass
-class PushOptions:
+class PushOptions(AgentOptions):
     """Measure and film a trained agent, and push it with a model card to the Hugging Face Hub."""
 
-    algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
-    env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
-    folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
+    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Options": (
+            *("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
+            *("organization", "repo_name", "private", "format"),
+        ),
+        "Measurement and film": (
+            *("n_timesteps", "eval_episodes", "render", "deterministic", "stochastic", "n_envs", "seed", "verbose"),
+            "commit_message",
+        ),
+        "Environment and machine": ("env_kwargs", "gym_packages", "device", "num_threads"),
+        "Files": ("trust", "custom_objects"),
+    }
+
     organization: str = option("", "--organization", "-orga", help="Your user name or organisation on the Hub.")
     repo_name: str = option("", "--repo-name", "-name", help="Repository; <algo>-<env> if not given.")
     commit_message: str = option("Initial commit", "--commit-message", "-m", help="What the commit says.")
     private: bool = option(False, "--private", help="Make the repository, if it is new, a private one.")
-    format: str = option("as-is", "--format", help="Model file: as-is, or sb3, for Stable-Baselines3.")
-    exp_id: int = option(0, "--exp-id", help="Number of the run; 0: the latest that finished; -1: no sub-folder.")
-    load_best: bool = option(False, "--load-best", help="Push the model of the best evaluation.")
-    load_checkpoint: int = option(-1, "--load-checkpoint", help="Push the checkpoint of this many steps.")
-    load_last_checkpoint: bool = option(False, "--load-last-checkpoint", help="Push the latest checkpoint.")
-    n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Steps of the film.")
-    eval_episodes: int = option(10, "--eval-episodes", help="Episodes of the measurement.")
+    format: str = option("as-is", "--format", help="Model file: as-is, or sb3, for Stable-Baselines3.", choices=FORMATS)
+    n_timesteps: int = option(1000, "--n-timesteps", "-n", help="Steps of the film.", at_least=1)
+    eval_episodes: int = option(10, "--eval-episodes", help="Episodes of the measurement.", at_least=1)
     render: bool = option(True, "--render/--no-render", help="Record the film.")
-    deterministic: bool = option(False, "--deterministic", help="Most likely actions (the default except on Atari).")
-    stochastic: bool = option(False, "--stochastic", help="Sampled actions.")
-    n_envs: int = option(1, "--n-envs", help="Environments side by side in the film.", at_most=MOST_ENVS)
-    seed: int = option(0, "--seed", help="Seed of the environments and of sampled actions.")
-    env_kwargs: Sequence[str] = option([], "--env-kwargs", help="key:value ... on top of those of the training run.")
-    gym_packages: Sequence[str] = option([], "--gym-packages", help="Packages to import that register environments.")
-    device: str = option("auto", "--device", help="auto, cpu, cuda, ...")
-    num_threads: int = option(
-        -1, "--num-threads", help="PyTorch threads; -1 leaves PyTorch's choice.", at_most=MOST_PROCESSES
-    )
-    trust: bool = option(
-        False, "--trust", help="Also run code that the run's files name or hold; for files that you trust only."
-    )
     verbose: int = option(1, "--verbose", help="0 says little, 1 each episode.")
 
 
@@ -124,17 +117,8 @@ def _check(options: PushOptions) -> None:
     """Refuse what cannot end in a push before anything is computed."""
     if not options.organization:
         raise ZooError("--organization is empty. Give your user name or organisation on the Hub, e.g. -orga me.")
-    if options.format not in FORMATS:
-        raise ZooError(f"--format must be as-is or sb3, got {options.format!r}.")
     if options.deterministic and options.stochastic:
         raise ZooError("--deterministic and --stochastic exclude each other. Give one of them.")
-    for flag, value in (
-        ("--n-timesteps", options.n_timesteps),
-        ("--eval-episodes", options.eval_episodes),
-        ("--n-envs", options.n_envs),
-    ):
-        if value < 1:
-            raise ZooError(f"{flag} must be at least 1, got {value}.")
     import huggingface_hub
 
     if huggingface_hub.get_token() is None:
@@ -193,7 +177,7 @@ def _pack_measurements(run: Path, target: Path) -> None:
 
 def _measure(options: PushOptions) -> Measured:
     how = _playing(options, n_timesteps=sys.maxsize, n_episodes=options.eval_episodes, render=False)
-    return Measured.of(enjoy(how), options.seed, SavedAgent(how).deterministic)
+    return Measured(tuple(enjoy(how).returns), options.seed, SavedAgent(how).deterministic)
 
 
 def _film(options: PushOptions, path: Path) -> None:
@@ -202,14 +186,8 @@ def _film(options: PushOptions, path: Path) -> None:
 
 def _playing(options: PushOptions, **how: Any) -> EnjoyOptions:
     """Return how `polyak enjoy` would be asked to play this agent."""
-    # fmt: off
-    same = (
-        "algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint", "deterministic",
-        "stochastic", "seed", "env_kwargs", "gym_packages", "device", "num_threads", "trust",
-        "verbose",
-    )
-    # fmt: on
-    return EnjoyOptions(**{**{name: getattr(options, name) for name in same}, **how})
+    same = {item.name: getattr(options, item.name) for item in fields(AgentOptions)}
+    return EnjoyOptions(**{**same, "verbose": options.verbose, **how})
 
 
 def _write_card(options: PushOptions, env_id: str, measured: Measured, steps: int, folder: Path) -> None:
@@ -221,7 +199,7 @@ def _write_card(options: PushOptions, env_id: str, measured: Measured, steps: in
         options.algo,
         env_id,
         measured,
-        file_format="sb3" if is_sb3_file(folder / model) else "polyak",
+        file_format="sb3" if has_no_statistics(folder / model) else "polyak",
         which=shlex.join(which),
         steps=steps,
         settings=config.read_text(encoding="utf-8") if config.is_file() else "",
@@ -236,3 +214,30 @@ def _upload(options: PushOptions, api: HfApi, repo_id: str, folder: Path) -> str
         api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=options.commit_message)
     print(f"Pushed to {repository}")
     return str(repository)
+
+
+def write_sb3(model: Any, path: Path, statistics: Path) -> None:
+    """Write `model` to `path` and, if it normalises, its statistics to `statistics`.
+
+    Args:
+        model: loaded without an environment.
+        path: of the model's zip.
+        statistics: of the ``VecNormalize`` file.
+
+    Raises:
+        ValueError: Stable-Baselines3 has no equal of the model; AttributeError if not of its algorithm.
+    """
+    from polyak.envs import DummyVecEnv
+
+    model.save_sb3(path)
+    model.set_env(DummyVecEnv([lambda: _Spaces(model.observation_space, model.action_space)] * model.n_envs))
+    normalizer = model.get_vec_normalize_env()  # the one that the model's file holds
+    if normalizer is not None:
+        normalizer.save_sb3(statistics)
+
+
+class _Spaces(gym.Env):
+    """An environment's spaces, which the statistics are written with; it is never stepped."""
+
+    def __init__(self, observation_space: gym.Space, action_space: gym.Space) -> None:
+        self.observation_space, self.action_space = observation_space, action_space

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from polyak.envs.wrappers.monitor import get_monitor_files
-from polyak.suggestions import did_you_mean
 from polyak.zoo.errors import ZooError
-from polyak.zoo.options import default_of, option
-from polyak.zoo.output import note
+from polyak.zoo.options import CommandOptions, default_of, option
+from polyak.zoo.output import note, writable_file
 from polyak.zoo.plots.curves import (
     EVALUATION_KEYS,
     Curve,
@@ -41,7 +40,7 @@ _RUNS = ("curves", "training", "table")
 
 
 @dataclass
-class PlotOptions:
+class PlotOptions(CommandOptions):
     """Plot runs under logs/<algo>/<env>_<n>/: learning curves, a table of evaluations, comparisons with intervals.
 
     --kind curves: the mean of each algorithm's runs and its standard error. training: a line for each run (RL Zoo's
@@ -70,7 +69,7 @@ class PlotOptions:
     }
     """Kinds -> the options that mean something to these alone."""
 
-    kind: str = option("curves", "--kind", help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.")
+    kind: str = option("curves", "--kind", help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.", choices=KINDS)
     algos: Sequence[str] = option(
         [],
         "--algos",
@@ -102,10 +101,11 @@ class PlotOptions:
         "-s",
         help="train: episodes of training. eval: evaluations, and a table of the last ones. Without it, episodes of "
         "training where there are any, evaluations elsewhere.",
+        choices=_SOURCES,
     )
-    x_axis: str = option("steps", "--x-axis", "-x", help="steps, episodes or time (evaluations: steps only).")
-    y_axis: str = option("reward", "--y-axis", "-y", help="reward, success or length.")
-    window: int = option(100, "--episode-window", "-w", help="Episodes in the moving mean of training curves.")
+    x_axis: str = option("steps", "--x-axis", "-x", help="steps, episodes or time.", choices=tuple(X_LABELS))
+    y_axis: str = option("reward", "--y-axis", "-y", help="reward, success or length.", choices=tuple(Y_LABELS))
+    window: int = option(100, "--episode-window", "-w", help="Episodes in moving means of training.", at_least=1)
     input: str = option("", "--input", "-i", help="The .pkl file of --kind table, for --kind file.")
     output: str = option(
         "",
@@ -145,11 +145,7 @@ class PlotOptions:
     merge: Sequence[str] = option([], "--merge", help="More files of --kind table to put beside the first.")
 
     def check(self) -> None:
-        """Raise ZooError for an unknown kind, and for an option that means nothing to the kind."""
-        if self.kind not in KINDS:
-            raise ZooError(
-                f"--kind must be one of {', '.join(KINDS)}, got {self.kind!r}.{did_you_mean(self.kind, KINDS)}"
-            )
+        """Raise ZooError for an option that means nothing to the kind."""
         kinds = {name: kinds for kinds, names in self.ONLY.items() for name in names}
         for item in fields(self):
             of = kinds.get(item.name, KINDS)
@@ -187,6 +183,8 @@ def plot(options: PlotOptions) -> list[Path]:
 def _files_of(options: PlotOptions) -> tuple[str, str]:
     """Return how the names of images begin, and their format; ZooError if they cannot be written there."""
     suffix = Path(options.output).suffix
+    if options.kind in ("curves", "training") and options.output and Path(options.output).is_dir():
+        writable_file("--output", options.output)  # which says what is wrong with it
     if options.kind in ("curves", "training") and suffix and suffix[1:].lower() not in FORMATS:
         raise ZooError(f"--output {options.output!r}: images end in {', '.join('.' + name for name in FORMATS)}.")
     name = options.output.removesuffix(".pkl") if options.kind == "table" else options.output
@@ -199,17 +197,8 @@ Drawn = tuple[list[Path], Callable[[Look], Mapping[str, "Figure"]]]
 """Files that were written already, and what draws the figures, by what distinguishes their files."""
 
 
-def draw_runs(options: PlotOptions, _: str) -> Drawn:
+def draw_runs(options: PlotOptions, name: str) -> Drawn:
     """Read the curves of --kind curves or training. Raises ZooError when a choice is unknown, or there are none."""
-    for flag, value, allowed in (
-        ("--x-axis", options.x_axis, X_LABELS),
-        ("--y-axis", options.y_axis, Y_LABELS),
-        ("--source", options.source or _SOURCES[0], _SOURCES),
-    ):
-        if value not in allowed:
-            raise ZooError(f"{flag} must be one of {', '.join(allowed)}, got {value!r}.{did_you_mean(value, allowed)}")
-    if options.window < 1:
-        raise ZooError(f"--episode-window must be at least 1, got {options.window}.")
     if options.source == "eval" and options.x_axis != "steps":
         raise ZooError(
             f"--source eval knows only --x-axis steps (evaluations are taken at steps), got {options.x_axis!r}."

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.report.figures import read_page
 from polyak.zoo.report.page import body, render
 from polyak.zoo.report.runs import find_runs
@@ -32,11 +32,11 @@ PATIENCE = 1.0
 
 
 @dataclass
-class BoardOptions:
+class BoardOptions(CommandOptions):
     """Serve the page of `polyak report` while runs continue, to this machine only unless another host is given."""
 
     logs: str = option("logs", help="Log folder, a folder of one algorithm in it, or a single run.")
-    port: int = option(6007, "--port", help="Port to listen on; 0 takes a free one.")
+    port: int = option(6007, "--port", help="Port to listen on; 0 takes a free one.", at_least=0, at_most=65535)
     host: str = option("127.0.0.1", "--host", help="Address to listen on; 0.0.0.0 lets every machine read the logs.")
 
 
@@ -59,8 +59,6 @@ def open_server(options: BoardOptions) -> BoardServer:
     """Return a server that listens already and serves once ``serve_forever`` is called; ZooError if it cannot be."""
     logs = Path(options.logs)
     find_runs(logs, [])
-    if not 0 <= options.port <= 65535:
-        raise ZooError(f"--port must be between 0 and 65535, got {options.port}.")
     where = f"--host {options.host} --port {options.port}"
     try:
         return BoardServer(options.host, options.port, logs)

@@ -15,7 +15,7 @@ from typing import Any
 
 from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
-from polyak.zoo.options import option
+from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.output import writable_file
 from polyak.zoo.report.figures import Json, read_page
 
@@ -23,12 +23,12 @@ MEGABYTE = 2**20
 
 
 @dataclass
-class ReportOptions:
+class ReportOptions(CommandOptions):
     """Write one page about all runs under a log folder: curves, settings, videos, time, machine, warnings."""
 
     logs: str = option("logs", help="Log folder, a folder of one algorithm in it, or a single run.")
     output: str = option("report.html", "--output", "-o", help="Page to write (.html).")
-    video_limit: float = option(25.0, "--video-limit", help="Megabytes of videos to put into the page in all.")
+    video_limit: float = option(25.0, "--video-limit", help="Megabytes of videos in the page in all.", at_least=0)
 
 
 def report(options: ReportOptions) -> Path:
@@ -36,8 +36,6 @@ def report(options: ReportOptions) -> Path:
 
     Raises ZooError when the folder is wrong or holds no run, or the page cannot be written there.
     """
-    if options.video_limit < 0:
-        raise ZooError(f"--video-limit must be at least 0 megabytes, got {options.video_limit}.")
     if Path(options.output).suffix.lower() not in (".html", ".htm"):
         raise ZooError(f"--output {options.output!r} must end in .html.")
     data = read_page(Path(options.logs))

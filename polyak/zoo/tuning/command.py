@@ -9,7 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyak.suggestions import did_you_mean
 from polyak.zoo.data.files import environment_of, load
 from polyak.zoo.environments import check_own_env
 from polyak.zoo.errors import ZooError
@@ -18,8 +17,8 @@ from polyak.zoo.options import default_of
 from polyak.zoo.output import note, outlasting_the_reader, writable_file, writable_folder
 from polyak.zoo.registry import algorithm_name, check_names, env_name, find_algorithm
 from polyak.zoo.run_folder import file_name
-from polyak.zoo.tuning import metrics, report, studies, workers
-from polyak.zoo.tuning.options import OBJECTIVES, PRUNERS, SAMPLERS, OptimizeOptions, StudyOptions, TuneOptions
+from polyak.zoo.tuning import report, studies, workers
+from polyak.zoo.tuning.options import StudyOptions, TrainingOptions, TuneOptions
 from polyak.zoo.tuning.problem import Problem, default_storage, default_study_name
 
 if TYPE_CHECKING:
@@ -83,25 +82,7 @@ def _run(problem: Problem, study: Study, total: int) -> None:
 
 def _check(options: TuneOptions) -> None:
     """Refuse option values that no study could use."""
-    for flag, value, known in (
-        ("--sampler", options.sampler, SAMPLERS),
-        ("--pruner", options.pruner, PRUNERS),
-        ("--objective", options.objective or OBJECTIVES[0], OBJECTIVES),
-        ("--metric", options.metric or metrics.NAMES[0], metrics.NAMES),
-    ):
-        if value not in known:
-            raise ZooError(f"{flag} must be one of {', '.join(known)}, got {value!r}.{did_you_mean(value, known)}")
-    for name in ("n_trials", "n_jobs", "seeds", "eval_episodes", "n_eval_envs"):
-        if getattr(options, name) < 1:
-            raise ZooError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(options, name)}.")
-    for name in ("max_total_trials", "n_timesteps", "n_evaluations", "n_envs"):
-        if getattr(options, name) < 1 and getattr(options, name) != -1:
-            raise ZooError(
-                f"--{name.replace('_', '-')} must be at least 1 (or left out), got {getattr(options, name)}."
-            )
     _check_data(options)
-    if options.n_startup_trials < 0:
-        raise ZooError(f"--n-startup-trials must be at least 0, got {options.n_startup_trials}.")
     if 0 < options.n_timesteps < options.n_evaluations:
         raise ZooError(
             f"--n-evaluations {options.n_evaluations} are more than the --n-timesteps {options.n_timesteps} of a "
@@ -111,8 +92,6 @@ def _check(options: TuneOptions) -> None:
         raise ZooError(f"--percentile must lie between 0 and 100, got {options.percentile}.")
     if not 0.5 <= options.prune_confidence < 1:
         raise ZooError(f"--prune-confidence must be at least 0.5 and less than 1, got {options.prune_confidence}.")
-    if options.vec_env not in ("dummy", "subproc"):
-        raise ZooError(f"--vec-env must be dummy or subproc, got {options.vec_env!r}.")
     writable_folder("--log-folder", options.log_folder)
     if options.optimization_log_path:
         writable_folder("--optimization-log-path", options.optimization_log_path)
@@ -128,8 +107,6 @@ def _check_data(options: TuneOptions) -> None:
     for item in fields(options):
         if item.name in unused and getattr(options, item.name) != default_of(item):
             raise ZooError(f"{item.metadata['flags'][0]} means nothing here: {why}. Leave it out.")
-    if options.folds < 2:
-        raise ZooError(f"--folds must be at least 2, got {options.folds}.")
 
 
 def _announce(problem: Problem, study: Study, total: int) -> None:
@@ -230,7 +207,7 @@ def settings_of_trial(options: Any) -> Path:
 # -- for polyak train --------------------------------------------------------------------------------------------------
 
 
-def tune_as_train(options: OptimizeOptions) -> Path:
+def tune_as_train(options: TrainingOptions) -> Path:
     """Run the study that the options of `polyak train` describe.
 
     Raises:
@@ -251,7 +228,7 @@ def tune_as_train(options: OptimizeOptions) -> Path:
     return tune(TuneOptions(**{name: getattr(options, name) for name in both}))
 
 
-def check_no_study(options: OptimizeOptions) -> None:
+def check_no_study(options: TrainingOptions) -> None:
     """Refuse options of a study without ``--optimize-hyperparameters`` or, where they say which, ``--trial-id``."""
     which = {"trial_id", "storage", "study_name"} if options.trial_id >= 0 else set()
     for item in fields(StudyOptions):

@@ -18,7 +18,6 @@ SIGNS: Mapping[str, int] = {
     "soft_opc": 1,
 }
 """Metrics of recorded episodes, and whether more of one is better."""
-NAMES = (FQE, *SIGNS)
 
 
 def default_metric(algorithm: type[Any]) -> str:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from polyak.algorithm_info import Card, Search, Task
-from polyak.suggestions import did_you_mean
 from polyak.zoo.data.files import check_without_envs, dataset_for, environment_of
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.literals import parse_pairs, split_pairs
 from polyak.zoo.models import fit_policy, new_model
-from polyak.zoo.own_code import errors_of_own_code, load_file
+from polyak.zoo.own_code import errors_of_own_code, find_in_file, load_file
 from polyak.zoo.plain_yaml import plain
 from polyak.zoo.registry import Environment, algorithm_name, find_algorithm
 from polyak.zoo.run_folder import file_name
@@ -252,21 +251,10 @@ def find_space(text: str) -> Callable[[BaseTrial, Task], Mapping[str, Any]]:
     Raises:
         ZooError: the file, the function or the code is wrong.
     """
-    place, colon, name = text.rpartition(":")
-    path = Path(place).expanduser().resolve()
-    if not colon or path.suffix != ".py":
+    if not text.rpartition(":")[0].endswith(".py"):
         raise ZooError(f"--space {text!r} is not of the form file.py:FUNCTION.")
-    if not path.is_file():
-        raise ZooError(f"--space {text!r}: there is no file {path}.")
-    with errors_of_own_code(f"--space {text!r}: the file cannot be loaded", str(path)):
-        module = load_file(path)
-    function = getattr(module, name, None)
-    if not callable(function):
-        defined = [key for key, value in vars(module).items() if inspect.isfunction(value)]
-        raise ZooError(
-            f"--space {text!r}: the file has no function {name!r}.{did_you_mean(name, defined)} "
-            f"It defines: {', '.join(defined) or 'none'}."
-        )
+    path, name = find_in_file(text, "--space")
+    function = getattr(load_file(path), name)
     if len(inspect.signature(function).parameters) == 1:
         return lambda trial, task: function(trial)
     return function

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polyak.writing import replacing
 from polyak.zoo.errors import ZooError
-from polyak.zoo.plain_yaml import plain
+from polyak.zoo.plain_yaml import write_yaml
 from polyak.zoo.report.groups import differing, flatten
 from polyak.zoo.tuning import studies
 
@@ -43,23 +45,15 @@ def setting_lines(settings: dict[str, Any]) -> list[str]:
 
     What Optuna draws is another thing: exponents of two, places in a list, 1 - gamma.
     """
-    import yaml
-
-    lines = yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True, width=100)
-    return [f"    {line}" for line in lines.splitlines()]
+    return [f"    {line}" for line in write_yaml(settings).splitlines()]
 
 
 def write_settings(path: Path, study: Study, trial: FrozenTrial, env: str) -> None:
     """Write the settings of a trial as a file for ``polyak train --conf-file``."""
-    import yaml
-
-    from polyak.writing import replacing
-
     value = "no score" if trial.value is None else f"score {trial.value:.6g}"
     remark = f"# Trial {trial.number} of the study {study.study_name}: {value}.\n"
-    block = yaml.safe_dump(plain({env: settings_of(trial)}), sort_keys=False, allow_unicode=True)
     with replacing(path) as file:
-        file.write((remark + block).encode())
+        file.write((remark + write_yaml({env: settings_of(trial)})).encode())
 
 
 def write_table(path: Path, study: Study) -> None:
@@ -68,8 +62,6 @@ def write_table(path: Path, study: Study) -> None:
     ``params_*`` is what Optuna drew; ``settings_*`` what `polyak train` takes, where it is not the same in all trials.
     """
     import pandas as pd
-
-    from polyak.writing import replacing
 
     table = study.trials_dataframe(
         attrs=("number", "value", "datetime_start", "datetime_complete", "duration", "params", "user_attrs", "state")
@@ -89,8 +81,6 @@ def write_plots(path: Path, study: Study) -> list[str]:
 
     History of the scores, importance of the parameters (PED-ANOVA), a slice for each parameter, parallel coordinates.
     """
-    from polyak.writing import replacing
-
     drawn, missing = [], []
     for name, draw in _plots(study):
         try:
@@ -103,9 +93,8 @@ def write_plots(path: Path, study: Study) -> list[str]:
         figure.to_html(full_html=False, include_plotlyjs=number == 0, config={"displaylogo": False})
         for number, figure in enumerate(drawn)
     ]
-    head = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{_escaped(study.study_name)}</title></head>'
-    )
+    title = html.escape(study.study_name)
+    head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
     page = f"{head}<body>{_best_settings(study)}{''.join(parts)}</body></html>\n"
     with replacing(path) as file:
         file.write(page.encode())
@@ -119,7 +108,7 @@ def _best_settings(study: Study) -> str:
         return ""
     lines = "\n".join(setting_lines(settings_of(best)))
     return (
-        f"<h2>Trial {best.number}, the best: score {best.value:.6g}</h2><pre>{_escaped(lines)}</pre>"
+        f"<h2>Trial {best.number}, the best: score {best.value:.6g}</h2><pre>{html.escape(lines)}</pre>"
         "<p>The plots show what was drawn: <code>n_steps_pow</code> 6 is n_steps 2<sup>6</sup> = 64, "
         "<code>..._index</code> counts the choices of a list from 0, and <code>one_minus_gamma</code> 0.01 is gamma "
         "0.99.</p>"
@@ -137,9 +126,3 @@ def _plots(study: Study) -> Iterator[tuple[str, Callable[[], go.Figure]]]:
     )
     yield "slice", lambda: visualization.plot_slice(study)
     yield "parallel coordinates", lambda: visualization.plot_parallel_coordinate(study)
-
-
-def _escaped(text: str) -> str:
-    import html
-
-    return html.escape(text)

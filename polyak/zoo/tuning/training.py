@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from polyak.callbacks.callback import BaseCallback
 from polyak.envs import sync_envs_normalization
 from polyak.envs.wrappers.normalize import normalized_like
+from polyak.evaluation.evaluation_log import Evaluations
 from polyak.evaluation.in_environments import EvaluationResult, evaluate
 from polyak.evaluation.undisturbed import undisturbed
 from polyak.writing import replacing
@@ -211,28 +212,23 @@ class TrialEvaluations(BaseCallback):
         self.proceeds = self.turn.pause(result)
 
 
-@dataclass
 class EvaluationLog:
     """The files of a trial: ``evaluations.npz``, keyed as by `polyak train`, and ``best_model.zip``."""
 
-    folder: Path
-    timesteps: list[int] = field(default_factory=list)
-    results: list[EvaluationResult] = field(default_factory=list)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.evaluations = Evaluations([], [], [], [], -np.inf)
 
     def add(self, timesteps: int, result: EvaluationResult, model: Any) -> None:
         """Write an evaluation, and the model if it is the best one so far."""
-        best = max((earlier.mean for earlier in self.results), default=-np.inf)
-        self.timesteps.append(timesteps)
-        self.results.append(result)
-        arrays = {
-            "timesteps": np.array(self.timesteps),
-            "results": np.stack([one.returns for one in self.results]),
-            "ep_lengths": np.stack([one.lengths for one in self.results]),
-        }
-        successes = [one.successes for one in self.results if one.successes is not None]
-        if len(successes) == len(self.results):
-            arrays["successes"] = np.stack(successes)
+        before = self.evaluations
+        before.timesteps.append(timesteps)
+        before.results.append(result.returns.tolist())
+        before.lengths.append(result.lengths.tolist())
+        if result.successes is not None:
+            before.successes.append(result.successes.tolist())
+        self.evaluations = before._replace(best=max(before.best, result.mean))
         with replacing(self.folder / "evaluations.npz") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        if result.mean > best:
+            np.savez(file, **self.evaluations.arrays())  # type: ignore[arg-type]
+        if result.mean > before.best:
             model.save(self.folder / "best_model.zip")

@@ -99,12 +99,6 @@ def test_runners_elsewhere_do_not_explore_either(fake: FakeRay, cls: Any) -> Non
     assert best == [action for _, action in done]
 
 
-@pytest.mark.parametrize(("given", "explores"), [(None, False), ({"explore": True}, True)])
-def test_evaluation_explores_as_its_config_says(given: Any, explores: bool) -> None:
-    made = config().env_runners(explore=False).evaluation(evaluation_config=given)
-    assert made.evaluation_settings().explore is explores
-
-
 @pytest.mark.parametrize("cls", [DQNConfig, SACConfig])
 def test_actions_before_learning_starts_are_explored_as_later(cls: Any) -> None:
     """RLlib draws none uniformly: DQN's are the best but for ``epsilon``, SAC's are drawn by the policy."""

@@ -288,6 +288,17 @@ OTHER: dict[str, Any] = {
     "target_worker_clipping": 3.0,
     "circular_buffer_num_batches": 3,
     "circular_buffer_iterations_per_batch": 3,
+    "beta": 0.5,
+    "bc_logstd_coeff": 0.1,
+    "moving_average_sqd_adv_norm_update_rate": 0.5,
+    "moving_average_sqd_adv_norm_start": 3.0,
+    "vf_coeff": 0.6,
+    "bc_iters": 3,
+    "temperature": 0.5,
+    "num_actions": 3,
+    "lagrangian": True,
+    "min_q_weight": 2.0,
+    "deterministic_backup": False,
 }
 ELSEWHERE = {
     "train_batch_size": "where the size for each learner is None",
@@ -302,25 +313,40 @@ ELSEWHERE = {
     "decay": "needs RMSprop",
     "momentum": "needs RMSprop",
     "epsilon": "of IMPALA needs RMSprop",
+    "lagrangian_thresh": "needs a multiplier",
 }
 CONSTANT = {"grad_clip_by", "td_error_loss_fn", "before_learn_on_batch"}
 CONSTANT |= {"categorical_distribution_temperature", "vtrace", "use_circular_buffer"}
 
 
-@pytest.mark.parametrize("cls", [PPOConfig, DQNConfig, SACConfig, IMPALAConfig, APPOConfig])
+ONE_PASS = {"num_epochs", "minibatch_size", "shuffle_batch_per_epoch"}
+RECORDED = {*ONE_PASS, "burnin_len", "replay_buffer_config", "training_intensity"}
+RECORDED |= {"num_steps_sampled_before_learning_starts"}
+FIXED: dict[type[AlgorithmConfig], set[str]] = {
+    PPOConfig: set(),
+    DQNConfig: ONE_PASS,
+    SACConfig: ONE_PASS | {"lr", "grad_clip"},
+    IMPALAConfig: ONE_PASS,
+    APPOConfig: ONE_PASS,
+    MARWILConfig: RECORDED,
+    CQLConfig: RECORDED | {"lr", "grad_clip"},
+}
+FIXED[BCConfig] = RECORDED | {"beta", "gamma", "vf_coeff"}
+FIXED[BCConfig] |= {f"moving_average_sqd_adv_norm_{which}" for which in ("update_rate", "start")}
+"""Settings that have one value, or that the algorithm has no use for."""
+
+
+@pytest.mark.parametrize("cls", FIXED)
 def test_every_setting_of_training_changes_what_is_built(cls: type[AlgorithmConfig]) -> None:
     """What is accepted and never read would be found here."""
-    fixed = {PPOConfig: set(), DQNConfig: {"num_epochs", "minibatch_size", "shuffle_batch_per_epoch"}}
-    fixed[SACConfig] = fixed[DQNConfig] | {"lr", "grad_clip"}
-    fixed[IMPALAConfig] = {"num_epochs", "minibatch_size", "shuffle_batch_per_epoch"}
-    fixed[APPOConfig] = fixed[IMPALAConfig]
     elsewhere = ELSEWHERE.keys() - ({"epsilon"} if cls is DQNConfig else set())
-    for name in set(cls._settings_of("training")) - CONSTANT - elsewhere - fixed[cls]:
+    for name in set(cls._settings_of("training")) - CONSTANT - elsewhere - FIXED[cls]:
         config = cls().training(lambda_=0.5) if name == "use_gae" else cls()
         if cls is APPOConfig and name in ("use_kl_loss", "kl_coeff", "kl_target"):
             config.training(use_kl_loss=True)
         before = repr(config.plain())
-        config.training(**{name: OTHER[name]})
+        value = 7000 if cls is CQLConfig and name == "target_network_update_freq" else OTHER[name]
+        config.training(**{name: value})
         assert repr(config.plain()) != before, name
 
 

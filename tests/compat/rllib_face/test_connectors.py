@@ -9,7 +9,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-import torch
 
 from polyak.compat.rllib_face import (
     BCConfig,
@@ -550,42 +549,6 @@ def test_a_learners_piece_that_adds_columns_is_told_so() -> None:
         pytest.raises(NotImplementedError, match=r"\['mine'\], which no module"),
     ):
         algo.train()
-
-
-def test_curiosity_is_a_piece_with_networks_of_its_own() -> None:
-    """A model of the next observation learns from each rollout, and rewards what it cannot tell; ever less."""
-    errors = []
-
-    class Curious(ConnectorV2):
-        def __init__(self) -> None:
-            super().__init__()
-            with torch.random.fork_rng():
-                torch.manual_seed(0)
-                self.model = torch.nn.Linear(4, 2)
-            self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.05)
-
-        def __call__(self, *, rl_module: Any, batch: Any, episodes: Any, **kwargs: Any) -> Any:
-            observations, then = (
-                torch.tensor(np.concatenate([one.get_observations(part) for one in episodes])) / 6
-                for part in (slice(None, -1), slice(1, None))
-            )
-            actions = np.concatenate([one.get_actions(one_hot_discrete=True) for one in episodes])
-            rows = torch.cat([observations, torch.tensor(actions)], 1)
-            for _ in range(20):
-                found = (self.model(rows) - then).square().sum(1)
-                self.optimizer.zero_grad()
-                found.mean().backward()
-                self.optimizer.step()
-            errors.append(found.mean().item())
-            for one, own in zip(episodes, found.detach().split([len(one) for one in episodes]), strict=True):
-                one.set_rewards(new_data=one.get_rewards() + own.numpy())
-            return batch
-
-    with ppo(None, lambda observations, actions: Curious()).build() as algo:
-        for _ in range(4):
-            algo.train()
-        assert errors == sorted(errors, reverse=True)
-        assert errors[-1] < errors[0] / 4
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

@@ -279,14 +279,6 @@ def test_the_policy_head_has_what_the_distribution_reads(action: Any, outputs: i
     assert distribution.sample(sample_shape=(2, 3)).shape == (2, 3, *actions.shape)
 
 
-def test_gaussians_are_those_of_torch() -> None:
-    outputs, actions = torch.randn(7, 4), torch.randn(7, 2)
-    ours = PPOCatalog(VECTOR, FORCE, {}).get_action_dist_cls().from_logits(outputs)
-    theirs = torch.distributions.Normal(outputs[:, :2], outputs[:, 2:].exp())
-    torch.testing.assert_close(ours.logp(actions), theirs.log_prob(actions).sum(-1))
-    torch.testing.assert_close(ours.entropy(), theirs.entropy().sum(-1))
-
-
 # -- modules -----------------------------------------------------------------------------------------------------------
 
 

@@ -94,51 +94,6 @@ def test_cql_in_polyaks_words() -> None:
     assert config.copy().training(target_network_update_freq=512).plain().kwargs["target_update_interval"] == 2
 
 
-OTHER: dict[str, Any] = {
-    "gamma": 0.9,
-    "lr": 1e-2,
-    "actor_lr": 1e-2,
-    "critic_lr": 1e-2,
-    "alpha_lr": 1e-2,
-    "grad_clip": 3.0,
-    "train_batch_size_per_learner": 640,
-    "beta": 0.5,
-    "bc_logstd_coeff": 0.1,
-    "moving_average_sqd_adv_norm_update_rate": 0.5,
-    "moving_average_sqd_adv_norm_start": 3.0,
-    "vf_coeff": 0.6,
-    "tau": 0.5,
-    "twin_q": False,
-    "initial_alpha": 0.5,
-    "target_entropy": -0.5,
-    "target_network_update_freq": 7000,
-    "n_step": 3,
-    "bc_iters": 3,
-    "temperature": 0.5,
-    "num_actions": 3,
-    "lagrangian": True,
-    "min_q_weight": 2.0,
-    "deterministic_backup": False,
-}
-ONE_VALUE = {
-    *("num_epochs", "minibatch_size", "shuffle_batch_per_epoch", "burnin_len", "replay_buffer_config"),
-    *("training_intensity", "num_steps_sampled_before_learning_starts", "store_buffer_in_checkpoints"),
-    *("grad_clip_by", "learner_class", "train_batch_size", "lagrangian_thresh"),  # which need others
-    *("learner_connector", "learner_config_dict"),
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "fixed"), [(BCConfig, {"beta"}), (MARWILConfig, set()), (CQLConfig, {"lr", "grad_clip"})]
-)
-def test_every_setting_of_training_changes_what_is_built(kind: type[Any], fixed: set[str]) -> None:
-    unread = {"gamma", "vf_coeff"} | {name for name in kind._settings_of("training") if name.startswith("moving_")}
-    skipped = ONE_VALUE | fixed | (unread if kind is BCConfig else set())
-    for name in set(kind._settings_of("training")) - skipped:
-        before = repr(kind().plain())
-        assert repr(kind().training(**{name: OTHER[name]}).plain()) != before, name
-
-
 def test_learners_share_the_rows() -> None:
     config = BCConfig().learners(num_learners=2).training(train_batch_size_per_learner=100)
     kwargs = config.plain().kwargs

@@ -130,14 +130,13 @@ def test_overrides_are_called(face: str, tmp_path: Path) -> None:
         trained(ppo().callbacks(spied(RLlibCallback, names, calls)))
     elif face == "TorchRLModule":
         own = spied(DefaultPPOTorchRLModule, names, calls)
-        trained(ppo().rl_module(rl_module_spec=RLModuleSpec(module_class=own)))
+        trained(with_spec(ppo(), module_class=own))
     elif face == "PPOCatalog":
-        trained(ppo().rl_module(rl_module_spec=RLModuleSpec(catalog_class=spied(PPOCatalog, names, calls))))
+        trained(with_spec(ppo(), catalog_class=spied(PPOCatalog, names, calls)))
     elif face == "Learner":
         trained(ppo(learner_class=spied(PPOTorchLearner, names, calls)))
     else:
-        own = spied(DQNCatalog, names, calls)
-        config = small(DQNConfig()).rl_module(rl_module_spec=RLModuleSpec(catalog_class=own))
+        config = with_spec(dqn(), catalog_class=spied(DQNCatalog, names, calls))
         trained(config.reporting(min_sample_timesteps_per_iteration=20))
     assert names - set(calls) == set()
 
@@ -171,7 +170,7 @@ def test_a_dqn_modules_forward_passes_are_called() -> None:
             "actions": torch.zeros(len(batch["obs"]), dtype=torch.int64)
         }
     )
-    config = small(DQNConfig()).rl_module(rl_module_spec=RLModuleSpec(module_class=own))
+    config = with_spec(dqn(), module_class=own)
     config.training(num_steps_sampled_before_learning_starts=10, target_network_update_freq=10)
     trained(config.reporting(min_sample_timesteps_per_iteration=40))
     assert set(names) - set(calls) == set()
@@ -184,72 +183,42 @@ def own(base: type, name: str) -> type:
     return type("Own", (base,), {name: lambda self, *args, **kwargs: None})
 
 
+def with_spec(config: Any, **spec: Any) -> Any:
+    return config.rl_module(rl_module_spec=RLModuleSpec(**spec))
+
+
+def dqn() -> Any:
+    return small(DQNConfig())
+
+
+def sac() -> Any:
+    return SACConfig().environment("Pendulum-v1")
+
+
+OF_DQN, OF_SAC = (
+    {**not_called.DQN_MODULE, **not_called.MODULE},
+    {**not_called.TORCH_LEARNER, **SACTorchLearner.reasons},
+)
 REFUSED: list[tuple[str, type, dict[str, str], Any]] = [
-    ("AlgorithmConfig", PPOConfig, not_called.CONFIG, lambda cls: small(cls()).build_algo()),
-    (
-        "Algorithm",
-        scale.get_trainable_cls("PPO"),
-        not_called.ALGORITHM,
-        lambda cls: small(PPOConfig(algo_class=cls)).build_algo(),
-    ),
-    ("RLlibCallback", RLlibCallback, not_called.CALLBACKS, lambda cls: ppo().callbacks(cls).build_algo()),
-    (
-        "TorchRLModule",
-        DefaultPPOTorchRLModule,
-        not_called.MODULE,
-        lambda cls: ppo().rl_module(rl_module_spec=RLModuleSpec(module_class=cls)).build_algo(),
-    ),
-    (
-        "DefaultDQNRLModule",
-        DefaultDQNTorchRLModule,
-        {**not_called.DQN_MODULE, **not_called.MODULE},
-        lambda cls: small(DQNConfig()).rl_module(rl_module_spec=RLModuleSpec(module_class=cls)).build_algo(),
-    ),
-    (
-        "PPOCatalog",
-        PPOCatalog,
-        not_called.PPO_CATALOG,
-        lambda cls: ppo().rl_module(rl_module_spec=RLModuleSpec(catalog_class=cls)).build_algo(),
-    ),
-    (
-        "DQNCatalog",
-        DQNCatalog,
-        not_called.DQN_CATALOG,
-        lambda cls: small(DQNConfig()).rl_module(rl_module_spec=RLModuleSpec(catalog_class=cls)).build_algo(),
-    ),
-    (
-        "SACCatalog",
-        Catalog,
-        not_called.SAC_CATALOG,
-        lambda cls: (
-            SACConfig()
-            .environment("Pendulum-v1")
-            .rl_module(rl_module_spec=RLModuleSpec(catalog_class=cls))
-            .build_algo()
-        ),
-    ),
-    (
-        "MultiRLModuleSpec",
-        MultiRLModuleSpec,
-        not_called.SPEC,
-        lambda cls: ppo().rl_module(rl_module_spec=cls(RLModuleSpec())).build_algo(),
-    ),
-    (
-        "ConnectorV2",
-        ConnectorV2,
-        not_called.CONNECTOR,
-        lambda cls: ppo(learner_connector=lambda observations, actions: cls()).build_algo(),
-    ),
-    ("RLModuleSpec", RLModuleSpec, not_called.SPEC, lambda cls: ppo().rl_module(rl_module_spec=cls()).build_algo()),
-    ("Learner", PPOTorchLearner, not_called.TORCH_LEARNER, lambda cls: ppo(learner_class=cls).build_algo()),
-    (
-        "SACLearner",
-        SACTorchLearner,
-        {**not_called.TORCH_LEARNER, **SACTorchLearner.reasons},
-        lambda cls: SACConfig().environment("Pendulum-v1").training(learner_class=cls).build_algo(),
-    ),
-    ("polyak's learner", PPOLearner, not_called.LEARNER, lambda cls: ppo(learner_class=cls).build_algo()),
+    ("AlgorithmConfig", PPOConfig, not_called.CONFIG, lambda cls: small(cls())),
+    ("Algorithm", scale.get_trainable_cls("PPO"), not_called.ALGORITHM, lambda cls: small(PPOConfig(algo_class=cls))),
+    ("RLlibCallback", RLlibCallback, not_called.CALLBACKS, lambda cls: ppo().callbacks(cls)),
+    ("TorchRLModule", DefaultPPOTorchRLModule, not_called.MODULE, lambda cls: with_spec(ppo(), module_class=cls)),
+    ("DefaultDQNRLModule", DefaultDQNTorchRLModule, OF_DQN, lambda cls: with_spec(dqn(), module_class=cls)),
+    ("PPOCatalog", PPOCatalog, not_called.PPO_CATALOG, lambda cls: with_spec(ppo(), catalog_class=cls)),
+    ("DQNCatalog", DQNCatalog, not_called.DQN_CATALOG, lambda cls: with_spec(dqn(), catalog_class=cls)),
+    ("SACCatalog", Catalog, not_called.SAC_CATALOG, lambda cls: with_spec(sac(), catalog_class=cls)),
+    ("MultiRLModuleSpec", MultiRLModuleSpec, not_called.SPEC, lambda cls: multi(cls(RLModuleSpec()))),
+    ("RLModuleSpec", RLModuleSpec, not_called.SPEC, lambda cls: multi(cls())),
+    ("ConnectorV2", ConnectorV2, not_called.CONNECTOR, lambda cls: ppo(learner_connector=lambda *spaces: cls())),
+    ("Learner", PPOTorchLearner, not_called.TORCH_LEARNER, lambda cls: ppo(learner_class=cls)),
+    ("SACLearner", SACTorchLearner, OF_SAC, lambda cls: sac().training(learner_class=cls)),
+    ("polyak's learner", PPOLearner, not_called.LEARNER, lambda cls: ppo(learner_class=cls)),
 ]
+
+
+def multi(spec: Any) -> Any:
+    return ppo().rl_module(rl_module_spec=spec)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +226,7 @@ REFUSED: list[tuple[str, type, dict[str, str], Any]] = [
 )
 def test_overrides_that_nothing_calls_are_refused(base: type, name: str, build: Any) -> None:
     with pytest.raises(HyperparameterError, match=rf"its {name}\(\) would never be called: \w+"):
-        build(own(base, name))
+        build(own(base, name)).build_algo()
 
 
 # -- the law -----------------------------------------------------------------------------------------------------------

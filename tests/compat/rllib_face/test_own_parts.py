@@ -252,16 +252,6 @@ def test_parts_of_a_modules_state_go_into_another(tmp_path: Path) -> None:
     assert module.input_specs_train() == ["obs"]
 
 
-def test_runners_of_this_process_can_be_looked_at() -> None:
-    with ppo().build_algo() as algo:
-        assert len(algo.env_runner.env.unwrapped.envs) == 1
-        assert algo.eval_env_runner.config.in_evaluation
-        assert not algo.env_runner.config.in_evaluation
-        assert algo.env_runner.module is algo.get_module()
-        algo.metrics.log_value("mine", 3.0)
-        assert algo.train()["env_runners"]["mine"] == 3.0
-
-
 @pytest.mark.parametrize(
     ("images", "entry", "once"), [(True, {}, True), (False, {}, False), (True, {"optimize_memory_usage": False}, False)]
 )

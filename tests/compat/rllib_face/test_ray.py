@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from polyak.compat.rllib_face import APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
+from polyak.compat.rllib_face import Algorithm, APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
 from polyak.distributed.statistics import moments_in
 from tests.compat.rllib_face.faulty_envs import Faulty
 from tests.compat.rllib_face.on_ray import config, session_of, trained, weights
@@ -118,6 +119,30 @@ def test_a_killed_learner_is_restored_and_nothing_is_lost() -> None:
         found = weights(algo)
     assert [array.shape for array in found] == [array.shape for array in expected]
     assert_gone(processes)
+
+
+@pytest.mark.parametrize("cls", [PPOConfig, IMPALAConfig])
+def test_a_killed_runner_is_replaced_and_training_goes_on(cls: Any) -> None:
+    with config(cls, runners=2).build() as algo:
+        algo.train()
+        os.kill(algo.env_runner_group.processes[0], signal.SIGKILL)
+        with pytest.warns(RuntimeWarning, match=r"runner 1 of 2 is gone.*Another one"):
+            steps = until_missed(algo)
+        size = steps[1] - steps[0]
+        assert steps == [size * (2 + n) for n in range(len(steps))], "batches are as large as before"
+        until = time.monotonic() + 300
+        while algo.env_runner_group.num_healthy_env_runners < 2 and time.monotonic() < until:
+            result = algo.train()
+        assert result["fault_tolerance"] == {"num_healthy_workers": 2, "num_remote_worker_restarts": 1}
+
+
+def until_missed(algo: Algorithm) -> list[int]:
+    """Train until a runner has been replaced: others that act in advance may have enough for a while."""
+    steps: list[int] = []
+    until = time.monotonic() + 300
+    while (len(steps) < 3 or algo.env_runner_group.num_restarts == 0) and time.monotonic() < until:
+        steps.append(algo.train()["num_env_steps_sampled_lifetime"])
+    return steps
 
 
 def faulty(how: str, folder: Path, **faults: Any) -> Any:

@@ -74,17 +74,6 @@ def test_what_ends_a_process_is_raised_here_and_ends_all(tmp_path: Path, weight:
     players.rest()
 
 
-def test_one_that_is_killed_is_missed(tmp_path: Path) -> None:
-    players = crew(Weights(), RayCrew, tmp_path)
-    players.start()
-    players.move()
-    os.kill(processes(tmp_path)[0], signal.SIGKILL)
-    with pytest.raises(PlayerError, match=r"process [01] of those that play died: "):
-        for _ in range(3):
-            players.move()
-    assert_gone(processes(tmp_path))
-
-
 @pytest.mark.parametrize("options", [{}, {"opening_moves": 3, "selection": "gumbel"}], ids=str)
 def test_a_model_learns_as_with_local_processes_and_resumes(tmp_path: Path, options: dict[str, Any]) -> None:
     learn = partial(AlphaZero.learn, log_interval=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -99,3 +101,19 @@ def test_equal_seeds_give_equal_numbers_with_shards() -> None:
     one, two = (trained(sharded(runners=2), 1) for _ in range(2))
     for ours, theirs in zip(one, two, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_killed_learner_is_restored_and_does_again_what_is_lost() -> None:
+    """With a seed even the numbers are those of a training that nobody disturbed."""
+    expected = trained(replaying(learners=1), 3)
+    with replaying(learners=1).build() as algo:
+        algo.train()
+        os.kill(algo.learner_group.processes[0], signal.SIGKILL)
+        with pytest.warns(RuntimeWarning, match="a learner is gone"):
+            algo.train()
+        assert algo.learner_group.restarts == 1
+        algo.train()
+        for ours, theirs in zip(expected, weights(algo), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        processes = list(algo.learner_group.processes)
+    assert_gone(processes)

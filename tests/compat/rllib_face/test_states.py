@@ -112,6 +112,8 @@ def test_who_evaluates_elsewhere_is_not_here(monkeypatch: pytest.MonkeyPatch) ->
 def test_runners_of_this_process_are_reached_through_their_groups() -> None:
     with ppo().build() as algo:
         assert algo.env_runner_group.foreach_env_runner(lambda runner: runner.num_envs) == [1]
+        assert not algo.env_runner.config.in_evaluation
+        assert algo.env_runner.module is algo.get_module()
         assert algo.env_runner_group.foreach_env_runner(id, local_env_runner=False) == []
         assert algo.env_runner_group.num_remote_env_runners() == 0
         group = algo.eval_env_runner_group

@@ -77,72 +77,71 @@ def simba(obs: spaces.Space, actions: spaces.Box, **kwargs: Any) -> SimBaPolicy:
     return policy
 
 
+def made(cls: Any, *args: Any, **options: Any) -> Any:
+    """What builds a policy for observations."""
+    return lambda obs, **more: cls(obs, *args, **options, **more)
+
+
 HEADS: dict[str, Any] = {
-    "categorical": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(4), **kw),
-    "categorical_wide": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(40, start=3), **kw),
-    "multi_categorical": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([3, 2, 17]), **kw),
-    "product": lambda obs, **kw: ActorCriticPolicy(obs, PARTS, **kw),
-    "product_discrete": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Dict(a=spaces.Discrete(3)), sparse=True, **kw),
-    "multi_categorical_table": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([[3, 2], [2, 4]]), **kw),
-    "sparse": lambda obs, **kw: ActorCriticPolicy(obs, spaces.Discrete(4), sparse=True, **kw),
-    "multi_sparse": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiDiscrete([3, 2, 17]), sparse=True, **kw),
-    "bernoulli": lambda obs, **kw: ActorCriticPolicy(obs, spaces.MultiBinary(5), **kw),
-    "gaussian": lambda obs, **kw: ActorCriticPolicy(obs, BOX, **kw),
-    "gaussian_grid": lambda obs, **kw: ActorCriticPolicy(obs, GRID, **kw),
-    "gaussian_own_features": lambda obs, **kw: ActorCriticPolicy(obs, BOX, share_features_extractor=False, **kw),
-    "squashed": lambda obs, **kw: ContinuousPolicy(obs, BOX, **kw),
-    "squashed_quantiles": lambda obs, **kw: ContinuousPolicy(obs, BOX, critic=QuantileCritic, n_quantiles=5, **kw),
-    "squashed_softplus": lambda obs, **kw: ContinuousPolicy(obs, BOX, softplus_std=True, **kw),
-    "squashed_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, **kw),
-    "squashed_dropout_critics": lambda obs, **kw: ContinuousPolicy(obs, BOX, critic=DropoutCritic, n_critics=3, **kw),
-    "state_dependent": lambda obs, **kw: ActorCriticPolicy(obs, BOX, use_sde=True, **kw),
-    "state_dependent_squashed": lambda obs, **kw: ActorCriticPolicy(
-        obs, GRID, use_sde=True, squash_output=True, use_expln=True, full_std=False, **kw
+    "categorical": made(ActorCriticPolicy, spaces.Discrete(4)),
+    "categorical_wide": made(ActorCriticPolicy, spaces.Discrete(40, start=3)),
+    "multi_categorical": made(ActorCriticPolicy, spaces.MultiDiscrete([3, 2, 17])),
+    "product": made(ActorCriticPolicy, PARTS),
+    "product_discrete": made(ActorCriticPolicy, spaces.Dict(a=spaces.Discrete(3)), sparse=True),
+    "multi_categorical_table": made(ActorCriticPolicy, spaces.MultiDiscrete([[3, 2], [2, 4]])),
+    "sparse": made(ActorCriticPolicy, spaces.Discrete(4), sparse=True),
+    "multi_sparse": made(ActorCriticPolicy, spaces.MultiDiscrete([3, 2, 17]), sparse=True),
+    "bernoulli": made(ActorCriticPolicy, spaces.MultiBinary(5)),
+    "gaussian": made(ActorCriticPolicy, BOX),
+    "gaussian_grid": made(ActorCriticPolicy, GRID),
+    "gaussian_own_features": made(ActorCriticPolicy, BOX, share_features_extractor=False),
+    "squashed": made(ContinuousPolicy, BOX),
+    "squashed_quantiles": made(ContinuousPolicy, BOX, critic=QuantileCritic, n_quantiles=5),
+    "squashed_softplus": made(ContinuousPolicy, BOX, softplus_std=True),
+    "squashed_grid": made(ContinuousPolicy, GRID),
+    "squashed_dropout_critics": made(ContinuousPolicy, BOX, critic=DropoutCritic, n_critics=3),
+    "state_dependent": made(ActorCriticPolicy, BOX, use_sde=True),
+    "state_dependent_squashed": made(
+        ActorCriticPolicy, GRID, use_sde=True, squash_output=True, use_expln=True, full_std=False
     ),
-    "state_dependent_sac": lambda obs, **kw: ContinuousPolicy(obs, GRID, use_sde=True, log_std_init=-1, **kw),
-    "state_dependent_sac_free": lambda obs, **kw: ContinuousPolicy(obs, BOX, use_sde=True, clip_mean=0.0, **kw),
-    "renormalised": lambda obs, **kw: renormalised(obs, BOX, **kw),
-    "renormalised_state_dependent": lambda obs, **kw: renormalised(obs, GRID, use_sde=True, log_std_init=-1, **kw),
-    "simba": lambda obs, **kw: simba(obs, BOX, **kw),
-    "simba_state_dependent": lambda obs, **kw: simba(obs, GRID, use_sde=True, log_std_init=-1, **kw),
-    "deterministic": lambda obs, **kw: ContinuousPolicy(obs, BOX, actor="deterministic", **kw),
-    "deterministic_grid": lambda obs, **kw: ContinuousPolicy(obs, GRID, actor="deterministic", **kw),
-    "paired": lambda obs, **kw: PairedPolicy(obs, BOX, **kw),
-    "paired_grid": lambda obs, **kw: PairedPolicy(obs, GRID, n_pairs=3, **kw),
-    "categorical_sac": lambda obs, **kw: CategoricalPolicy(obs, spaces.Discrete(4, start=2), **kw),
-    "direct": lambda obs, **kw: DirectPolicy(obs, GRID, **kw),
-    "direct_choice": lambda obs, **kw: DirectPolicy(obs, spaces.Discrete(4), **kw),
-    "greedy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), **kw),
-    "dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), dueling=True, **kw),
-    "dueling_max": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), dueling="max", **kw),
-    "noisy": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, **kw),
-    "noisy_dueling": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), sigma0=0.5, dueling=True, **kw),
-    "layer_norm": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), layer_norm=True, **kw),
-    "layer_norm_noisy_dueling": lambda obs, **kw: ValuePolicy(
-        obs, spaces.Discrete(4), layer_norm=True, sigma0=0.5, dueling=True, **kw
+    "state_dependent_sac": made(ContinuousPolicy, GRID, use_sde=True, log_std_init=-1),
+    "state_dependent_sac_free": made(ContinuousPolicy, BOX, use_sde=True, clip_mean=0.0),
+    "renormalised": made(renormalised, BOX),
+    "renormalised_state_dependent": made(renormalised, GRID, use_sde=True, log_std_init=-1),
+    "simba": made(simba, BOX),
+    "simba_state_dependent": made(simba, GRID, use_sde=True, log_std_init=-1),
+    "deterministic": made(ContinuousPolicy, BOX, actor="deterministic"),
+    "deterministic_grid": made(ContinuousPolicy, GRID, actor="deterministic"),
+    "paired": made(PairedPolicy, BOX),
+    "paired_grid": made(PairedPolicy, GRID, n_pairs=3),
+    "categorical_sac": made(CategoricalPolicy, spaces.Discrete(4, start=2)),
+    "direct": made(DirectPolicy, GRID),
+    "direct_choice": made(DirectPolicy, spaces.Discrete(4)),
+    "greedy": made(ValuePolicy, spaces.Discrete(4)),
+    "dueling": made(ValuePolicy, spaces.Discrete(4), dueling=True),
+    "dueling_max": made(ValuePolicy, spaces.Discrete(4), dueling="max"),
+    "noisy": made(ValuePolicy, spaces.Discrete(4), sigma0=0.5),
+    "noisy_dueling": made(ValuePolicy, spaces.Discrete(4), sigma0=0.5, dueling=True),
+    "layer_norm": made(ValuePolicy, spaces.Discrete(4), layer_norm=True),
+    "layer_norm_noisy_dueling": made(ValuePolicy, spaces.Discrete(4), layer_norm=True, sigma0=0.5, dueling=True),
+    "quantiles": made(ValuePolicy, spaces.Discrete(4), network=QuantileNetwork),
+    "quantiles_dueling": made(ValuePolicy, spaces.Discrete(4), network=QuantileNetwork, n_quantiles=7, dueling=True),
+    "atoms": made(ValuePolicy, spaces.Discrete(4), network=CategoricalQNetwork),
+    "rainbow": made(ValuePolicy, spaces.Discrete(4), network=CategoricalQNetwork, n_atoms=11, dueling=True, sigma0=0.3),
+    "implicit": made(ValuePolicy, spaces.Discrete(4), network=ImplicitQuantileNetwork),
+    "implicit_noisy": made(
+        ValuePolicy, spaces.Discrete(4), network=ImplicitQuantileNetwork, dueling=True, sigma0=0.5, n_samples=5
     ),
-    "quantiles": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), network=QuantileNetwork, **kw),
-    "quantiles_dueling": lambda obs, **kw: ValuePolicy(
-        obs, spaces.Discrete(4), network=QuantileNetwork, n_quantiles=7, dueling=True, **kw
-    ),
-    "atoms": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), network=CategoricalQNetwork, **kw),
-    "rainbow": lambda obs, **kw: ValuePolicy(
-        obs, spaces.Discrete(4), network=CategoricalQNetwork, n_atoms=11, dueling=True, sigma0=0.3, **kw
-    ),
-    "implicit": lambda obs, **kw: ValuePolicy(obs, spaces.Discrete(4), network=ImplicitQuantileNetwork, **kw),
-    "implicit_noisy": lambda obs, **kw: ValuePolicy(
-        obs, spaces.Discrete(4), network=ImplicitQuantileNetwork, dueling=True, sigma0=0.5, n_samples=5, **kw
-    ),
-    "sb3_actor_critic": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, **kw),
-    "contrib_maskable": lambda obs, **kw: MaskableActorCriticPolicy(obs, spaces.MultiDiscrete([3, 2, 4]), rate, **kw),
-    "contrib_maskable_coins": lambda obs, **kw: MaskableActorCriticPolicy(obs, spaces.MultiBinary(4), rate, **kw),
-    "sb3_dqn": lambda obs, **kw: sb3.DQNPolicy(obs, spaces.Discrete(4), rate, **kw),
-    "sb3_state_dependent": lambda obs, **kw: sb3.ActorCriticPolicy(obs, BOX, rate, use_sde=True, **kw),
-    "sb3_state_dependent_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, use_sde=True, **kw),
-    "sb3_sac": lambda obs, **kw: sb3.SACPolicy(obs, BOX, rate, **kw),
-    "sb3_tqc": lambda obs, **kw: sb3.TQCPolicy(obs, BOX, rate, **kw),
+    "sb3_actor_critic": made(sb3.ActorCriticPolicy, BOX, rate),
+    "contrib_maskable": made(MaskableActorCriticPolicy, spaces.MultiDiscrete([3, 2, 4]), rate),
+    "contrib_maskable_coins": made(MaskableActorCriticPolicy, spaces.MultiBinary(4), rate),
+    "sb3_dqn": made(sb3.DQNPolicy, spaces.Discrete(4), rate),
+    "sb3_state_dependent": made(sb3.ActorCriticPolicy, BOX, rate, use_sde=True),
+    "sb3_state_dependent_sac": made(sb3.SACPolicy, BOX, rate, use_sde=True),
+    "sb3_sac": made(sb3.SACPolicy, BOX, rate),
+    "sb3_tqc": made(sb3.TQCPolicy, BOX, rate),
     "contrib_crossq": lambda obs, **kw: sb3.CrossQPolicy(obs, BOX, rate, **kw).eval(),
-    "sb3_td3": lambda obs, **kw: sb3.TD3Policy(obs, BOX, rate, **kw),
+    "sb3_td3": made(sb3.TD3Policy, BOX, rate),
 }
 
 
@@ -277,8 +276,11 @@ def assert_best(policy: ValuePolicy, obs: np.ndarray, actions: np.ndarray, deter
 def test_actions_and_draws_are_those_of_torch(head: str, batch: int) -> None:
     acting = acting_on(build(head))
     for seed in range(2 + 24 // batch):
-        assert_same(acting, observations(batch, seed=seed), deterministic=False, seed=seed)
-        assert_same(acting, observations(batch, seed=seed), deterministic=True, seed=seed)
+        for deterministic in (False, True):
+            earlier = acting(observations(batch, seed=seed + 1), deterministic)
+            kept = earlier.copy()
+            assert_same(acting, observations(batch, seed=seed), deterministic, seed)
+            np.testing.assert_array_equal(earlier, kept, "actions are new arrays")
 
 
 @pytest.mark.parametrize("head", ["categorical", "multi_categorical", "bernoulli", "gaussian", "squashed", "greedy"])
@@ -298,16 +300,14 @@ def test_a_long_run_of_draws_is_that_of_torch(head: str) -> None:
     (nn.CELU, nn.ELU, nn.GELU, nn.Hardswish, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.Mish, nn.ReLU)
     + (nn.ReLU6, nn.SELU, nn.SiLU, nn.Sigmoid, nn.Softplus, nn.Softsign, nn.Tanh),
 )
-@pytest.mark.parametrize("batch", [1, 4])
-def test_every_activation(kind: type[nn.Module], batch: int) -> None:
+def test_every_activation(kind: type[nn.Module]) -> None:
     for head in ("gaussian", "squashed", "greedy"):
-        assert_same(acting_on(build(head, activation_fn=kind)), 3 * observations(batch))
+        assert_same(acting_on(build(head, activation_fn=kind)), 3 * observations(4))
 
 
-@pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("head", ["gaussian", "squashed", "deterministic", "paired", "greedy"])
-def test_no_hidden_layers(head: str, batch: int) -> None:
-    assert_same(acting_on(build(head, net_arch=[])), observations(batch))
+def test_no_hidden_layers(head: str) -> None:
+    assert_same(acting_on(build(head, net_arch=[])), observations(4))
 
 
 @pytest.mark.parametrize("batch", [1, 3, 16])
@@ -353,17 +353,6 @@ def test_layers_without_bias() -> None:
     policy.q_net.q_net = nn.Sequential(nn.Linear(5, 300, bias=False), nn.ReLU(), nn.Linear(300, 4, bias=False))
     for batch in (1, 4, 300):
         assert_same(acting_on(policy), observations(batch))
-
-
-@pytest.mark.parametrize("head", HEADS)
-def test_actions_are_new_arrays(head: str) -> None:
-    acting = acting_on(build(head))
-    for deterministic in (False, True):
-        first = acting(observations(2), deterministic)
-        kept = first.copy()
-        second = acting(observations(2, seed=1), deterministic)
-        np.testing.assert_array_equal(first, kept)
-        assert not np.shares_memory(first, second)
 
 
 def test_the_observation_is_only_read() -> None:
@@ -462,51 +451,30 @@ def _twice(policy: Any) -> None:
         policy.action_net.bias.add_(1.0)
 
 
-CHANGES = [
-    _step,
-    _load,
-    _data,
-    _transposed,
-    _parameter,
-    _wider_parameter,
-    _no_bias,
-    _scale,
-    _module,
-    _deep_module,
-    _activation,
-    _whole,
-    _twice,
-]
+CHANGES = (
+    *(_step, _load, _data, _transposed, _parameter, _wider_parameter, _no_bias, _scale, _module, _deep_module),
+    *(_activation, _whole, _twice),
+)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("refresh", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_weights_are_seen_at_once(change: Any, refresh: bool, batch: int) -> None:
+def test_changed_weights_are_seen_at_once(change: Any, refresh: bool) -> None:
     if change is _transposed and not refresh:
         pytest.skip("the same memory read the other way round: looked for once a rollout")
     policy = build("gaussian")
     acting = acting_on(policy)
-    before = acting(observations(batch), deterministic=True)
+    before = acting(observations(3), deterministic=True)
     change(policy)
     if refresh:
         acting.begin()
-    assert_same(acting, observations(batch))
-    after = acting(observations(batch), deterministic=True)
+    assert_same(acting, observations(3))
+    after = acting(observations(3), deterministic=True)
     assert change is _scale or not np.allclose(before, after)
 
 
 @pytest.mark.parametrize("batch", [1, 4])
-@pytest.mark.parametrize(
-    "head",
-    [
-        "state_dependent",
-        "state_dependent_squashed",
-        "state_dependent_sac",
-        "sb3_state_dependent",
-        "sb3_state_dependent_sac",
-    ],
-)
+@pytest.mark.parametrize("head", [name for name in HEADS if name.startswith(("state", "sb3_state"))])
 def test_new_exploration_matrices_are_seen_at_once(head: str, batch: int) -> None:
     policy = build(head)
     acting = acting_on(policy)
@@ -771,16 +739,7 @@ def _normalised(policy: Any) -> None:
     policy.mlp_extractor.policy_net.append(nn.LayerNorm(64))
 
 
-LATER = [
-    _hooked,
-    _pre_hooked,
-    _parametrized,
-    _assigned_act,
-    _assigned_forward,
-    _own_layer,
-    _dropout,
-    _normalised,
-]
+LATER = (_hooked, _pre_hooked, _parametrized, _assigned_act, _assigned_forward, _own_layer, _dropout, _normalised)
 
 ONLY_TORCH: dict[str, Any] = {
     "own features": lambda: build("gaussian", features_extractor_class=OwnFeatures),
@@ -901,11 +860,10 @@ def test_a_gpu_or_another_type_is_noticed() -> None:
 # --- observations that are refused or converted ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("batch", [1, 3])
-def test_an_observation_that_must_be_converted_and_is_not_finite_is_refused(bad: float, batch: int) -> None:
+@pytest.mark.parametrize("bad", [np.nan, -np.inf])
+def test_an_observation_that_must_be_converted_and_is_not_finite_is_refused(bad: float) -> None:
     policy = build("categorical")
-    obs = observations(batch).astype(np.float64)
+    obs = observations(3).astype(np.float64)
     obs[-1, 2] = bad
     with pytest.raises(ValueError, match="not finite") as expected:
         policy.obs_to_tensor(obs)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
@@ -112,6 +112,8 @@ class AlgorithmConfig(AllSettings):
 
     name: ClassVar[str] = ""
     """Of the algorithm, as :func:`~polyak.compat.rllib_face.get_trainable_cls` knows it."""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Defaults that are the class' own, of settings that are declared above it."""
     own_model_options: ClassVar[Mapping[str, Any]] = {}
     """Defaults of ``model_config`` that are the algorithm's own."""
     in_evaluation: ClassVar[bool] = False
@@ -147,6 +149,8 @@ class AlgorithmConfig(AllSettings):
         self.__dict__["_given"], self.__dict__["_of_modules"], self.__dict__["_whole"] = set(), {}, self
         for one in fields(self):
             self.__dict__[one.name] = one.default_factory() if callable(one.default_factory) else one.default
+        for base in reversed(type(self).__mro__):
+            self.__dict__.update(copy.deepcopy(dict(vars(base).get("defaults", {}))))
         self.__dict__["algo_class"] = algo_class
 
     # -- settings ------------------------------------------------------------------------------------------------------
@@ -528,8 +532,8 @@ class AlgorithmConfig(AllSettings):
     def _of_torch_learner(self, algorithm: type[Any], chosen: type[TorchLearner]) -> type[Any]:
         """With a learner under RLlib's contract, which is given this config."""
         face = chosen.face()
-        kind = next((base for base in face.__mro__ if not issubclass(base, TorchLearner)), Learner)
-        fits = issubclass(algorithm.learner_class, kind) and kind is not Learner
+        kinds = [base for base in face.__mro__ if issubclass(base, Learner) and not issubclass(base, TorchLearner)]
+        fits = issubclass(algorithm.learner_class, kinds[0]) and kinds[0] is not Learner
         wanted = f"give a subclass of that of {self.name}."
         require(fits, "learner_class", chosen, wanted)
         if chosen is face and not self._own_losses() and not self._has_pieces():
@@ -657,17 +661,17 @@ def searched(value: Any) -> list[Any] | None:
 _METHODS = [vars(group)["group"] for group in GROUPS]
 
 
-@cache
-def _hints(cls: Any) -> Mapping[str, Any]:
-    """Settings of a class of configs and their annotations, which take a while to read."""
-    return declared(cls)
+_hints: Callable[[Any], Mapping[str, Any]] = cache(declared)
+"""Settings of a class of configs and their annotations, which take a while to read."""
 
 
-@cache
-def _arguments(cls: Any) -> Mapping[str, str]:
-    """Setting -> keyword argument of polyak's algorithm, of those that are one."""
+def _read_arguments(cls: Any) -> dict[str, str]:
     marks = {name: marked(cls, name, To) for name in _hints(cls)}
     return {name: mark.argument for name, mark in marks.items() if mark is not None and mark.argument}
+
+
+_arguments: Callable[[Any], Mapping[str, str]] = cache(_read_arguments)
+"""Setting of a class of configs -> keyword argument of polyak's algorithm, of those that are one."""
 
 
 def _group_of(cls: type, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -36,8 +37,6 @@ class CQLConfig(OfflineConfig, SACConfig):
 
     lr: Annotated[Literal[None], To("")] = None
     """Left to ``actor_lr``, ``critic_lr`` and ``alpha_lr``."""
-    train_batch_size_per_learner: Count | None = 256
-    """Rows of one gradient step, for each learner."""
     train_batch_size: Count = 256
     """The same, where ``train_batch_size_per_learner`` is ``None``."""
     actor_lr: NonNegative | Points = 1e-4
@@ -74,13 +73,13 @@ class CQLConfig(OfflineConfig, SACConfig):
     """``dataset_num_iters_per_learner`` says how many gradient steps there are."""
     store_buffer_in_checkpoints: Literal[False] = False
     """The dataset is not written to checkpoints."""
-    min_time_s_per_iteration: NonNegative | None = 1
-    """Least seconds of one ``train()``."""
-    min_sample_timesteps_per_iteration: Natural = 0
-    """Least rows of one ``train()``."""
-    min_train_timesteps_per_iteration: Natural = 100
-    """The same."""
 
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "train_batch_size_per_learner": 256,
+        "replay_buffer_config": _unread(),
+        "min_sample_timesteps_per_iteration": 0,
+        "min_train_timesteps_per_iteration": 100,
+    }
     name: ClassVar[str] = "CQL"
 
     def get_default_learner_class(self) -> Any:

@@ -34,7 +34,6 @@ from polyak.hyperparameters.declaration import (
     Count,
     Fraction,
     Natural,
-    NonNegative,
     Only,
     Positive,
     Runners,
@@ -65,6 +64,11 @@ OLD_OPTIONS = {
     "replay_sequence_length": "rl_module(model_config={'use_lstm': True, 'max_seq_len': ...})",
     "learning_starts": "training(num_steps_sampled_before_learning_starts=...)",
 }
+
+
+def prioritized(capacity: int, alpha: float = 0.6) -> dict[str, Any]:
+    """RLlib's default of ``replay_buffer_config``."""
+    return {"type": "PrioritizedEpisodeReplayBuffer", "capacity": capacity, "alpha": alpha, "beta": 0.4}
 
 
 @dataclass
@@ -148,14 +152,7 @@ class ReplayConfig(AlgorithmConfig):
     """Rewards summed before bootstrapping; ``(least, most)`` draws a number for each transition."""
     training_intensity: Positive | None = None
     """Transitions learned from for each one collected; ``None``: one gradient step after each fragment."""
-    replay_buffer_config: dict[str, Any] = field(
-        default_factory=lambda: {
-            "type": "PrioritizedEpisodeReplayBuffer",
-            "capacity": 50_000,
-            "alpha": 0.6,
-            "beta": 0.4,
-        }
-    )
+    replay_buffer_config: dict[str, Any] = field(default_factory=lambda: prioritized(50_000))
     """``type`` ``"EpisodeReplayBuffer"`` or ``"PrioritizedEpisodeReplayBuffer"``, ``capacity`` in transitions, and of
     the latter ``alpha`` (how much errors decide) and ``beta`` (how much of the bias is undone).
     ``optimize_memory_usage`` keeps every observation and every frame of stacked images once, by default of images with
@@ -232,14 +229,6 @@ class ReplayConfig(AlgorithmConfig):
 class DQNConfig(ReplayConfig):
     """DQN's settings (Nature 518, 2015), with those of its extensions. With ``num_atoms`` above 1 it is C51."""
 
-    lr: NonNegative | Points | None = 5e-4
-    """Learning rate: a number, or points [[environment step, value], ...]."""
-    grad_clip: NonNegative | None = 40.0
-    """Largest norm of the gradient; ``None``: any."""
-    min_sample_timesteps_per_iteration: Natural = 1000
-    """Least environment steps of one ``train()``."""
-    evaluation_config: Any = field(default_factory=lambda: {"explore": False})
-    """Settings that differ in evaluation: ``explore``, ``env``, ``env_config``, ``num_envs_per_env_runner``."""
     epsilon: Fraction | Points = field(default_factory=lambda: [[0, 1.0], [10_000, 0.05]])
     """Probability of a random action: a number, or points [[environment step, value], ...]. Where ``noisy``, noise
     takes its place."""
@@ -271,6 +260,12 @@ class DQNConfig(ReplayConfig):
     before_learn_on_batch: Literal[None] = None
     """Batches are learned from as they are: see ``learner_class``."""
 
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "lr": 5e-4,
+        "grad_clip": 40.0,
+        "min_sample_timesteps_per_iteration": 1000,
+        "evaluation_config": {"explore": False},
+    }
     pieces_see: ClassVar = "batches"
     per_module: ClassVar[tuple[str, ...]] = (
         *ReplayConfig.per_module,
@@ -377,32 +372,16 @@ class DQNConfig(ReplayConfig):
 class RainbowConfig(DQNConfig):
     """DQN's settings with all extensions on, as in Rainbow (arXiv:1710.02298, table 1)."""
 
-    lr: NonNegative | Points | None = 6.25e-5
-    """Learning rate: a number, or points [[environment step, value], ...]."""
-    adam_epsilon: Positive = 1.5e-4
-    """Added to the root of the second moment in Adam."""
-    n_step: Count | tuple[int, int] = 3
-    """Rewards summed before bootstrapping; ``(least, most)`` draws a number for each transition."""
-    num_atoms: Count = 51
-    """Atoms of distributions of returns (arXiv:1707.06887); 1: their means alone."""
-    noisy: bool = True
-    """Noise in the weights of the heads, whose size is learned, instead of random actions (arXiv:1706.10295)."""
-    hiddens: list[int] = field(default_factory=lambda: [512])
-    """Widths of the hidden layers of each head, unless ``model_config`` has ``head_fcnet_hiddens``."""
-    rollout_fragment_length: Count | Literal["auto"] = 4
-    """Steps of each environment before a gradient step."""
-    target_network_update_freq: Natural = 8000
-    """Environment steps between two updates of the target network."""
-    num_steps_sampled_before_learning_starts: Natural = 20_000
-    """Environment steps before the first gradient step, with actions explored as later."""
-    replay_buffer_config: dict[str, Any] = field(
-        default_factory=lambda: {
-            "type": "PrioritizedEpisodeReplayBuffer",
-            "capacity": 1_000_000,
-            "alpha": 0.5,
-            "beta": 0.4,
-        }
-    )
-    """As for DQN."""
-
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "lr": 6.25e-5,
+        "adam_epsilon": 1.5e-4,
+        "n_step": 3,
+        "num_atoms": 51,
+        "noisy": True,
+        "hiddens": [512],
+        "rollout_fragment_length": 4,
+        "target_network_update_freq": 8000,
+        "num_steps_sampled_before_learning_starts": 20_000,
+        "replay_buffer_config": prioritized(1_000_000, 0.5),
+    }
     name: ClassVar[str] = "Rainbow"

@@ -22,10 +22,6 @@ from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Pos
 class IMPALAConfig(ActorCriticConfig):
     """IMPALA's settings (arXiv:1802.01561)."""
 
-    lr: NonNegative | Points | None = 5e-4
-    """Learning rate: a number, or points [[environment step, value], ...]."""
-    grad_clip: NonNegative | None = 40.0
-    """Largest norm of the gradient; ``None``: any."""
     train_batch_size_per_learner: Count | None = 500
     """Environment steps of one gradient step."""
     train_batch_size: Count = 500
@@ -60,9 +56,8 @@ class IMPALAConfig(ActorCriticConfig):
     """RMSprop's momentum."""
     epsilon: Positive = 0.1
     """RMSprop's epsilon."""
-    min_time_s_per_iteration: NonNegative | None = 10
-    """Least seconds of one ``train()``."""
 
+    defaults: ClassVar[Mapping[str, Any]] = {"lr": 5e-4, "grad_clip": 40.0, "min_time_s_per_iteration": 10}
     name: ClassVar[str] = "IMPALA"
 
     def get_default_learner_class(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -39,10 +40,6 @@ class MARWILConfig(OfflineConfig):
     """Nothing is collected."""
     postprocess_inputs: bool = True
     """Sum rewards up to the end of each episode, which ``beta`` above 0 needs."""
-    materialize_data: bool = True
-    """Data are in memory, or, where they do not fit, in a temporary file."""
-    materialize_mapped_data: bool = False
-    """State values are made with the present weights."""
     beta: Annotated[Fraction, To("beta")] = 1.0
     """How much more the better actions count, by exp(beta * advantage / c); 0 clones, and learns no state values."""
     bc_logstd_coeff: Annotated[NonNegative, To("ent_coef")] = 0.0
@@ -56,6 +53,7 @@ class MARWILConfig(OfflineConfig):
     burnin_len: Annotated[int, Only(_MEMORY, lambda n: n == 0)] = 0
     """Modules are not recurrent."""
 
+    defaults: ClassVar[Mapping[str, Any]] = {"materialize_data": True, "materialize_mapped_data": False}
     name: ClassVar[str] = "MARWIL"
 
     @property
@@ -97,11 +95,8 @@ class BCConfig(MARWILConfig):
     """All actions count alike."""
     postprocess_inputs: bool = False
     """Rewards are not read."""
-    materialize_data: bool = False
-    """Data are in memory, or, where they do not fit, in a temporary file."""
-    materialize_mapped_data: bool = True
-    """So are the rows that are learned from."""
 
+    defaults: ClassVar[Mapping[str, Any]] = {"materialize_data": False, "materialize_mapped_data": True}
     name: ClassVar[str] = "BC"
 
     def get_default_rl_module_spec(self) -> Any:

@@ -27,8 +27,6 @@ from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Pos
 class PPOConfig(ActorCriticConfig):
     """PPO's settings (arXiv:1707.06347)."""
 
-    lr: NonNegative | Points | None = 5e-5
-    """Learning rate: a number, or points [[environment step, value], ...]."""
     train_batch_size_per_learner: Count | None = 4000
     """Environment steps of one rollout."""
     train_batch_size: Count = 4000
@@ -63,6 +61,7 @@ class PPOConfig(ActorCriticConfig):
     vf_clip_param: Positive | None = 10.0
     """How far values may move in one update, in units of return; ``None``: without limit."""
 
+    defaults: ClassVar[Mapping[str, Any]] = {"lr": 5e-5}
     name: ClassVar[str] = "PPO"
     pieces_see: ClassVar = "rollouts"
     per_module: ClassVar[tuple[str, ...]] = (

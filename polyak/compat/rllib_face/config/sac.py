@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from polyak.algorithms.sac import SAC
 from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.config.base import Plain
-from polyak.compat.rllib_face.config.dqn import ReplayConfig
+from polyak.compat.rllib_face.config.dqn import ReplayConfig, prioritized
 from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.config.settings import Points, To
 from polyak.compat.rllib_face.learners.values import SACTorchLearner
@@ -40,8 +41,6 @@ class SACConfig(ReplayConfig):
     """Learning rate of the critics."""
     alpha_lr: NonNegative | Points = 3e-4
     """Learning rate of the temperature."""
-    train_batch_size_per_learner: Count | None = 256
-    """Transitions in one gradient step."""
     train_batch_size: Count = 256
     """The same, where ``train_batch_size_per_learner`` is ``None``."""
     twin_q: bool = True
@@ -56,20 +55,13 @@ class SACConfig(ReplayConfig):
     """Environment steps between two updates of the target networks; 0: after each gradient step."""
     num_steps_sampled_before_learning_starts: Natural = 1500
     """Environment steps before the first gradient step, with actions of the policy."""
-    min_time_s_per_iteration: NonNegative | None = 1
-    """Least seconds of one ``train()``."""
-    min_sample_timesteps_per_iteration: Natural = 100
-    """Least environment steps of one ``train()``."""
-    replay_buffer_config: dict[str, Any] = field(
-        default_factory=lambda: {
-            "type": "PrioritizedEpisodeReplayBuffer",
-            "capacity": 1_000_000,
-            "alpha": 0.6,
-            "beta": 0.4,
-        }
-    )
-    """As for DQN."""
 
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "train_batch_size_per_learner": 256,
+        "replay_buffer_config": prioritized(1_000_000),
+        "min_time_s_per_iteration": 1,
+        "min_sample_timesteps_per_iteration": 100,
+    }
     name: ClassVar[str] = "SAC"
     scales_actions: ClassVar[bool] = False
 

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import DQNLearner
 from polyak.algorithms.sac import SACLearner
-from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, Columns
+from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
 from polyak.compat.rllib_face.connectors.batches import (
     AddNextObservationsFromEpisodesToTrainBatch,
     AddObservationsFromEpisodesToBatch,
 )
 from polyak.compat.rllib_face.connectors.learning import episodes_of
 from polyak.compat.rllib_face.learners.base import LOSSES, OPTIMIZERS, Batch, TorchLearner
+from polyak.compat.rllib_face.models.values import ReadsOutputs
 from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import Update
 
@@ -26,14 +27,13 @@ _OF_SAC = "SAC has three losses. Write critic_objective(), actor_objective() or 
 WEIGHTS, DISCOUNTS = "weights", "discounts"
 
 
-class DQNTorchLearner(TorchLearner, DQNLearner):
+class DQNTorchLearner(TorchLearner, ReadsOutputs, DQNLearner):
     """DQN's. Columns of a minibatch are observations, actions, rewards (of ``n_step`` steps together), ``new_obs``,
     ``terminateds``, importance ``weights``, and ``discounts`` of what ``new_obs`` are worth: 0 where an episode has
     ended. A dueling module is differentiated as it stands, without the factor of polyak's own heads."""
 
     policy: Any
     replays = True
-    _said: Batch | None = None
 
     def build(self) -> None:
         super().build()
@@ -54,7 +54,7 @@ class DQNTorchLearner(TorchLearner, DQNLearner):
             with self.policy.drawing():
                 return self.own_step(batch)
         finally:
-            self._said = None  # a graph that could not be copied
+            self.outputs = {}  # a graph that could not be copied
 
     def batch_of(self, batch: Any) -> Batch:
         return {
@@ -72,7 +72,7 @@ class DQNTorchLearner(TorchLearner, DQNLearner):
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
         self._check_agents(module_id)
-        self._said = fwd_out
+        self.outputs = fwd_out
         sample = self._sample._replace(
             rewards=batch[Columns.REWARDS], weights=batch[WEIGHTS], discounts=batch[DISCOUNTS]
         )
@@ -81,19 +81,6 @@ class DQNTorchLearner(TorchLearner, DQNLearner):
         if objective.td_error is not None:
             self._noted["td_error"] = objective.td_error
         return objective.loss
-
-    def predicted(self, batch: Any) -> Tensor:
-        if self._said is None:
-            return super().predicted(batch)
-        found: Tensor = self._said[QF_PREDS]
-        return found
-
-    def q_values(self, network: Any, observations: Any) -> Tensor:
-        name = QF_TARGET_NEXT_PREDS if network is self.policy.q_net_target else QF_NEXT_PREDS
-        if self._said is None or name not in self._said:
-            return super().q_values(network, observations)
-        found: Tensor = self._said[name]
-        return found
 
 
 class SACTorchLearner(TorchLearner, SACLearner):

@@ -370,10 +370,8 @@ class PPOCatalog(Catalog):
         pi_and_vf_head_hiddens, pi_and_vf_head_activation: of the hidden layers of both heads.
     """
 
-    def __init__(
-        self, observation_space: spaces.Space, action_space: spaces.Space, model_config_dict: Any = None
-    ) -> None:
-        super().__init__(observation_space, action_space, model_config_dict)
+    def __init__(self, *spaces: Any, **options: Any) -> None:
+        super().__init__(*spaces, **options)
         options = self._model_config_dict
         if "actor_critic_encoder_config" not in vars(self):  # a subclass' hook may have set one
             self.actor_critic_encoder_config: Any = ActorCriticEncoderConfig(

@@ -25,10 +25,8 @@ class BCCatalog(Catalog):
         pi_head_hiddens, pi_head_activation: of the hidden layers of the head.
     """
 
-    def __init__(
-        self, observation_space: spaces.Space, action_space: spaces.Space, model_config_dict: Any = None
-    ) -> None:
-        super().__init__(observation_space, action_space, model_config_dict)
+    def __init__(self, *spaces: Any, **options: Any) -> None:
+        super().__init__(*spaces, **options)
         self.pi_head_hiddens: Any = self._model_config_dict["head_fcnet_hiddens"]
         self.pi_head_activation: Any = self._model_config_dict["head_fcnet_activation"]
 

@@ -45,7 +45,6 @@ class ValueFunctionAPI(Protocol):
 
     def compute_values(self, batch: Batch, embeddings: Any = None) -> Tensor:
         """State values [B]; ``embeddings``: as ``forward_train`` returned them, to spare the encoder."""
-        ...
 
 
 @runtime_checkable
@@ -54,7 +53,6 @@ class QNetAPI(Protocol):
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
         """``qf_preds`` [B, A]; of distributions also ``atoms`` [K], ``qf_logits`` and ``qf_probs`` [B, A, K]."""
-        ...
 
 
 @runtime_checkable
@@ -63,15 +61,12 @@ class TargetNetworkAPI(Protocol):
 
     def make_target_networks(self) -> None:
         """Make them."""
-        ...
 
     def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
         """Networks and their copies."""
-        ...
 
     def forward_target(self, batch: Batch) -> dict[str, Any]:
         """What the copies say."""
-        ...
 
 
 @runtime_checkable
@@ -80,7 +75,6 @@ class InferenceOnlyAPI(Protocol):
 
     def get_non_inference_attributes(self) -> list[str]:
         """Names of the attributes that only learning needs."""
-        ...
 
 
 @runtime_checkable
@@ -91,7 +85,6 @@ class SelfSupervisedLossAPI(Protocol):
         self, *, learner: Any, module_id: str, config: Any, batch: Batch, fwd_out: Batch, **kwargs: Any
     ) -> Tensor:
         """The loss [], of what :meth:`TorchLearner.compute_loss_for_module` gets, and of the learner."""
-        ...
 
 
 class RLModule:

@@ -139,9 +139,6 @@ class WholeQNetwork(QNetwork):
 class WholeCategoricalQNetwork(WholeQNetwork, CategoricalQNetwork):
     """Distributions of returns of a module with a forward pass of its own."""
 
-    def _build_layers(self, n_actions: int) -> None:
-        self.module = self._module[0]
-
     def logits(self, obs: Obs) -> Tensor:
         """[B, K, A]"""
         return self._outputs(obs)[QF_LOGITS].transpose(-1, -2)
@@ -327,27 +324,33 @@ class SquaredErrors:
         return Objective((batch.weights * error**2).mean(), td_error=error.detach().abs())
 
 
-class LossesOfModule(BeforeDQN):
-    """Before a learner of DQN: ``forward_train`` says what its losses are made of, values of this step and the next."""
+class ReadsOutputs(BeforeDQN):
+    """Before a learner of DQN: what a module's ``forward_train`` returned takes the place of values that are computed.
+
+    Attributes:
+        outputs: of the rows that are learned from.
+    """
 
     policy: Any
-    _said: dict[str, Tensor] | None = None
+    outputs: dict[str, Tensor] = {}
+
+    def predicted(self, batch: Any) -> Tensor:
+        return self.outputs[QF_PREDS] if QF_PREDS in self.outputs else super().predicted(batch)
+
+    def q_values(self, network: Any, observations: Any) -> Tensor:
+        name = QF_TARGET_NEXT_PREDS if network is self.policy.q_net_target else QF_NEXT_PREDS
+        return self.outputs[name] if name in self.outputs else super().q_values(network, observations)
+
+
+class LossesOfModule(ReadsOutputs):
+    """Before a learner of DQN: ``forward_train`` says what its losses are made of, values of this step and the next."""
 
     def gradient_step(self, batch: Any) -> Any:
-        self._said = self.policy.said_of(batch)
+        self.outputs = self.policy.said_of(batch)
         try:
             return super().gradient_step(batch)
         finally:
-            self._said = None  # a graph that could not be copied
-
-    def predicted(self, batch: Any) -> Tensor:
-        assert self._said is not None
-        return self._said[QF_PREDS]
-
-    def q_values(self, network: Any, observations: Any) -> Tensor:
-        assert self._said is not None
-        name = QF_TARGET_NEXT_PREDS if network is self.policy.q_net_target else QF_NEXT_PREDS
-        return self._said[name] if name in self._said else super().q_values(network, observations)
+            self.outputs = {}  # a graph that could not be copied
 
 
 class TargetsOfModule(BeforeDQN):
