@@ -319,7 +319,7 @@ class Learner(nn.Module):
         """
         optimizer = self.optimizers[name]
         spared = set(map(id, sparing))
-        free: list[Tensor] = []
+        free: list[Any] = []
         for group in optimizer.param_groups:
             for p in group["params"]:
                 p.grad = None
@@ -485,9 +485,9 @@ class Learner(nn.Module):
             self.average.load_state_dict({name.removeprefix(_AVERAGE): tensors[name] for name in others})
 
 
-def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> dict[Tensor, Tensor]:
+def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> dict[Any, Tensor]:
     """Of the sum of some losses, one after another, by parameter; those that no loss depends on are left out."""
-    total: dict[Tensor, Tensor] = {}
+    total: dict[Any, Tensor] = {}
     for loss in losses:
         found = torch.autograd.grad(loss, params, allow_unused=True) if params else ()
         for p, grad in zip(params, found, strict=True):
