@@ -810,7 +810,7 @@ class Algorithm:
             ValueError: not a model file, or one of another algorithm, or it does not fit ``env``, or a ``kwargs`` does
                 not fit what was learned.
         """
-        wanted = checkpoint.Wanted(env, device, custom_objects or {}, kwargs, force_reset, trust, resume)
+        wanted = checkpoint.LoadRequest(env, device, custom_objects or {}, kwargs, force_reset, trust, resume)
         return checkpoint.load(cls, path, wanted, print_system_info)
 
 

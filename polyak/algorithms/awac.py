@@ -16,7 +16,7 @@ from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.experience import Transition
-from polyak.fields.actor_critic import Critics, Spaced
+from polyak.fields.actor_critic import CriticFields, Spaced
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.declaration import Count, Positive
@@ -133,7 +133,7 @@ class AWACLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class AWAC(Critics, Spaced, OfflineAlgorithm, OffPolicyAlgorithm):
+class AWAC(CriticFields, Spaced, OfflineAlgorithm, OffPolicyAlgorithm):
     """Advantage Weighted Actor-Critic: an actor fitted to recorded actions, the better ones more so (arXiv:2006.09359).
 
     The actor is a Gaussian around tanh of its network, whose samples are cut off at the bounds: its density is finite

@@ -108,12 +108,13 @@ class OnAtoms:
 
     made_of: ClassVar[MadeOf] = {"atoms": Atoms}
     learner_class: ClassVar[type[Learner]] = C51Learner
-    policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=CategoricalQNetwork)
 
 
 @dataclass(eq=False, repr=False)
 class C51(OnAtoms, DQN):
     """Categorical DQN: learns distributions of returns on fixed atoms, and acts by their means (arXiv:1707.06887)."""
+
+    policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy, network=CategoricalQNetwork)
 
     card: ClassVar[Card] = Card(
         idea="DQN with distributions of returns, on fixed atoms",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyak.algorithm_info import Card, tune
 from polyak.experience import Transition
-from polyak.fields.actor_critic import Critics, Noisy
+from polyak.fields.actor_critic import CriticFields, Noisy
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.declaration import LearningRate
 from polyak.hyperparameters.held import Held
@@ -83,7 +83,7 @@ class DDPGLearner(Learner):
 
 
 @dataclass(eq=False, repr=False)
-class DDPG(Critics, Noisy, OffPolicyAlgorithm):
+class DDPG(CriticFields, Noisy, OffPolicyAlgorithm):
     """Deep Deterministic Policy Gradient: a deterministic actor and one critic (arXiv:1509.02971)."""
 
     learning_rate: LearningRate = 1e-3

@@ -314,7 +314,7 @@ class FQE(OfflineAlgorithm):
                 setattr(inner, part, saved.state_of(f"target/{part}"))
             with random_states_kept():
                 cls = get(class_names()[inner.info["algorithm"]])
-                self.target = checkpoint.built(cls, inner, "target", checkpoint.Wanted(device=self.device))
+                self.target = checkpoint.built(cls, inner, "target", checkpoint.LoadRequest(device=self.device))
 
     card: ClassVar[Card] = Card(idea="what a given policy would earn", learns_from="a dataset", needs="target")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
 from polyak.experience import Transition
-from polyak.fields.actor_critic import Critics
+from polyak.fields.actor_critic import CriticFields
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.fields.offline import OfflineAlgorithm
 from polyak.hyperparameters.declaration import Fraction, LearningRate, NonNegative, Positive, Scheduled
@@ -127,7 +127,7 @@ _FALLING = CosineSchedule(3e-4)
 
 
 @dataclass(eq=False, repr=False)
-class IQL(Critics, OfflineAlgorithm, OffPolicyAlgorithm):
+class IQL(CriticFields, OfflineAlgorithm, OffPolicyAlgorithm):
     """Implicit Q-Learning: offline learning that never evaluates actions that are not in the data (arXiv:2110.06169).
 
     The actor is a Gaussian around tanh of its network, with deviations that do not depend on the state, as the authors

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from polyak.algorithm_info import Card, Search, tune
-from polyak.algorithms.c51 import OnAtoms
+from polyak.algorithms.c51 import C51, OnAtoms
 from polyak.algorithms.dqn import DQN
 from polyak.hyperparameters.declaration import Count, LearningRate, Natural
 from polyak.learning.learner import OptimizerRecipe
@@ -49,6 +49,7 @@ class Rainbow(OnAtoms, DQN):
     (arXiv:1706.10295). It is off in ``predict(..., deterministic=True)``."""
 
     made_of: ClassVar[MadeOf] = {"replay": HalfPrioritised}
+    policies: ClassVar = C51.policies
 
     def _default_optimizer(self) -> OptimizerRecipe:
         return OptimizerRecipe(torch.optim.Adam, {"eps": 1.5e-4})

@@ -73,8 +73,8 @@ class TQCLearner(SACLearner):
     def td_target(self, batch: Transition, alpha: Tensor) -> Tensor:
         """Quantiles of what the critics regress on, section 3 and algorithm 1. -> [B, M]"""
         next_actions, next_log_prob = self.policy.actor.action_log_prob(batch.next_observations)
-        next_quantiles = self.policy.critic_target.quantiles(batch.next_observations, next_actions)
-        kept = truncated(next_quantiles, self.top_quantiles_to_drop_per_net)
+        critic: Any = self.policy.critic_target
+        kept = truncated(critic.quantiles(batch.next_observations, next_actions), self.top_quantiles_to_drop_per_net)
         soft = kept - (alpha * next_log_prob)[:, None]
         return batch.rewards[:, None] + batch.discounts[:, None] * soft
 

@@ -54,7 +54,7 @@ Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LoadRequest:
     """What a caller of :meth:`Algorithm.load` wants, as its arguments have it."""
 
     env: Any = None
@@ -77,7 +77,7 @@ class Wanted:
         return self.custom_objects.keys() | (self.overrides.keys() - {"policy_kwargs"})
 
 
-NOTHING_ELSE = Wanted()
+NOTHING_ELSE = LoadRequest()
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
 
 
 def load(
-    cls: type[M] | Callable[[Mapping[str, Any]], type[M]], source: Any, wanted: Wanted, print_system_info: bool
+    cls: type[M] | Callable[[Mapping[str, Any]], type[M]], source: Any, wanted: LoadRequest, print_system_info: bool
 ) -> M:
     """Build a model from a file; see :meth:`Algorithm.load`.
 
@@ -383,7 +383,7 @@ def load(
     return built(cls, saved, source, wanted)
 
 
-def built(cls: type[M], saved: Saved, source: Any, wanted: Wanted = NOTHING_ELSE) -> M:
+def built(cls: type[M], saved: Saved, source: Any, wanted: LoadRequest = NOTHING_ELSE) -> M:
     """Build a model from the contents of the file ``source``; see :meth:`Algorithm.load`."""
     try:
         return _built(cls, saved, source, wanted)
@@ -394,12 +394,12 @@ def built(cls: type[M], saved: Saved, source: Any, wanted: Wanted = NOTHING_ELSE
         raise MisfitError(f"path={str(source)!r}: what the file holds does not fit {blamed}. {fix}") from error
 
 
-def _to_blame(cls: type[M], saved: Saved, source: Any, wanted: Wanted) -> str:
+def _to_blame(cls: type[M], saved: Saved, source: Any, wanted: LoadRequest) -> str:
     """Which of the hyper-parameters that the caller gives the file does not fit, in words, if it fits its own."""
 
     def fits(**overrides: Any) -> bool:
         try:
-            _built(cls, saved, source, Wanted(overrides=overrides, trust=wanted.trust))
+            _built(cls, saved, source, LoadRequest(overrides=overrides, trust=wanted.trust))
         except Exception:  # whatever it is, it is not the reason that is looked for
             return False
         return True
@@ -411,7 +411,7 @@ def _to_blame(cls: type[M], saved: Saved, source: Any, wanted: Wanted) -> str:
     return " and ".join(words for name, words in unlike.items() if not fits(**{name: given[name]}))
 
 
-def _built(cls: type[M], saved: Saved, source: Any, wanted: Wanted) -> M:
+def _built(cls: type[M], saved: Saved, source: Any, wanted: LoadRequest) -> M:
     info = saved.info
     with damage_named(source):
         _check_algorithm(cls, info)
@@ -449,7 +449,7 @@ def _check_algorithm(cls: type, info: Mapping[str, Any]) -> None:
         raise ValueError(f"the file holds a model of {written}, not of {cls.__name__}. Use {written}.load().")
 
 
-def _hyperparameters(cls: type[Model], saved: Saved, wanted: Wanted) -> tuple[dict[str, Any], Any]:
+def _hyperparameters(cls: type[Model], saved: Saved, wanted: LoadRequest) -> tuple[dict[str, Any], Any]:
     """What to build the model with: from the file, except for what the caller gives; and its policy."""
     custom_objects, overrides, trust = wanted.custom_objects, wanted.overrides, wanted.trust
     given, brought = wanted.given, wanted.brought

@@ -31,21 +31,21 @@ class Noisy:
     _: KW_ONLY
     action_noise: ActionNoise | None = None
     """Noise added to the actions while collecting, in units of the action space scaled to [-1, 1]."""
-    action_spaces: ClassVar = (spaces.Box,)
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Box,)
 
 
 @dataclass(eq=False, repr=False)
-class Critics(Soft):
+class CriticFields(Soft):
     """An actor of continuous actions, and critics with targets."""
 
-    action_spaces: ClassVar = (spaces.Box,)
+    action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Box,)
     actor = Held("policy.actor")
     critic = Held("policy.critic")
     critic_target = Held("policy.critic_target")
 
 
 @dataclass(eq=False, repr=False)
-class Smoothed(Critics, Noisy):
+class Smoothed(CriticFields, Noisy):
     """TD3's actor and critics."""
 
     _: KW_ONLY
@@ -97,5 +97,5 @@ class Spaced(Soft):
 
 
 @dataclass(eq=False, repr=False)
-class SoftCritics(Critics, Spaced, GaussianEntropy):
+class SoftCritics(CriticFields, Spaced, GaussianEntropy):
     """SAC's actor and critics."""

@@ -1,6 +1,7 @@
 """Groups of fields that learners of action values share. See :mod:`polyak.fields.actor_critic`."""
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Literal
 
 from polyak.collecting.train_freq import TrainFreq
 from polyak.hyperparameters.declaration import Becomes, Count, Fraction, NonNegative, later
@@ -35,8 +36,8 @@ class GreedyOnPolicy(Greedy):
     """The same on fresh rollouts, without what stochastic policies have."""
 
     use_sde: Settled[bool] = False
-    sde_sample_freq: Settled[int] = -1
-    ent_coef: Settled[float] = 0.0
+    sde_sample_freq: Settled[int | Literal["episode"]] = -1
+    ent_coef: Settled[float | Schedule] = 0.0
     entropy_index: Settled[float] = 1.0
     vf_coef: Settled[float] = 0.5
     normalize_advantage: Settled[bool] = False

@@ -319,12 +319,13 @@ class Learner(nn.Module):
         """
         optimizer = self.optimizers[name]
         spared = set(map(id, sparing))
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        free = [p for p in params if p.requires_grad and id(p) not in spared]
-        for p in params:
-            p.grad = None
-        found = zip(free, _gradients([loss] if isinstance(loss, Tensor) else loss, free), strict=True)
-        grads = {p: grad for p, grad in found if grad is not None}
+        free: list[Any] = []
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                p.grad = None
+                if p.requires_grad and id(p) not in spared:
+                    free.append(p)
+        grads = _gradients([loss] if isinstance(loss, Tensor) else loss, free)
         for p, grad in zip(grads, self.averaged([*grads.values()]), strict=True):
             p.grad = grad
         if max_grad_norm is not None and grads:
@@ -484,12 +485,14 @@ class Learner(nn.Module):
             self.average.load_state_dict({name.removeprefix(_AVERAGE): tensors[name] for name in others})
 
 
-def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> list[Tensor | None]:
-    """Of the sum of some losses, one after another."""
-    total: list[Tensor | None] = [None] * len(params)
+def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> dict[Any, Tensor]:
+    """Of the sum of some losses, one after another, by parameter; those that no loss depends on are left out."""
+    total: dict[Any, Tensor] = {}
     for loss in losses:
         found = torch.autograd.grad(loss, params, allow_unused=True) if params else ()
-        total = [b if a is None else a if b is None else a + b for a, b in zip(total, found, strict=True)]
+        for p, grad in zip(params, found, strict=True):
+            if grad is not None:
+                total[p] = total[p] + grad if p in total else grad
     return total
 
 

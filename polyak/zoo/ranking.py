@@ -148,7 +148,7 @@ def _read(policy: Any) -> Any:
         name = saved.info["algorithm"]
         if name not in class_names():
             raise ValueError(f"{policy} holds a model of {name!r}, which is not polyak's: load it, and pass the model.")
-        return checkpoint.built(get(class_names()[name]), saved, policy, checkpoint.Wanted(device="cpu"))
+        return checkpoint.built(get(class_names()[name]), saved, policy, checkpoint.LoadRequest(device="cpu"))
     if not can_act(policy):
         raise ValueError(
             f"policies: {policy!r:.100} cannot act. Pass a file, a model, or a function of one observation."

@@ -216,5 +216,5 @@ class FitsModel:
     termination_function: WithNetworks[Outcomes | None] = None
     """Which of such steps lead to a terminal state, [B] bool; ``None``: that is learned, as the likelier outcome."""
 
-    prioritized: Settled[bool] = False
+    prioritized: Settled[bool | dict[str, Any]] = False
     n_replay_shards: Settled[int] = 0
