@@ -13,7 +13,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import NatureCNN, Obs
 from polyak.nn.networks.layers import get_actor_critic_arch
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import ActorPolicy, Critics, StochasticActor, lagging
+from polyak.nn.policies.base import ActorPolicy, CriticEnsemble, StochasticActor, lagging
 
 
 class CategoricalActor(StochasticActor):
@@ -30,9 +30,9 @@ class CategoricalActor(StochasticActor):
         return self.action_family(self.logits(self.extract_features(obs, self.features_extractor)))
 
 
-class DiscreteCritic(Critics):
+class DiscreteCritic(CriticEnsemble):
     """K action-value functions of the same features: observations [B, ...] -> values of A actions each. See
-    :class:`~polyak.nn.policies.base.Critics`."""
+    :class:`~polyak.nn.policies.base.CriticEnsemble`."""
 
     def make_q_network(self, inputs: int) -> nn.Module:
         """One of the K perceptrons: features [B, inputs] -> values [B, A]."""
