@@ -1462,7 +1462,8 @@ class _Tempered(BaseAlgorithm):
 
     def _after_setup(self) -> None:
         super()._after_setup()
-        self.target_entropy = self.learner.target_entropy  # type: ignore[assignment]
+        model: Any = self
+        model.target_entropy = self.learner.target_entropy
 
     @property
     def ent_coef_optimizer(self) -> Optimizer | None:

@@ -20,6 +20,8 @@ class CategoricalActor(StochasticActor):
     """One choice among A actions: observations [B, ...] -> logits [B, A]. See
     :class:`~polyak.nn.policies.base.LayeredNetwork`."""
 
+    action_space: spaces.Discrete
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.action_family = CategoricalFamily(int(self.action_space.n))
@@ -33,6 +35,8 @@ class CategoricalActor(StochasticActor):
 class DiscreteCritic(CriticEnsemble):
     """K action-value functions of the same features: observations [B, ...] -> values of A actions each. See
     :class:`~polyak.nn.policies.base.CriticEnsemble`."""
+
+    action_space: spaces.Discrete
 
     def make_q_network(self, inputs: int) -> nn.Module:
         """One of the K perceptrons: features [B, inputs] -> values [B, A]."""

@@ -326,7 +326,7 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
         self.critic = self.make_critic(self.actor.features_extractor if shared else None)
         if self.critic_class.has_target:
             own = self.actor_target.features_extractor if shared and self.actor_class.has_target else None
-            self.critic_target = lagging(self.make_critic(own), self.critic)
+            self.critic_target: Any = lagging(self.make_critic(own), self.critic)
             if not self.critic_class.target_switches:
                 self.targets += ("critic_target",)
         for name in self.targets:
