@@ -230,7 +230,7 @@ class StochasticActor(LayeredNetwork):
         return actions
 
 
-class Critics(LayeredNetwork):
+class CriticEnsemble(LayeredNetwork):
     """K action-value functions of the same features.
 
     Args:

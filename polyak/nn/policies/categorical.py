@@ -13,12 +13,14 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import NatureCNN, Obs
 from polyak.nn.networks.layers import get_actor_critic_arch
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import ActorPolicy, Critics, StochasticActor, lagging
+from polyak.nn.policies.base import ActorPolicy, CriticEnsemble, StochasticActor, lagging
 
 
 class CategoricalActor(StochasticActor):
     """One choice among A actions: observations [B, ...] -> logits [B, A]. See
     :class:`~polyak.nn.policies.base.LayeredNetwork`."""
+
+    action_space: spaces.Discrete
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -30,9 +32,11 @@ class CategoricalActor(StochasticActor):
         return self.action_family(self.logits(self.extract_features(obs, self.features_extractor)))
 
 
-class DiscreteCritic(Critics):
+class DiscreteCritic(CriticEnsemble):
     """K action-value functions of the same features: observations [B, ...] -> values of A actions each. See
-    :class:`~polyak.nn.policies.base.Critics`."""
+    :class:`~polyak.nn.policies.base.CriticEnsemble`."""
+
+    action_space: spaces.Discrete
 
     def make_q_network(self, inputs: int) -> nn.Module:
         """One of the K perceptrons: features [B, inputs] -> values [B, A]."""

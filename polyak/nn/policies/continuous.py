@@ -23,7 +23,7 @@ from polyak.nn.options import all_keywords, check_keywords, check_sde_on_states,
 from polyak.nn.plain import plain
 from polyak.nn.policies.base import (
     ActorPolicy,
-    Critics,
+    CriticEnsemble,
     LayeredNetwork,
     MemoryPolicy,
     StochasticActor,
@@ -195,14 +195,14 @@ class DeterministicActor(LayeredNetwork):
         return self.mu(self.extract_features(obs, self.features_extractor))
 
 
-class ContinuousCritic(Critics):
+class ContinuousCritic(CriticEnsemble):
     """K action-value functions of the same features: observations [B, ...], actions [B, A] -> K values each.
 
     Args:
-        *args: see :class:`~polyak.nn.policies.base.Critics`.
+        *args: see :class:`~polyak.nn.policies.base.CriticEnsemble`.
         share_features_extractor: the extractor is the actor's and learns from the actor's loss alone, so that no
             gradient of the critics reaches it.
-        **options: see :class:`~polyak.nn.policies.base.Critics`.
+        **options: see :class:`~polyak.nn.policies.base.CriticEnsemble`.
     """
 
     n_outputs: int = 1
@@ -326,7 +326,7 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
         self.critic = self.make_critic(self.actor.features_extractor if shared else None)
         if self.critic_class.has_target:
             own = self.actor_target.features_extractor if shared and self.actor_class.has_target else None
-            self.critic_target = lagging(self.make_critic(own), self.critic)
+            self.critic_target: Any = lagging(self.make_critic(own), self.critic)
             if not self.critic_class.target_switches:
                 self.targets += ("critic_target",)
         for name in self.targets:
