@@ -210,3 +210,8 @@ def unflat(name: str, arrays: dict[str, Array]) -> Any:
     """The inverse of :func:`flat`."""
     parts = {key[len(name) + 1 :]: value for key, value in arrays.items() if key.startswith(name + "/")}
     return parts or arrays.get(name)
+
+
+def under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Those arrays whose names begin with a prefix and a slash, without these."""
+    return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}

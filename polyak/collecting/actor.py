@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from polyak.arrays import mapped, place, where
+from polyak.arrays import mapped, place, under, where
 from polyak.collecting.exploration import Arrays, Exploration
 from polyak.collecting.runner import Acted
 from polyak.experience.step import Observations
@@ -64,14 +64,14 @@ class Actor:
         self.memory: State | None = None
 
     def _act_by(self, policy: Policy) -> None:
-        self.policy, self.codec = policy, policy.codec
+        self.policy = policy
         self._backend = policy.backend
         self._device = policy.device if self.in_tensors else None
         if self.in_tensors:
             self._decide: Any = InTensors(policy)
-            self._to_env: Any = partial(_of_environments, EnvironmentActions(policy.codec).to(policy.device))
+            self.codec: Any = EnvironmentActions(policy.codec).to(policy.device)
         else:
-            self._decide, self._to_env = backend_of(policy), policy.codec.to_env
+            self._decide, self.codec = backend_of(policy), policy.codec
 
     def act_by_copy(self) -> None:
         """Act from now on by a copy of the policy, to which newer weights are brought."""
@@ -146,7 +146,7 @@ class Actor:
             actions = chosen if actions is None else actions
         for after in self._after:
             actions = after(actions)
-        return Acted(self._to_env(actions), actions, extras)
+        return Acted(self.codec.to_env(actions), actions, extras)
 
     def recall(self, starts: np.ndarray) -> State | None:
         """The policy's recurrent state before the next step: nothing of episodes that are over. ``starts`` [N]: where
@@ -172,10 +172,10 @@ class Actor:
     def load_state(self, state: Arrays) -> None:
         """Continue from what :meth:`state` returned; parts of exploration that it does not name stay as they are."""
         device = self.policy.device
-        memory = {key: torch.from_numpy(np.array(value)).to(device) for key, value in _under("memory", state).items()}
+        memory = {key: torch.from_numpy(np.array(value)).to(device) for key, value in under("memory", state).items()}
         self.memory = memory or None
         for name, part in self.exploration.items():
-            if own := _under(name, state):
+            if own := under(name, state):
                 part.load_state(self.policy, own)
 
     # -- copies --------------------------------------------------------------------------------------------------------
@@ -190,14 +190,6 @@ class Actor:
         memo[id(self)] = copied = type(self).__new__(type(self))
         vars(copied).update(copy.deepcopy(vars(self), memo))
         return copied
-
-
-def _under(prefix: str, arrays: Arrays) -> Arrays:
-    return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
-
-
-def _of_environments(units: EnvironmentActions, actions: Tensor) -> Tensor:
-    return units(actions)[0]
 
 
 def copy_of(policy: Policy) -> Policy:

@@ -15,7 +15,7 @@ import torch
 from polyak import DDPG, DQN, SAC, TD3
 from polyak.callbacks.callback import BaseCallback, ConvertCallback
 from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
-from polyak.envs.testing import BitFlippingEnv, IdentityEnv
+from polyak.envs.testing import BitFlippingEnv
 from polyak.experience import HerReplayBuffer, PrioritizedReplayBuffer
 from polyak.noise import OrnsteinUhlenbeckActionNoise
 
@@ -276,13 +276,6 @@ def test_a_copy_made_meanwhile_and_a_saved_model_work(tmp_path: Path) -> None:
     np.random.set_state(state[1])
     model.learn(STEPS, reset_num_timesteps=False)
     assert torch.equal(weights(model), weights(loaded))
-
-
-def test_it_learns() -> None:
-    env = IdentityEnv(2)
-    model = small(DQN, env, learning_starts=50, learning_rate=5e-3, gamma=0.0, batch_size=32, buffer_size=1000)
-    model.learn(600)
-    assert [int(model.predict(np.array(state), deterministic=True)[0]) for state in range(2)] == [0, 1]
 
 
 def test_what_cannot_overlap_is_refused() -> None:

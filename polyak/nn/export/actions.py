@@ -54,6 +54,10 @@ class EnvironmentActions(nn.Module):
             for part, own in codec.parts
         ]
 
+    def to_env(self, actions: Tensor) -> Tensor:
+        """[B, ...] of a policy -> [B, ...] of a space that is not composed."""
+        return self(actions)[0]
+
     def forward(self, actions: Tensor) -> tuple[Tensor, ...]:
         """[B, ...] of a policy -> [B, ...] of each part, in the order of :mod:`polyak.envs.nested_spaces`."""
         columns = (actions,) if self.widths is None else actions.split(self.widths, dim=1)
