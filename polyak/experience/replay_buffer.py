@@ -225,7 +225,8 @@ class ReplayBuffer(BaseBuffer):
     @property
     def layout(self) -> np.dtype:
         """The type of a row."""
-        stored, flag = (single_dtype, bool) if self.in_tensors else (np.dtype, np.float32)
+        stored: Callable[[Any], Any] = single_dtype if self.in_tensors else np.dtype
+        flag = bool if self.in_tensors else np.float32
         observation = observation_dtype(self.observation_space, self.obs_shape, stored)
         action = np.dtype((self._maybe_cast_dtype(get_action_dtype(self.action_space)), (self.action_dim,)))
         return row_dtype(observation, action, {"rewards": np.float32, "dones": flag, "timeouts": flag}, self.schema)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -118,9 +119,7 @@ def mixed(
         yield joined(parts), None
 
 
-def joined(parts: list[Transition]) -> Transition:
+def joined(parts: list[Any]) -> Transition:
     """One minibatch of several."""
-    if len(parts) == 1:
-        return parts[0]
     columns = [{name: column for name, column in part._asdict().items() if column is not None} for part in parts]
-    return Transition(**mapped(lambda *several: torch.cat(several), *columns))
+    return Transition(**mapped(lambda *several: several[0] if len(several) == 1 else torch.cat(several), *columns))

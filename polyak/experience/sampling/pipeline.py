@@ -211,7 +211,8 @@ def late_batches(
     pipeline: Pipeline, sampler: Sampler, filled: int, batch_size: int, gamma: float, batches: int
 ) -> Iterator[tuple[TransitionRows, Tensor | None]]:
     """The same, to be gathered by the learner."""
-    columns, discount, span = TransitionColumns(**pipeline.ring.tensors), _scalar(gamma), pipeline.span()
+    columns = TransitionColumns(**(pipeline.ring.tensors or {}))
+    discount, span = _scalar(gamma), pipeline.span()
     if type(sampler) is Uniform:
         ones = _ones(batch_size, torch.device("cpu"))
         cells = torch.from_numpy(sampler.draw_batches(batches, batch_size, filled))
