@@ -288,7 +288,7 @@ class RolloutBuffer(BaseBuffer):
         states = {"observations": step.next_observations, "memory": dict(memory or {})}
         if "next_masks" in step.extras:
             states["masks"] = step.extras["next_masks"]
-        self.finals.append(Experience(copied(Experience(states)[envs].columns, self._on)))
+        self.finals.append(self._stored(Experience(copied(Experience(states)[envs].columns, self._on))))
         self._final_rows.append(np.arange(pos * self.n_envs, (pos + 1) * self.n_envs)[envs])
 
     def _bootstrapped(
@@ -333,7 +333,7 @@ class RolloutBuffer(BaseBuffer):
         if state:
             columns = {"memory": {}, **{name: unflat(name, state) for name in {key.split("/")[0] for key in state}}}
             self._final_rows = [columns.pop("rows").astype(np.int64)]
-            self.finals = [Experience(columns).map(lambda column: place(np.array(column), self._on))]
+            self.finals = [self._stored(Experience(copied(columns, None)))]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume the rollout that :meth:`state_dict` described."""
@@ -357,12 +357,16 @@ class RolloutBuffer(BaseBuffer):
         Args:
             last: ``observations``, ``memory`` and ``masks``, if there are any, after the last step.
         """
-        return Experience.joined([self.tensors(states) for states in (*self.finals, last)], 0)
+        return Experience.joined([*self.finals, self._stored(last)], 0).map(partial(tensor_of, self))
 
     def tensors(self, states: Experience) -> Experience:
         """Some states as policies read them."""
+        return self._stored(states).map(partial(tensor_of, self))
+
+    def _stored(self, states: Experience) -> Experience:
+        """Some states as :attr:`finals` has them."""
         seen = mapped(partial(_typed, self), self._layouts["observations"], states.observations)
-        return states.plus(observations=seen).map(partial(tensor_of, self))
+        return states.plus(observations=seen).map(partial(place, device=self._on))
 
     def fill(self, found: Mapping[str, Tensor], next_values: Tensor) -> Tensor:
         """Take what a learner says of a whole rollout.
