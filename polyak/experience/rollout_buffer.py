@@ -202,8 +202,8 @@ class RolloutBuffer(BaseBuffer):
                 f"The rollout buffer is full after buffer_size={self.buffer_size} steps: call reset() first."
             )
         shapes = self._obs_batch, self._action_batch, self._scalar_batch, self._scalar_batch
-        columns = map(self._batched, _STEP, (obs, action, reward, episode_start), shapes)
-        self._write(*columns, self.schema.checked(extras, self.n_envs))
+        obs, action, reward, starts = map(self._batched, _STEP, (obs, action, reward, episode_start), shapes)
+        self._write(obs, action, reward, starts, self.schema.checked(extras, self.n_envs))
         if value is not None:
             self.values[self.pos - 1] = _flat(value)
         if log_prob is not None:
