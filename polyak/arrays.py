@@ -74,7 +74,7 @@ def place(array: Array, device: Device) -> Array:
     """The array in numpy (``None``) or on a torch device; the same memory where it is there already."""
     if device is None:
         return array.numpy(force=True) if isinstance(array, Tensor) else np.asarray(array)
-    return array.to(device) if isinstance(array, Tensor) else torch.as_tensor(array, device=device)
+    return array.to(device) if isinstance(array, Tensor) else to_device(torch.as_tensor(array), device)
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
@@ -210,3 +210,8 @@ def unflat(name: str, arrays: dict[str, Array]) -> Any:
     """The inverse of :func:`flat`."""
     parts = {key[len(name) + 1 :]: value for key, value in arrays.items() if key.startswith(name + "/")}
     return parts or arrays.get(name)
+
+
+def under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Those arrays whose names begin with a prefix and a slash, without these."""
+    return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}

@@ -29,9 +29,10 @@ from polyak.algorithms.search.mcts import MCTS, Found, read_observation
 from polyak.algorithms.search.position_buffer import PositionBuffer, Positions
 from polyak.algorithms.search.rules import draw, softmax
 from polyak.algorithms.search.self_play import SelfPlay, match
+from polyak.arrays import under
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.exporting import not_exported
-from polyak.checkpoint.saved import Saved, beneath, prefixed
+from polyak.checkpoint.saved import Saved, prefixed
 from polyak.envs.games.game import Game
 from polyak.envs.games.known import find_game, name_of
 from polyak.envs.masks import masks_for_rows
@@ -436,7 +437,7 @@ class AlphaZero(NetworkAlgorithm):
         past = saved.state_of("past")
         for i in range(len({name.partition("/")[0] for name in past})):
             policy = _frozen(self.policy)
-            policy.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in beneath(past, str(i)).items()})
+            policy.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in under(str(i), past).items()})
             self.past.append((policy, 0.0))
 
     def _extra_state(self) -> dict[str, Any]:
@@ -449,8 +450,8 @@ class AlphaZero(NetworkAlgorithm):
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
         super()._resume(saved, resume, force_reset)
         if resume and saved.replay and self.env is not None:
-            self.replay_buffer.load_state_dict(beneath(saved.replay, "positions"))
-            self.self_play.load_state(beneath(saved.replay, "self_play"))
+            self.replay_buffer.load_state_dict(under("positions", saved.replay))
+            self.self_play.load_state(under("self_play", saved.replay))
 
     card: ClassVar[Card] = Card(
         idea="a search that a network guides, and a network that learns from it",

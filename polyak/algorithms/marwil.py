@@ -82,7 +82,7 @@ class ValuedCloningPolicy(CloningPolicy):
 class MARWILLearner(BCLearner):
     """Behaviour cloning by weighted rows, and the values that weights are made of."""
 
-    optimized = ("value",)
+    optimized: ClassVar[tuple[str, ...]] = ("value",)
     policy: ValuedCloningPolicy
     beta: Tunable[Tensor]
     vf_coef: Tunable[Tensor]

@@ -31,6 +31,7 @@ from typing_extensions import Self
 
 from polyak import formats
 from polyak.archive import DAMAGED, begins_with, check_members, name_of, open_zip, opened
+from polyak.arrays import under
 from polyak.checkpoint.arrays import read_arrays, warn_not_finite
 from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import MisfitError, damage_named
@@ -96,7 +97,7 @@ class Saved:
 
     def state_of(self, prefix: str) -> Arrays:
         """The arrays of ``state`` under ``prefix/``."""
-        return beneath(self.state, prefix)
+        return under(prefix, self.state)
 
     def put(self, name: str, part: Self) -> None:
         """Hold another file's contents under a name: that of a model which this one owns."""
@@ -106,18 +107,13 @@ class Saved:
 
     def part(self, name: str) -> Self:
         """What was :meth:`put` under a name."""
-        arrays = {kind: beneath(getattr(self, kind), name) for kind in ("networks", "optimizers", "state", "replay")}
+        arrays = {kind: under(name, getattr(self, kind)) for kind in ("networks", "optimizers", "state", "replay")}
         return replace(self, info=self.info[name], foreign=frozenset(), **arrays)
 
     def without(self, name: str) -> Self:
         """All networks but those that were :meth:`put` under a name."""
         own = {key: value for key, value in self.networks.items() if not key.startswith(name + "/")}
         return replace(self, networks=own)
-
-
-def beneath(arrays: Arrays, prefix: str) -> Arrays:
-    """Those arrays whose names begin with ``prefix/``, without that."""
-    return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
 
 
 def prefixed(prefix: str, arrays: Mapping[str, Any]) -> Arrays:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from polyak.arrays import mapped, place, where
+from polyak.arrays import mapped, place, under, where
 from polyak.collecting.exploration import Arrays, Exploration
 from polyak.collecting.runner import Acted
 from polyak.experience.step import Observations
@@ -172,10 +172,10 @@ class Actor:
     def load_state(self, state: Arrays) -> None:
         """Continue from what :meth:`state` returned; parts of exploration that it does not name stay as they are."""
         device = self.policy.device
-        memory = {key: torch.from_numpy(np.array(value)).to(device) for key, value in _under("memory", state).items()}
+        memory = {key: torch.from_numpy(np.array(value)).to(device) for key, value in under("memory", state).items()}
         self.memory = memory or None
         for name, part in self.exploration.items():
-            if own := _under(name, state):
+            if own := under(name, state):
                 part.load_state(self.policy, own)
 
     # -- copies --------------------------------------------------------------------------------------------------------
@@ -190,10 +190,6 @@ class Actor:
         memo[id(self)] = copied = type(self).__new__(type(self))
         vars(copied).update(copy.deepcopy(vars(self), memo))
         return copied
-
-
-def _under(prefix: str, arrays: Arrays) -> Arrays:
-    return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
 
 
 def copy_of(policy: Policy) -> Policy:

@@ -18,7 +18,7 @@ import cloudpickle
 import numpy as np
 import torch
 
-from polyak.arrays import assign, flat, joined, mapped, unflat
+from polyak.arrays import assign, flat, joined, mapped, under, unflat
 from polyak.collecting.actor import Actor, copy_of
 from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.time_split import TimeSplit
@@ -810,11 +810,6 @@ def chunk_from(state: dict[str, np.ndarray], codec: Any, composed: bool) -> Chun
         getattr(report, which).setdefault(of_one, {})[part] = value
     seen, allowed = unflat("seen", state), unflat("allowed", state)
     return Chunk(columns, sent, ends, infos, seen, allowed, under("memory", state), report)
-
-
-def under(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays whose names begin with a prefix and a slash, without these."""
-    return {key[len(prefix) + 1 :]: value for key, value in arrays.items() if key.startswith(prefix + "/")}
 
 
 def _column_of(name: str) -> str:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import nn
 
+from polyak.arrays import under
 from polyak.collecting.exploration import ActingProgress
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.ray_workers import Failure
 from polyak.distributed.runner_process import Chunk
-from polyak.distributed.runners import RemoteActor, RunnerGroup, chunk_from, chunk_state, row_of, under
+from polyak.distributed.runners import RemoteActor, RunnerGroup, chunk_from, chunk_state, row_of
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv
 from polyak.envs.nested_spaces import is_composed

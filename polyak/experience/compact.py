@@ -10,6 +10,7 @@ beginning, and stacked images are stored as they are.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import reduce
 from operator import and_
@@ -25,15 +26,52 @@ from polyak.experience.record import Experience, record_dtype
 from polyak.experience.ring import Records, Ring, shaped
 
 
-class CompactRing(Ring):
+class ReadOnce(Ring, ABC):
+    """Reads rows whose observations, and frames of stacked images, are stored once."""
+
+    records: Records
+    stacks: Mapping[str | None, Any]
+    """Entry of the observations (``None`` if they have none) -> its frames."""
+
+    @abstractmethod
+    def _successors(self, cells: Any, places: Array) -> Column:
+        """Stored form of the next observations of some cells [B], which ``places`` holds where the rows are."""
+
+    def read(self, cells: Any, shared: bool = False) -> dict[str, Column]:
+        flat = cells.reshape(-1)
+        places = self.index(flat)
+        columns = self.records.take(places)
+        now, then = columns["observations"], self._successors(flat, places)
+        if shared and isinstance(stack := self.stacks.get(None), FrameStack):
+            columns["observations"], columns["next_observations"] = stack.pairs(now, then)
+        else:
+            columns["observations"], columns["next_observations"] = self._decode(now), self._decode(then)
+        return shaped(columns, cells)
+
+    def successors(self, cells: Any, key: str | None = None) -> Column:
+        flat = cells.reshape(-1)
+        found = self._successors(flat, self.index(flat))
+        if key is None:
+            return shaped(self._decode(found), cells)
+        return shaped(self.stacks[key].frames(found[key]) if key in self.stacks else found[key], cells)
+
+    def _decode(self, stored: Column) -> Column:
+        """Stored form -> observations [B, ...]."""
+        if None in self.stacks:
+            return self.stacks[None].frames(stored)
+        if not self.stacks:
+            return stored
+        return {key: self.stacks[key].frames(a) if key in self.stacks else a for key, a in stored.items()}
+
+
+class CompactRing(ReadOnce):
     """The newest ``length`` rows, observations and frames once; see :class:`Ring`.
 
     Attributes:
         columns: as stored: there are no ``next_observations``, and stacked images are numbers of frames.
-        stacks: entry of the observations (``None`` if they have none) -> its frames.
     """
 
-    records: Records
+    stacks: dict[str | None, FrameStack]
 
     def __init__(
         self,
@@ -175,26 +213,6 @@ class CompactRing(Ring):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def read(self, cells: Any, shared: bool = False) -> dict[str, Column]:
-        cells = self.index(cells)
-        flat = cells.reshape(-1)
-        columns = self.records.take(flat)
-        now, then = columns["observations"], self._successors(flat)
-        if shared and None in self.stacks:
-            columns["observations"], columns["next_observations"] = self.stacks[None].pairs(now, then)
-        else:
-            columns["observations"], columns["next_observations"] = self._decode(now), self._decode(then)
-        return shaped(columns, cells)
-
-    def successors(self, cells: Any, key: str | None = None) -> Column:
-        cells = self.index(cells)
-        found = self._successors(cells.reshape(-1))
-        if key is None:
-            found = self._decode(found)
-        else:
-            found = self.stacks[key].frames(found[key]) if key in self.stacks else found[key]
-        return shaped(found, cells)
-
     def all(self) -> Experience:
         return self.copies()
 
@@ -204,23 +222,14 @@ class CompactRing(Ring):
         places = np.flatnonzero(rows)
         return places, self._side.take(rows[places] - 1, "observations")
 
-    def _successors(self, cells: Array) -> Column:
-        """Stored form of the next observations."""
-        found = self.records.take((cells + self.n_envs) % (self.length * self.n_envs), "observations")
+    def _successors(self, cells: Any, places: Array) -> Column:
+        found = self.records.take((places + self.n_envs) % (self.length * self.n_envs), "observations")
         if self.device is None:
-            arrays.assign(found, *self.exceptions(cells))
+            arrays.assign(found, *self.exceptions(places))
             return found
-        row = self._side_row[cells]
+        row = self._side_row[places]
         aside = self._side.take((row - 1).clip(0), "observations")
         return arrays.mapped(lambda a, b: arrays.where(row > 0, a, b), aside, found)
-
-    def _decode(self, stored: Column) -> Column:
-        """Stored form -> observations [B, ...]."""
-        if None in self.stacks:
-            return self.stacks[None].frames(stored)
-        if not self.stacks:
-            return stored
-        return {key: self.stacks[key].frames(a) if key in self.stacks else a for key, a in stored.items()}
 
     # --- keeping ------------------------------------------------------------------------------------------------------
 

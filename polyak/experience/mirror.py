@@ -7,17 +7,15 @@ returns the same bits as tensors: everything that follows is the same for both.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from polyak.arrays import to_device
 from polyak.experience.batch import TensorObs
-from polyak.experience.compact import CompactRing
+from polyak.experience.compact import CompactRing, ReadOnce
 from polyak.experience.frames import FrameStack
-from polyak.experience.ring import Records, Ring, pieces, shaped
+from polyak.experience.ring import Records, Ring, pieces
 
 LARGEST_PINNED = 16 << 20  # bytes that are uploaded without waiting: page-locked memory is scarce, and is kept by torch
 
@@ -57,36 +55,21 @@ class Mirror(Ring):
         self._seen, self._edits = self._ring.written, self._ring.edits
 
 
-class CompactMirror(Mirror):
+class CompactMirror(Mirror, ReadOnce):
     """A :class:`Mirror` of a ring that keeps each observation, and each frame of stacked images, once."""
 
     _ring: CompactRing
-    records: Records
 
     def __init__(self, ring: CompactRing, device: torch.device):
         super().__init__(ring, device)
-        self._frames = {key: DeviceFrames(stack, device) for key, stack in ring.stacks.items()}
+        self.stacks: dict[str | None, DeviceFrames] = {key: DeviceFrames(s, device) for key, s in ring.stacks.items()}
 
     def update(self) -> None:
         super().update()
-        for frames in self._frames.values():
+        for frames in self.stacks.values():
             frames.update()
 
-    def read(self, cells: np.ndarray, shared: bool = False) -> dict[str, Any]:
-        flat = cells.reshape(-1)
-        places = self.index(flat)
-        columns = self.records.take(places)
-        columns["observations"] = self._decode(columns["observations"])
-        columns["next_observations"] = self._decode(self._successors(flat, places))
-        return shaped(columns, cells)
-
-    def successors(self, cells: np.ndarray, key: str | None = None) -> Any:
-        flat = cells.reshape(-1)
-        found: Any = self._decode(self._successors(flat, self.index(flat)))
-        return shaped(found if key is None else found[key], cells)
-
     def _successors(self, cells: np.ndarray, places: Tensor) -> TensorObs:
-        """Stored form of the next observations of the rows in ``cells``, whose numbers the device has in ``places``."""
         found: TensorObs = self.records.take((places + self.n_envs) % (self.length * self.n_envs), "observations")
         exceptions, values = self._ring.exceptions(cells)
         if exceptions.size:  # the ends of episodes: few enough to be brought with each batch
@@ -102,12 +85,6 @@ class CompactMirror(Mirror):
         """``rows[at] = values`` for contiguous rows, by bytes: torch cannot copy every type by index."""
         packed = np.array(values, order="C").reshape(len(values), -1).view(np.uint8)
         rows.reshape(len(rows), -1).view(torch.uint8).index_copy_(0, at, self.index(packed))
-
-    def _decode(self, stored: TensorObs) -> TensorObs:
-        """Stored form -> observations [B, ...]."""
-        if isinstance(stored, dict):
-            return {key: self._frames[key].frames(a) if key in self._frames else a for key, a in stored.items()}
-        return self._frames[None].frames(stored) if self._frames else stored
 
 
 class DeviceFrames:

@@ -199,7 +199,8 @@ class ReplayBuffer(BaseBuffer):
         elsewhere = "cpu" if self._on_disk or in_tensors else storage_device
         self._placement = Placement(elsewhere, self.device, self._needs_arrays())
         if not self._on_disk and (self.device.type == "cpu" or not in_tensors):
-            check_size(self.layout, self.buffer_size * self.n_envs, optimize_memory_usage, observation_space)
+            once = optimize_memory_usage and not in_tensors  # there is room for a successor of each row
+            check_size(self.layout, self.buffer_size * self.n_envs, once, observation_space)
         self.storage = self._make_storage()
         wide = (part.dtype == np.float64 for part in subspaces_of(observation_space).values())
         self._wide = not in_tensors and any(wide)
@@ -450,10 +451,17 @@ class ReplayBuffer(BaseBuffer):
         if not self._watched:
             self.storage.append(row)
             return
-        if self.relabel is not None:  # as long as the row is not there yet
-            self._sync(self.relabel)
+        cells = self._lanes + self.pos * self.n_envs
+        if self.relabel is None:
+            self.storage.append(row)
+            self.sampler.include(cells)
+            return
+        self._sync(self.relabel)  # as long as the row is not there yet
         self.storage.append(row)
-        self._announce(done, infos)
+        ready = self.relabel.added(self.storage.newest, done, infos)
+        if self.sampler.adaptive:
+            self.sampler.exclude(cells)
+            self.sampler.include(ready)
 
     def _timeouts(self, infos: list[dict[str, Any]]) -> np.ndarray | float:
         """Which environments [n_envs] ran into a time limit; 0 if none did, as nearly always."""
@@ -465,17 +473,6 @@ class ReplayBuffer(BaseBuffer):
         if len(flags) == self.n_envs and not any(flags):
             return 0.0
         return np.array(flags, np.float32)
-
-    def _announce(self, done: np.ndarray, infos: list[dict[str, Any]]) -> None:
-        """Show sampler and relabelling the rows just written."""
-        ready, slot = None, self.storage.newest
-        if self.relabel is not None:
-            ready = self.relabel.added(slot, done, infos)
-        if self.sampler.adaptive:
-            cells = self._lanes + slot * self.n_envs
-            if ready is not None:
-                self.sampler.exclude(cells)
-            self.sampler.include(cells if ready is None else ready)
 
     def truncate_last_trajectory(self) -> None:
         """:meth:`cut_episodes` under SB3's name."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from polyak.arrays import mapped
 from polyak.experience.base_buffer import Normalizer
 from polyak.experience.batch import Transition, TransitionRows
 from polyak.experience.datasets.dataset import Dataset
@@ -118,13 +118,9 @@ def mixed(
         yield joined(parts), None
 
 
-def joined(parts: list[Any]) -> Transition:
+def joined(parts: list[Transition]) -> Transition:
     """One minibatch of several."""
-    return parts[0] if len(parts) == 1 else Transition(*(_cat(columns) for columns in zip(*parts, strict=True)))
-
-
-def _cat(columns: tuple[Any, ...]) -> Any:
-    first = columns[0]
-    if isinstance(first, dict):
-        return {key: _cat(tuple(column[key] for column in columns)) for key in first}
-    return None if first is None else torch.cat(columns)
+    if len(parts) == 1:
+        return parts[0]
+    columns = [{name: column for name, column in part._asdict().items() if column is not None} for part in parts]
+    return Transition(**mapped(lambda *several: torch.cat(several), *columns))

@@ -165,15 +165,10 @@ class Ring:
 
     def index(self, cells: Any) -> Array:
         """Cells as an index in the ring's library, on its device."""
-        if self.device is None:
-            return arrays.place(cells, None)
-        return arrays.to_device(torch.as_tensor(cells), self.device)
+        return arrays.place(cells, self.device)
 
-    def take(self, cells: Array, name: str) -> Column:
-        """One stored column of some cells of any shape: [*cells.shape, ...] copies."""
-        return self._picked(cells, name)
-
-    def _picked(self, cells: Array, name: str, key: str | None = None) -> Column:
+    def take(self, cells: Array, name: str, key: str | None = None) -> Column:
+        """One stored column of some cells of any shape, or one entry of its dicts: [*cells.shape, ...] copies."""
         if self.records is not None:
             column = self.records.cells[name] if key is None else self.records.cells[name][key]
             return column[cells] if type(column) is np.ndarray else arrays.mapped(lambda array: array[cells], column)
@@ -200,7 +195,7 @@ class Ring:
         flat = cells.reshape(-1)
         if key is None and self.records is not None:
             return shaped(self.records.take(flat, "next_observations"), cells)
-        return shaped(self._picked(flat, "next_observations", key), cells)
+        return shaped(self.take(flat, "next_observations", key), cells)
 
     @property
     def tensors(self) -> dict[str, Any] | None:

@@ -1,13 +1,12 @@
 """What algorithms share that are made to learn from a dataset: the units in which they see it."""
 
 from dataclasses import KW_ONLY, dataclass, fields
-from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 from polyak.algorithm import GymEnv
 from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv
-from polyak.experience import Dataset, collect
+from polyak.experience import Dataset
 from polyak.fields.dataset import LearnsFromData
 from polyak.fields.off_policy import OffPolicyAlgorithm
 from polyak.hyperparameters.changing import Fixed, Reload, WithNetworks
@@ -63,9 +62,3 @@ class OfflineAlgorithm(LearnsFromData):
     made_of: ClassVar[MadeOf] = {"units": Units}
     reward_affine = Held[tuple[float, float]]("units.affine")
     """Scale and shift that ``reward_scaling`` stands for, given the dataset."""
-
-
-@lru_cache(maxsize=4)
-def _sample(env: str) -> Dataset:
-    """A few hundred random steps."""
-    return collect(env, None, 300, seed=0)

@@ -41,9 +41,9 @@ def option(
 class CommandOptions:
     """The base of a command's options: dataclasses whose fields are :func:`option`; checked when they are made."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self: Any) -> None:
         """Raise ZooError for a value that the declaration of an option does not allow."""
-        for item in fields(self):  # type: ignore[arg-type]
+        for item in fields(self):
             value, default = getattr(self, item.name), default_of(item)
             least, most, choices = (item.metadata[name] for name in ("at_least", "at_most", "choices"))
             if value == default:

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from polyak.zoo.cli import GROUPS, HELP_ALL, load_command
+from polyak.zoo.cli import ALIASES, GROUPS, HELP_ALL, load_command
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -109,6 +109,7 @@ def test_commands_have_the_flags_that_pages_show(line: str) -> None:
     _, command, *words = shlex.split(line, comments=True)
     if command == "run" or command.startswith("-"):
         return
+    command = "plot" if command.replace("_", "-") in ALIASES else command
     if command in GROUPS:
         command = f"{command} {words.pop(0)}"
     options_class, _ = load_command(command.replace("_", "-"))

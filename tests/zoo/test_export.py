@@ -36,7 +36,6 @@ def test_a_run_and_its_model_file_give_the_same_policy(
         ({"env": "Acrobot-v1"}, "No run at all of ppo on Acrobot-v1"),
         ({"output": "policy.zip"}, r"policy\.zip' must end with \.onnx .* or \.pt2"),
         ({"model": "nothing.zip"}, "Cannot load nothing.zip"),
-        ({"masks": True}, "Cannot export .*masks=True"),
         ({"channels_last": True}, "Cannot export .*has no images"),
     ],
 )

@@ -21,7 +21,7 @@ from polyak.algorithm import Algorithm, GymEnv, Recipe
 from polyak.algorithms import get
 from polyak.algorithms.imitation.reward import RewardFunction
 from polyak.algorithms.imitation.rounds import OFF_POLICY_ROUND, ImitationLoop
-from polyak.arrays import flat, unflat
+from polyak.arrays import flat, under, unflat
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.damage import names_file
@@ -468,7 +468,7 @@ class AdversarialImitation(Algorithm):
             self._rewarding.ended = last.get("ended", np.zeros(0)).tolist()
             self._rewarding.resume(unflat("before", last))
         if resume and self.experience is not None and "experience" in saved.info:
-            arrays = checkpoint.beneath(saved.replay, "experience")
+            arrays = under("experience", saved.replay)
             self.experience.load_state_dict(join_state(saved.info["experience"], arrays))
 
 

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from polyak.algorithms.model_based.dynamics import DynamicsModel
 from polyak.algorithms.model_based.fitting import FitsModel, ModelLearner, model_optimizer, rows_of
+from polyak.arrays import under
 from polyak.checkpoint.parameters import restore, store
-from polyak.checkpoint.saved import Saved, beneath, join_state, prefixed, split_state
+from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.experience import ReplayBuffer
 from polyak.experience.base_buffer import Normalizer
 from polyak.experience.record import Experience
@@ -236,14 +237,14 @@ class Imagination(ExperienceReplay):
             saved.replay = {**saved.replay, **prefixed("imagined", arrays)}
 
     def load(self, saved: Saved) -> None:
-        networks, optimizers = (beneath(saved.state, f"model/{kind}") for kind in ("networks", "optimizers"))
+        networks, optimizers = (under(f"model/{kind}", saved.state) for kind in ("networks", "optimizers"))
         restore(self.model.model_learner, Saved(saved.info["model"], networks, optimizers))
 
     def resume(self, saved: Saved, resume: bool) -> None:
         real = {name: array for name, array in saved.replay.items() if not name.startswith("imagined/")}
         super().resume(replace(saved, replay=real), resume)
         if resume and "imagined" in saved.info and self.memory.imagined is not None:
-            state = join_state(saved.info["imagined"], beneath(saved.replay, "imagined"))
+            state = join_state(saved.info["imagined"], under("imagined", saved.replay))
             self.memory.imagined.load_state_dict(state)
 
 

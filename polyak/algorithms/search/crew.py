@@ -22,6 +22,7 @@ import cloudpickle
 import numpy as np
 
 from polyak.algorithms.search.self_play import Ended, SelfPlay
+from polyak.arrays import under
 from polyak.checkpoint.may_be_named import MayBeNamed
 from polyak.envs.vec.env_worker import WorkerError, end_with_parent, seed_process
 from polyak.envs.vec.sending import main_imported_if_possible
@@ -230,10 +231,9 @@ class Crew(MayBeNamed):
                 f"n_workers={len(self._jobs)}: the games in progress of the file were not played by as many processes. "
                 "Load it with the n_workers that it was saved with, or begin new games: force_reset=True."
             )
-        parts = [(name.partition("/"), np.array(array)) for name, array in state.items()]
-        self._states = [{name: a for (owner, _, name), a in parts if owner == str(i)} for i in range(len(self._jobs))]
-        ready = {name: a for (owner, _, name), a in parts if owner == "ready"}
-        self._ready = Ended(**ready) if ready else None
+        copies = {name: np.array(array) for name, array in state.items()}
+        self._states = [under(str(i), copies) for i in range(len(self._jobs))]
+        self._ready = Ended(**ready) if (ready := under("ready", copies)) else None
 
 
 class _Process:

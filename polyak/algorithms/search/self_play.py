@@ -12,6 +12,7 @@ import numpy as np
 from polyak.algorithms.search import rules
 from polyak.algorithms.search.mcts import MCTS, Found
 from polyak.algorithms.search.trees import Trees
+from polyak.arrays import under
 from polyak.envs.games.game import Game
 from polyak.hyperparameters.declaration import Natural, fitted
 
@@ -113,7 +114,7 @@ class SelfPlay:
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Restore what :meth:`state` returned."""
-        trees = {name[6:]: value for name, value in state.items() if name.startswith("trees/")}
+        trees = under("trees", state)
         for name in state.keys() - {f"trees/{name}" for name in trees}:
             setattr(self, name, np.array(state[name]))
         self.trees = Trees.from_state(trees, self.search.game.discount) if trees else None

@@ -30,8 +30,9 @@ from polyak.algorithms.tabular.walking import (
     compiled,
     make_walk,
 )
+from polyak.arrays import under
 from polyak.callbacks.callback import BaseCallback
-from polyak.checkpoint.saved import Saved, beneath, prefixed
+from polyak.checkpoint.saved import Saved, prefixed
 from polyak.collecting.runner import Acted
 from polyak.envs import VecEnv
 from polyak.envs.tabular.known import KnownEnvs
@@ -387,7 +388,7 @@ class Walker(Solver):
         return {"stream": self.stream.bit_generator.state}
 
     def load(self, saved: Saved) -> None:
-        self.take_back(beneath(saved.state, "mind"), self.learned)
+        self.take_back(under("mind", saved.state), self.learned)
 
     def take_back(self, arrays: Mapping[str, np.ndarray], names: list[str]) -> None:
         """Load arrays of a file, of any length, into the tables."""

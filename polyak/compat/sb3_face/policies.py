@@ -48,8 +48,7 @@ from polyak.nn.policies import actor_critic, direct, quantile_critic
 from polyak.nn.policies import continuous as continuous_policy
 from polyak.nn.policies import crossq as crossq_policy
 from polyak.nn.policies import value as value_policy
-from polyak.nn.policies.base import Network, Noise, Policy, shaped
-from polyak.nn.policies.layered import lagging
+from polyak.nn.policies.base import Network, Noise, Policy, lagging, shaped
 from polyak.schedules import Schedule
 
 Kwargs = dict[str, Any]

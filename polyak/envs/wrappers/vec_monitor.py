@@ -43,7 +43,7 @@ class VecMonitor(VecEnvWrapper):
         self.results_writer: ResultsWriter | None = None
         if filename is not None:
             spec = venv.attr_of_first("spec", None)
-            header = {"t_start": self.t_start, "env_id": str(getattr(spec, "id", None))}
+            header: dict[str, float | str] = {"t_start": self.t_start, "env_id": str(getattr(spec, "id", None))}
             self.results_writer = ResultsWriter(filename, header=header, extra_keys=info_keywords)
 
     def reset(self) -> VecEnvObs:

@@ -28,8 +28,7 @@ from polyak.nn.networks.layers import (
 )
 from polyak.nn.options import check_sde_on_states, warn_without_sde
 from polyak.nn.plain import is_plain, plain
-from polyak.nn.policies.base import Decision, Noise, State, chosen, family_noise, shaped
-from polyak.nn.policies.layered import LayeredPolicy
+from polyak.nn.policies.base import Decision, LayeredPolicy, Noise, State, chosen, family_noise, shaped
 
 
 class ActorCriticPolicy(LayeredPolicy):

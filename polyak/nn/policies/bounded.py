@@ -16,7 +16,7 @@ from polyak.envs.spaces import get_action_dim
 from polyak.nn.distributions.gaussian import Gaussian, GaussianFamily
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.plain import plain
-from polyak.nn.policies.layered import StochasticActor
+from polyak.nn.policies.base import StochasticActor
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 0.0
 """Bounds of the log standard deviation, in units of the action space scaled to [-1, 1]."""
@@ -26,9 +26,9 @@ class BoundedGaussianActor(StochasticActor):
     """A Gaussian around tanh of a perceptron, whose log standard deviations are a parameter (AWAC, arXiv:2006.09359).
 
     Args:
-        *args: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
+        *args: see :class:`~polyak.nn.policies.base.LayeredNetwork`.
         log_std_init: initial log standard deviation of each action.
-        **options: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
+        **options: see :class:`~polyak.nn.policies.base.LayeredNetwork`.
     """
 
     def __init__(self, *args: Any, log_std_init: float = -1.0, **options: Any) -> None:
@@ -40,7 +40,7 @@ class BoundedGaussianActor(StochasticActor):
     @plain
     def get_distribution(self, obs: Obs) -> Gaussian:
         """The Gaussians for observations [B, ...], whose samples may lie beyond the bounds."""
-        mean = self.mu(self._features(obs))
+        mean = self.mu(self.extract_features(obs, self.features_extractor))
         log_std = self.log_std.clamp(LOG_STD_MIN, LOG_STD_MAX).expand_as(mean)
         return Gaussian(mean, log_std.exp(), log_std)
 
@@ -48,7 +48,7 @@ class BoundedGaussianActor(StochasticActor):
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, A] in [-1, 1]; the mean if ``deterministic``."""
         if deterministic:
-            return self.mu(self._features(obs))
+            return self.mu(self.extract_features(obs, self.features_extractor))
         return torch.clamp(self.get_distribution(obs).sample(), -1.0, 1.0)
 
     @plain

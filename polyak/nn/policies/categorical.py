@@ -13,12 +13,12 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import NatureCNN, Obs
 from polyak.nn.networks.layers import get_actor_critic_arch
 from polyak.nn.plain import plain
-from polyak.nn.policies.layered import ActorPolicy, Critics, StochasticActor, lagging
+from polyak.nn.policies.base import ActorPolicy, Critics, StochasticActor, lagging
 
 
 class CategoricalActor(StochasticActor):
     """One choice among A actions: observations [B, ...] -> logits [B, A]. See
-    :class:`~polyak.nn.policies.layered.LayeredNetwork`."""
+    :class:`~polyak.nn.policies.base.LayeredNetwork`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -27,12 +27,12 @@ class CategoricalActor(StochasticActor):
 
     @plain
     def get_distribution(self, obs: Obs) -> Categorical:
-        return self.action_family(self.logits(self._features(obs)))
+        return self.action_family(self.logits(self.extract_features(obs, self.features_extractor)))
 
 
 class DiscreteCritic(Critics):
     """K action-value functions of the same features: observations [B, ...] -> values of A actions each. See
-    :class:`~polyak.nn.policies.layered.Critics`."""
+    :class:`~polyak.nn.policies.base.Critics`."""
 
     def make_q_network(self, inputs: int) -> nn.Module:
         """One of the K perceptrons: features [B, inputs] -> values [B, A]."""
@@ -40,7 +40,7 @@ class DiscreteCritic(Critics):
 
     def q_values(self, obs: Obs) -> Tensor:
         """All K values of all actions: [K, B, A]."""
-        features = self._features(obs)
+        features = self.extract_features(obs, self.features_extractor)
         return torch.stack([network(features) for network in self.q_networks])
 
     def forward(self, obs: Obs) -> tuple[Tensor, ...]:
@@ -55,7 +55,7 @@ class CategoricalPolicy(ActorPolicy):
         observation_space: what it reads.
         action_space: a Discrete.
         n_critics: K.
-        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`. ``net_arch`` has the hidden widths of
+        **options: see :class:`~polyak.nn.policies.base.LayeredPolicy`. ``net_arch`` has the hidden widths of
             actor and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes [256, 256], or none after
             :class:`~polyak.nn.NatureCNN`.
 

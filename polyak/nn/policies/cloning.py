@@ -14,14 +14,13 @@ from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import check_widths
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import Noise
+from polyak.nn.policies.base import ActorPolicy, MemoryPolicy, Noise, StochasticActor
 from polyak.nn.policies.bounded import BoundedGaussianActor
-from polyak.nn.policies.layered import ActorPolicy, MemoryPolicy, StochasticActor
 
 
 class ChoosingActor(StochasticActor):
     """Features -> hidden layers -> a distribution over choices of a Discrete, MultiDiscrete or MultiBinary. See
-    :class:`~polyak.nn.policies.layered.LayeredNetwork`.
+    :class:`~polyak.nn.policies.base.LayeredNetwork`.
 
     Raises:
         PolicyError: there is no distribution over the action space.
@@ -34,7 +33,7 @@ class ChoosingActor(StochasticActor):
 
     @plain
     def get_distribution(self, obs: Obs) -> Distribution:
-        return self.action_family(self.action_net(self._features(obs)))
+        return self.action_family(self.action_net(self.extract_features(obs, self.features_extractor)))
 
 
 class CloningPolicy(MemoryPolicy, ActorPolicy):
@@ -44,7 +43,7 @@ class CloningPolicy(MemoryPolicy, ActorPolicy):
         observation_space: what it reads.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         stochastic: for a Box: also learn the standard deviation, and sample; otherwise it always takes the mean.
-        **options: see :class:`~polyak.nn.policies.layered.MemoryPolicy`.
+        **options: see :class:`~polyak.nn.policies.base.MemoryPolicy`.
 
     Raises:
         PolicyError: another action space, or an argument out of range.

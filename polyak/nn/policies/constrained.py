@@ -65,7 +65,7 @@ class ConstrainedQNetwork(QNetwork):
 
     def both(self, obs: Obs) -> Tensor:
         """Values of all actions, and the logits of the imitator: [B, 2, A]"""
-        features = self._features(obs)
+        features = self.extract_features(obs, self.features_extractor)
         return torch.stack([self.q_net(features), self.imitator(features)], dim=1)
 
     def forward(self, obs: Obs, masks: Tensor | None = None) -> Tensor:

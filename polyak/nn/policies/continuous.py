@@ -21,13 +21,13 @@ from polyak.nn.networks.layers import get_actor_critic_arch
 from polyak.nn.networks.recall import RecurrentExtractor
 from polyak.nn.options import all_keywords, check_keywords, check_sde_on_states, split, warn_without_sde
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import check_bounded
-from polyak.nn.policies.layered import (
+from polyak.nn.policies.base import (
     ActorPolicy,
     Critics,
     LayeredNetwork,
     MemoryPolicy,
     StochasticActor,
+    check_bounded,
     lagging,
     options_of,
 )
@@ -42,7 +42,7 @@ class SquashedGaussianActor(StochasticActor):
     With ``use_sde``, noise is state-dependent (gSDE, arXiv:2005.05719) and ``log_std`` a parameter.
 
     Args:
-        *args: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
+        *args: see :class:`~polyak.nn.policies.base.LayeredNetwork`.
         use_sde: state-dependent exploration.
         log_std_init: gSDE: initial log standard deviation of the exploration matrices.
         full_std: gSDE: a standard deviation for each feature and action rather than for each feature.
@@ -52,7 +52,7 @@ class SquashedGaussianActor(StochasticActor):
             grow linearly. The bounds are the same.
         sde_on_states: gSDE: noise is linear in the features that the hidden layers read, of a vector the observation
             itself, and not in the last hidden layer (SDE, Rueckstiess, Felder and Schmidhuber 2008).
-        **options: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
+        **options: see :class:`~polyak.nn.policies.base.LayeredNetwork`.
 
     Raises:
         PolicyError: a negative ``clip_mean``, or ``softplus_std`` with ``use_sde``, or ``sde_on_states`` without it.
@@ -145,7 +145,7 @@ class SquashedGaussianActor(StochasticActor):
     @plain
     def get_action_dist_params(self, obs: Obs) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Parameters of the action distribution: means [B, A], log standard deviations, and z [B, L] for gSDE."""
-        features = self._features(obs)
+        features = self.extract_features(obs, self.features_extractor)
         latent, layer = self.latent_pi(features), self.log_std
         if not isinstance(layer, nn.Module):
             return self.mu(latent), layer, {"latent_sde": features if self.sde_on_states else latent}
@@ -166,7 +166,7 @@ class SquashedGaussianActor(StochasticActor):
     def forward(self, obs: Obs, deterministic: bool = False) -> Tensor:
         """Actions [B, A] in (-1, 1); tanh of the mean if ``deterministic``."""
         if deterministic:
-            return torch.tanh(self.mu(self.latent_pi(self._features(obs))))
+            return torch.tanh(self.mu(self.latent_pi(self.extract_features(obs, self.features_extractor))))
         return self.get_distribution(obs).sample()
 
     def action_log_prob(self, obs: Obs) -> tuple[Tensor, Tensor]:
@@ -176,7 +176,7 @@ class SquashedGaussianActor(StochasticActor):
 
 class DeterministicActor(LayeredNetwork):
     """tanh of a perceptron: observations [B, ...] -> actions [B, A] in (-1, 1) (DDPG, arXiv:1509.02971). See
-    :class:`~polyak.nn.policies.layered.LayeredNetwork`."""
+    :class:`~polyak.nn.policies.base.LayeredNetwork`."""
 
     has_target: ClassVar[bool] = True
 
@@ -192,17 +192,17 @@ class DeterministicActor(LayeredNetwork):
     @plain
     def forward(self, obs: Obs, deterministic: bool = True) -> Tensor:
         """Actions [B, A]; the algorithm adds exploration noise, so ``deterministic`` changes nothing."""
-        return self.mu(self._features(obs))
+        return self.mu(self.extract_features(obs, self.features_extractor))
 
 
 class ContinuousCritic(Critics):
     """K action-value functions of the same features: observations [B, ...], actions [B, A] -> K values each.
 
     Args:
-        *args: see :class:`~polyak.nn.policies.layered.Critics`.
+        *args: see :class:`~polyak.nn.policies.base.Critics`.
         share_features_extractor: the extractor is the actor's and learns from the actor's loss alone, so that no
             gradient of the critics reaches it.
-        **options: see :class:`~polyak.nn.policies.layered.Critics`.
+        **options: see :class:`~polyak.nn.policies.base.Critics`.
     """
 
     n_outputs: int = 1
@@ -231,8 +231,8 @@ class ContinuousCritic(Critics):
     def _features(self, obs: Obs) -> Tensor:
         if self.share_features_extractor:
             with torch.no_grad():
-                return super()._features(obs)
-        return super()._features(obs)
+                return self.extract_features(obs, self.features_extractor)
+        return self.extract_features(obs, self.features_extractor)
 
     def _inputs(self, obs: Obs, actions: Tensor) -> Tensor:
         return torch.cat([self._features(obs), actions.reshape(actions.shape[0], -1)], dim=1)
@@ -279,7 +279,7 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
         critic: class of the critics.
         n_critics: K.
         share_features_extractor: actor and critics read the same features, which learn from the actor's loss alone.
-        **options: see :class:`~polyak.nn.policies.layered.MemoryPolicy`; and further arguments of the actor, such as
+        **options: see :class:`~polyak.nn.policies.base.MemoryPolicy`; and further arguments of the actor, such as
             ``use_sde`` of :class:`SquashedGaussianActor`, of the critics or of both. ``net_arch`` has the hidden widths
             of actor and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes the actor's own default:
             [256, 256] for the Gaussian; [400, 300], or [256, 256] after :class:`NatureCNN`, for the deterministic one.
@@ -307,9 +307,8 @@ class ContinuousPolicy(MemoryPolicy, ActorPolicy):
         self.actor_class, self.critic_class = _actor_class(actor), critic
         of_actor, of_critics = options_of(self.actor_class), options_of(critic) - _GIVEN_TO_CRITICS
         check_keywords(type(self).__name__, options, all_keywords(type(self)) | of_actor | of_critics)
-        self.actor_options, rest = split(options, of_actor)
-        self.critic_options, _ = split(options, of_critics)
-        rest = {name: value for name, value in rest.items() if name not in of_critics}
+        self.actor_options, self.critic_options = split(options, of_actor)[0], split(options, of_critics)[0]
+        rest = split(options, of_actor | of_critics)[1]
         super().__init__(observation_space, action_space, squash_output=True, **rest)
         self._actor_arch, self._critic_arch = get_actor_critic_arch(self.net_arch)
         self.n_critics, self.share_features_extractor = n_critics, share_features_extractor

@@ -13,7 +13,7 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import check_widths, create_mlp
 from polyak.nn.plain import plain
-from polyak.nn.policies.layered import LayeredPolicy
+from polyak.nn.policies.base import LayeredPolicy
 
 
 class DirectPolicy(LayeredPolicy):
@@ -24,7 +24,7 @@ class DirectPolicy(LayeredPolicy):
         action_space: Box or Discrete.
         with_bias: whether the layers have a bias.
         squash_output: for a Box: pass actions through tanh and stretch them to the bounds, instead of clipping.
-        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`. ``net_arch=None`` takes [64, 64], an
+        **options: see :class:`~polyak.nn.policies.base.LayeredPolicy`. ``net_arch=None`` takes [64, 64], an
             empty list is a linear policy.
 
     Raises:

@@ -10,9 +10,9 @@ from torch import Tensor
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import NatureCNN, Obs
 from polyak.nn.networks.layers import check_widths
+from polyak.nn.policies.base import LayeredPolicy, lagging
 from polyak.nn.policies.categorical import DiscreteCritic
 from polyak.nn.policies.continuous import ContinuousCritic
-from polyak.nn.policies.layered import LayeredPolicy, lagging
 
 
 class EvaluationPolicy(LayeredPolicy):
@@ -25,7 +25,7 @@ class EvaluationPolicy(LayeredPolicy):
         observation_space: what it reads.
         action_space: a Box of finite bounds, or a Discrete.
         n_critics: K.
-        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`. ``net_arch=None`` takes [256, 256], or for a
+        **options: see :class:`~polyak.nn.policies.base.LayeredPolicy`. ``net_arch=None`` takes [256, 256], or for a
             Discrete none after :class:`~polyak.nn.NatureCNN`.
 
     Raises:

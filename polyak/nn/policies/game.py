@@ -15,8 +15,7 @@ from polyak.nn.distributions.discrete import exponential
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import BaseFeaturesExtractor, Obs
 from polyak.nn.networks.layers import check_widths, create_mlp
-from polyak.nn.policies.base import Decision, Noise, State, n_rows
-from polyak.nn.policies.layered import LayeredPolicy
+from polyak.nn.policies.base import Decision, LayeredPolicy, Noise, State, n_rows
 
 
 class BoardTower(BaseFeaturesExtractor):
@@ -106,7 +105,7 @@ class GamePolicy(LayeredPolicy):
         action_space: the game's moves.
         tower: convolutions read the board first, see :class:`BoardTower`, whose arguments are
             ``features_extractor_kwargs``.
-        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`.
+        **options: see :class:`~polyak.nn.policies.base.LayeredPolicy`.
     """
 
     supports_masks = True

@@ -13,9 +13,8 @@ from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.networks.layers import get_actor_critic_arch
 from polyak.nn.plain import plain
-from polyak.nn.policies.base import check_bounded, shaped
+from polyak.nn.policies.base import LayeredPolicy, check_bounded, lagging, shaped
 from polyak.nn.policies.continuous import ContinuousCritic, DeterministicActor
-from polyak.nn.policies.layered import LayeredPolicy, lagging
 
 
 class Pair(nn.Module):
@@ -67,7 +66,7 @@ class PairedPolicy(LayeredPolicy):
         observation_space: what it reads.
         action_space: a Box of finite bounds.
         n_pairs: K.
-        **options: see :class:`~polyak.nn.policies.layered.LayeredPolicy`. ``net_arch`` has the hidden widths of
+        **options: see :class:`~polyak.nn.policies.base.LayeredPolicy`. ``net_arch`` has the hidden widths of
             actors and critics, a list or ``dict(pi=[...], qf=[...])``; ``None`` takes [400, 300], or [256, 256] after
             :class:`~polyak.nn.NatureCNN`.
 

@@ -21,8 +21,7 @@ from polyak.nn.networks.recall import Recalled, RecurrentExtractor
 from polyak.nn.networks.streams import CosineEmbedding, atoms, parts_in_order, split_arch, value_layers
 from polyak.nn.options import all_keywords, check_keywords, split
 from polyak.nn.plain import is_plain, plain
-from polyak.nn.policies.base import Decision, Noise, State
-from polyak.nn.policies.layered import LayeredNetwork, MemoryPolicy, lagging, options_of
+from polyak.nn.policies.base import Decision, LayeredNetwork, MemoryPolicy, Noise, State, lagging, options_of
 from polyak.ops.distributional import midpoints
 
 
@@ -41,7 +40,7 @@ class QNetwork(LayeredNetwork):
         sigma0: the last hidden layer and the output are noisy (arXiv:1706.10295), with noise of this size at first;
             ``None``: they are not.
         layer_norm: normalise the inputs of each activation, as in PQN (arXiv:2407.04811).
-        **options: see :class:`~polyak.nn.policies.layered.LayeredNetwork`.
+        **options: see :class:`~polyak.nn.policies.base.LayeredNetwork`.
 
     Raises:
         PolicyError: ``sigma0`` is not positive, or ``dueling`` is none of these.
@@ -82,7 +81,7 @@ class QNetwork(LayeredNetwork):
 
     @plain
     def forward(self, obs: Obs) -> Tensor:
-        return self.q_net(self._features(obs))
+        return self.q_net(self.extract_features(obs, self.features_extractor))
 
 
 class CategoricalQNetwork(QNetwork):
@@ -197,7 +196,7 @@ class ImplicitQuantileNetwork(QNetwork):
 
     def _latent(self, obs: Obs) -> Tensor:
         """[B, width]"""
-        return self.trunk(self._features(obs))
+        return self.trunk(self.extract_features(obs, self.features_extractor))
 
     def _quantiles(self, latent: Tensor, levels: Tensor) -> Tensor:
         mixed = latent[:, None, :] * self.embedding(levels)
@@ -224,7 +223,7 @@ class GreedyPolicy(MemoryPolicy):
         observation_space: what it reads.
         action_space: a Discrete.
         network: class of the networks.
-        **options: see :class:`~polyak.nn.policies.layered.MemoryPolicy`; and further arguments of the networks, such as
+        **options: see :class:`~polyak.nn.policies.base.MemoryPolicy`; and further arguments of the networks, such as
             ``dueling`` of :class:`QNetwork`. ``net_arch=None`` takes [64, 64]; after :class:`NatureCNN` none, or, where
             the last hidden layer is a special one, [512] in place of the extractor's own.
 

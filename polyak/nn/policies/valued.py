@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from polyak.nn.networks.encoders import Obs
+from polyak.nn.policies.base import LayeredNetwork, lagging
 from polyak.nn.policies.continuous import ContinuousCritic, ContinuousPolicy
-from polyak.nn.policies.layered import LayeredNetwork, lagging
 
 
 class StateCritic(LayeredNetwork):
-    """A state-value function: observations [B, ...] -> [B]. See :class:`~polyak.nn.policies.layered.LayeredNetwork`."""
+    """A state-value function: observations [B, ...] -> [B]. See :class:`~polyak.nn.policies.base.LayeredNetwork`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -20,7 +20,7 @@ class StateCritic(LayeredNetwork):
 
     def forward(self, obs: Obs) -> Tensor:
         """[B]"""
-        return self.vf(self._features(obs)).squeeze(1)
+        return self.vf(self.extract_features(obs, self.features_extractor)).squeeze(1)
 
 
 class ValuedPolicy(ContinuousPolicy):

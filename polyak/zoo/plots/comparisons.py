@@ -42,7 +42,7 @@ _ROW = 0.42
 _THRESHOLDS = np.linspace(0.0, 1.0, 101)
 
 
-def draw_file(options: PlotOptions, _: str) -> Drawn:
+def draw_file(options: PlotOptions, name: str) -> Drawn:
     """Read files of --kind table, here or by RL Baselines3 Zoo, and print their table.
 
     The images are NAME for the final scores, NAME_curves, NAME_boxplot, NAME_aggregates, NAME_profiles, NAME_efficiency

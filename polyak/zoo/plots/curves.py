@@ -79,6 +79,13 @@ class Curve:
         """The last value of each run, [runs]."""
         return self.values[-1]
 
+    def thinned(self, most_points: int) -> Curve:
+        """Return it at so many places at most, its values interpolated there."""
+        if len(self.x) <= most_points:
+            return self
+        x = np.linspace(self.x[0], self.x[-1], most_points)
+        return replace(self, x=x, values=np.stack([np.interp(x, self.x, of_run) for of_run in self.values.T], axis=1))
+
     def until(self, last: int) -> Curve | None:
         """Return the evaluations up to the step `last`, all of them if that is not positive; None if there are none."""
         kept = self.x <= last if last > 0 else np.full(len(self.x), True)

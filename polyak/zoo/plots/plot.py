@@ -197,7 +197,7 @@ Drawn = tuple[list[Path], Callable[[Look], Mapping[str, "Figure"]]]
 """Files that were written already, and what draws the figures, by what distinguishes their files."""
 
 
-def draw_runs(options: PlotOptions, _: str) -> Drawn:
+def draw_runs(options: PlotOptions, name: str) -> Drawn:
     """Read the curves of --kind curves or training. Raises ZooError when a choice is unknown, or there are none."""
     if options.source == "eval" and options.x_axis != "steps":
         raise ZooError(

@@ -6,7 +6,7 @@ import html
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def read_page(logs: Path) -> Json:
     for path in find_runs(logs, problems):
         below = path.relative_to(top).parts
         name = "/".join(below if len(below) > 1 else [*path.parent.parts[-1:], path.name])
-        runs.append(_unchanged(path, name, stamps(path)))
+        runs.append(_unchanged(path, name))
         problems += runs[-1].problems
     group_runs(runs, top)
     films = sorted((film for run in runs for film in run.films), key=lambda film: -film["changed"])
@@ -49,9 +49,16 @@ def read_page(logs: Path) -> Json:
     }
 
 
-@lru_cache(10_000)
-def _unchanged(path: Path, name: str, stamps: Sequence[Any]) -> Run:
-    return read_run(path, name)
+_READ: dict[Path, tuple[Any, Run]] = {}
+"""Runs as they were read last, by folder, and what their files looked like."""
+
+
+def _unchanged(path: Path, name: str) -> Run:
+    """Read a run, unless its files are as they were."""
+    stamp = (name, stamps(path))
+    if path not in _READ or _READ[path][0] != stamp:
+        _READ[path] = (stamp, read_run(path, name))
+    return _READ[path][1]
 
 
 def group_runs(runs: Sequence[Run], top: Path) -> None:
@@ -90,13 +97,16 @@ def figures_of(runs: Sequence[Run]) -> list[Json]:
                 panels[run.env][run.group][run.name] = run.curves[name]
         lengths = (run.curves[name] for run in runs if name in run.curves)
         unit, scale = time_unit(lengths) if name.endswith(BY_TIME) else ("Steps", 1.0)
-        figures.append({"name": name, "x": unit, "panels": (drawn := [])})
+        drawn: list[Json] = []
         for env, groups in panels.items():
-            drawn.append({"env": env, "data": (data := []), "remarks": (remarks := [])})
+            data: list[Json] = []
+            remarks: list[str] = []
             for group, members in groups.items():
                 traces, remark = traces_of(members, group, style_of(numbers[group]), n_points, scale)
                 data += traces
                 remarks += [f"{group}: {remark}"] if remark else []
+            drawn.append({"env": env, "data": data, "remarks": remarks})
+        figures.append({"name": name, "x": unit, "panels": drawn})
     return figures
 
 
@@ -114,16 +124,17 @@ def traces_of(
         points = {"x": rounded(curve.x / scale, 8), "y": rounded(y), "mode": mode, "name": harmless(name), **how}
         traces.append({"type": "scatter", "legendgroup": harmless(group), "showlegend": False, **points})
 
-    try:
-        mean, remark = (found := mean_of_runs(runs, group, most_points=n_points)), found.remark
-    except ZooError:
-        mean, remark = None, "its runs have no stretch in common: each is drawn alone."
+    mean: Curve | None = None
+    remark = "its runs have no stretch in common: each is drawn alone."
+    with suppress(ZooError):
+        mean = mean_of_runs(runs, group, most_points=n_points)
+        remark = mean.remark
     if mean is not None and mean.n_runs > 1:
         edge: Json = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
         for end, fill in zip(mean_ends(mean.values), ("none", "tonexty"), strict=True):
             add(mean, end, group, fill=fill, fillcolor=f"{style['color']}33", **edge)
     for name, curve in runs.items() if mean is None or len(runs) > 1 else ():
-        thin = mean_of_runs({name: curve}, name, most_points=n_points)
+        thin = curve.thinned(n_points)
         add(thin, thin.y, name, line={**line, "width": 0.8}, opacity=0.5)
     if mean is not None:
         shown = f"{group} ({mean.n_runs})" if len(runs) > 1 else group

@@ -48,6 +48,8 @@ BY_TIME = ", by time"
 _STEPS, _SECONDS = "time/total_timesteps", "time/time_elapsed"
 _LAST_EPISODES = 100
 _MAX_WARNINGS, _LONGEST_WARNING = 200, 2_000
+_KEPT_POINTS = 5_000
+"""Of a run's curves, while the page is served."""
 _WINDOW = 100
 """Episodes in the moving means of training."""
 
@@ -153,16 +155,19 @@ def read_run(path: Path, name: str) -> Run:
     monitors = [Path(file) for file in get_monitor_files(path)]
     whole = attempt(monitors[0], lambda: read_episodes(path), None) if monitors else None
     episodes = None if whole is None else finite_episodes(whole)
-    if episodes is not None and len(episodes) < len(whole):
+    if whole is not None and episodes is not None and len(episodes) < len(whole):
         report(monitors[0], f"{len(whole) - len(episodes):,} rows of episodes are not numbers; the others are shown")
-    header = attempt(monitors[0], lambda: _header(monitors[0]), {}) if episodes is not None else {}
+    header = dict[str, Any]()
     progress_file, log = path / "progress.csv", Columns()
     if progress_file.is_file():
         log = attempt(progress_file, lambda: _known_steps(read_table(progress_file)), log)
-    curves = {} if episodes is None else attempt(monitors[0], lambda: _training(path, episodes), {})
+    curves = dict[str, Curve]()
+    if episodes is not None:
+        header = attempt(monitors[0], lambda: _header(monitors[0]), header)
+        curves = attempt(monitors[0], lambda: _training(path, episodes), curves)
     if (path / EVALUATIONS_NPZ).is_file():
         clock = [curves[name].x for name in (NAMES["reward"], NAMES["reward"] + BY_TIME) if name in curves]
-        curves |= attempt(path / EVALUATIONS_NPZ, lambda: _evaluated(path, clock), {})
+        curves |= attempt(path / EVALUATIONS_NPZ, lambda: _evaluated(path, clock), dict[str, Curve]())
     curves |= _logged(log, folder.state)
     warnings_file = folder.settings_folder / "warnings.txt"
     warnings = attempt(warnings_file, lambda: _beginning(warnings_file), "") if warnings_file.is_file() else ""
@@ -173,7 +178,7 @@ def read_run(path: Path, name: str) -> Run:
         env_name(str(args.get("env") or header.get("env_id") or folder.env_id)),
         {**flatten(in_force(config, args)), **flatten(args, "--")},
         what_counts(config, args),
-        curves,
+        {name: curve.thinned(_KEPT_POINTS) for name, curve in curves.items()},
         {"Seed": str(args.get("seed", "-")), **_facts(episodes, curves, log), "Started": date(header.get("t_start"))},
         flatten(system),
         [line[:_LONGEST_WARNING] for line in dict.fromkeys(warnings.splitlines())][:_MAX_WARNINGS],
@@ -199,7 +204,9 @@ def _evaluated(path: Path, clock: list[np.ndarray]) -> dict[str, Curve]:
         if (curve := evaluations_curve(path, key)) is not None:
             curves[f"evaluated {NAMES[measure]}"] = curve
             if clock:
-                curves[f"evaluated {NAMES[measure]}{BY_TIME}"] = replace(curve, x=np.interp(curve.x, *clock))
+                curves[f"evaluated {NAMES[measure]}{BY_TIME}"] = replace(
+                    curve, x=np.interp(curve.x, clock[0], clock[1])
+                )
     return curves
 
 
