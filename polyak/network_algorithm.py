@@ -470,9 +470,8 @@ class NetworkAlgorithm(Algorithm):
             self.runner.actor.load_state(saved.state_of("actor"))
             if "collection" in saved.info:
                 state = saved.info["collection"], saved.state_of("collection")
-                self._collection = Collection.from_state(
-                    *state, cast(Any, self.env).batch.device if self.in_tensors else None
-                )
+                device = cast(Any, self.runner).env.device if self.in_tensors else None
+                self._collection = Collection.from_state(*state, device)
         for part in self.parts.values():
             part.resume(saved, resume)
 

@@ -175,7 +175,7 @@ class EpsilonGreedy(Exploration):
 class EpsilonGreedyEach(EpsilonGreedy):
     """Random actions now and then, decided for each environment by itself."""
 
-    _instead: tuple[np.ndarray, np.ndarray] | None = None
+    _instead: tuple[Any, Any] | None = None
 
     def in_tensors(self, policy: Policy) -> Exploration:
         return EachOnDevice(self.progress, self.random.on(policy.device))

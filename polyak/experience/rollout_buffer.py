@@ -202,8 +202,8 @@ class RolloutBuffer(BaseBuffer):
                 f"The rollout buffer is full after buffer_size={self.buffer_size} steps: call reset() first."
             )
         shapes = self._obs_batch, self._action_batch, self._scalar_batch, self._scalar_batch
-        columns = map(self._batched, _STEP, (obs, action, reward, episode_start), shapes)
-        self._write(*columns, self.schema.checked(extras, self.n_envs))
+        obs, action, reward, starts = map(self._batched, _STEP, (obs, action, reward, episode_start), shapes)
+        self._write(obs, action, reward, starts, self.schema.checked(extras, self.n_envs))
         if value is not None:
             self.values[self.pos - 1] = _flat(value)
         if log_prob is not None:
@@ -288,7 +288,7 @@ class RolloutBuffer(BaseBuffer):
         states = {"observations": step.next_observations, "memory": dict(memory or {})}
         if "next_masks" in step.extras:
             states["masks"] = step.extras["next_masks"]
-        self.finals.append(Experience(copied(Experience(states)[envs].columns, self._on)))
+        self.finals.append(self._stored(Experience(copied(Experience(states)[envs].columns, self._on))))
         self._final_rows.append(np.arange(pos * self.n_envs, (pos + 1) * self.n_envs)[envs])
 
     def _bootstrapped(
@@ -333,7 +333,7 @@ class RolloutBuffer(BaseBuffer):
         if state:
             columns = {"memory": {}, **{name: unflat(name, state) for name in {key.split("/")[0] for key in state}}}
             self._final_rows = [columns.pop("rows").astype(np.int64)]
-            self.finals = [Experience(columns).map(lambda column: place(np.array(column), self._on))]
+            self.finals = [self._stored(Experience(copied(columns, None)))]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume the rollout that :meth:`state_dict` described."""
@@ -357,12 +357,16 @@ class RolloutBuffer(BaseBuffer):
         Args:
             last: ``observations``, ``memory`` and ``masks``, if there are any, after the last step.
         """
-        return Experience.joined([self.tensors(states) for states in (*self.finals, last)], 0)
+        return Experience.joined([*self.finals, self._stored(last)], 0).map(partial(tensor_of, self))
 
     def tensors(self, states: Experience) -> Experience:
         """Some states as policies read them."""
+        return self._stored(states).map(partial(tensor_of, self))
+
+    def _stored(self, states: Experience) -> Experience:
+        """Some states as :attr:`finals` has them."""
         seen = mapped(partial(_typed, self), self._layouts["observations"], states.observations)
-        return states.plus(observations=seen).map(partial(tensor_of, self))
+        return states.plus(observations=seen).map(partial(place, device=self._on))
 
     def fill(self, found: Mapping[str, Tensor], next_values: Tensor) -> Tensor:
         """Take what a learner says of a whole rollout.

@@ -130,9 +130,10 @@ class Rollouts(Part):
         model = self.model
         if self.numpy_alone is not None:
             return self.numpy_alone
-        own = model.rollout_buffer_class is not None or model.rollout_buffer_kwargs
-        if own or self.buffer_class is not RolloutBuffer:
-            return "its rollout buffer is in numpy"
+        if model.rollout_buffer_class is not None or model.rollout_buffer_kwargs:
+            return "a rollout buffer of your own has methods that take arrays (rollout_buffer_class)"
+        if self.buffer_class is not RolloutBuffer:
+            return "it reads after each step which episodes have ended, as their number decides when it learns"
         if getattr(model._acting_policy, "acts_by_forward", False):
             return f"{type(model._acting_policy).__name__} has a forward() of its own"
         return None

@@ -158,7 +158,7 @@ def test_targets_by_their_recursion(decay: float, masked: bool) -> None:
     def watch(reset: bool) -> None:
         prepare(reset)  # the first reset may show that there are masks, for which the buffer is made anew
         record = model.rollout_buffer.record
-        model.rollout_buffer.record = lambda step, *args: (steps.append(step), record(step, *args))
+        model.rollout_buffer.record = lambda step, **more: (steps.append(step), record(step, **more))
 
     model._prepare_to_learn = watch
     model.learn(STEPS)
@@ -237,8 +237,8 @@ def test_it_trains_on_the_command_line(tmp_path: Path) -> None:
     assert model._n_updates == 200 // 16 + 1
 
 
-def test_environments_in_tensors_are_copied_and_it_says_why() -> None:
-    with pytest.warns(UserWarning, match="QAC copies each step .* do not give the value of the action that follows"):
-        model = small(TensorCartPole(2))
+def test_environments_in_tensors_are_learned_in_as_they_are() -> None:
+    model = small(TensorCartPole(2))
+    assert model.in_tensors
     model.learn(32)
     assert model._n_updates == 2
