@@ -288,11 +288,21 @@ class AlphaZero(NetworkAlgorithm):
         return searcher(policy, self.env, **self._search_settings())
 
     def _search_settings(self) -> dict[str, Any]:
-        names = "simulations", "selection", "exploration", "solves", "dirichlet_alpha", "dirichlet_fraction"
-        return {name: getattr(self, name) for name in names}
+        return {
+            "simulations": self.simulations,
+            "selection": self.selection,
+            "exploration": self.exploration,
+            "solves": self.solves,
+            "dirichlet_alpha": self.dirichlet_alpha,
+            "dirichlet_fraction": self.dirichlet_fraction,
+        }
 
     def _play_settings(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("warm_moves", "keeps_trees", "opening_moves")}
+        return {
+            "warm_moves": self.warm_moves,
+            "keeps_trees": self.keeps_trees,
+            "opening_moves": self.opening_moves,
+        }
 
     def _games(self) -> SelfPlay | Crew:
         """What plays: this process, or several others."""

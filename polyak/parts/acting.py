@@ -24,7 +24,7 @@ def allowed(model: Any, observation: Any, masks: Any) -> Any:
 
 
 def predict(
-    model: Any,
+    self: Any,
     observation: Any,
     state: tuple[np.ndarray, ...] | None = None,
     episode_start: np.ndarray | None = None,
@@ -49,10 +49,10 @@ def predict(
         the action or actions, an array in the environment's units, and the next state. Of a Dict or Tuple space one
         action is a value of the space, and several are a list of such, which type checkers are not shown.
     """
-    observation = as_named(observation, model.observation_space)
-    masks = allowed(model, observation, action_masks)
+    observation = as_named(observation, self.observation_space)
+    masks = allowed(self, observation, action_masks)
     more = {} if masks is None else {"action_masks": masks}
-    found: tuple[np.ndarray, tuple[np.ndarray, ...] | None] = model.policy.predict(
-        model._as_learned(observation), state, episode_start, deterministic, **more
+    found: tuple[np.ndarray, tuple[np.ndarray, ...] | None] = self.policy.predict(
+        self._as_learned(observation), state, episode_start, deterministic, **more
     )
     return found

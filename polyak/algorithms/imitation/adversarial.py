@@ -299,8 +299,13 @@ class AdversarialImitation(Algorithm):
 
     def _network_arguments(self) -> dict[str, Any]:
         """Arguments of the reward network besides its spaces."""
-        names = "use_state", "use_action", "use_next_state", "use_done"
-        return {**{name: getattr(self, name) for name in names}, **(self.reward_kwargs or {})}
+        used = {
+            "use_state": self.use_state,
+            "use_action": self.use_action,
+            "use_next_state": self.use_next_state,
+            "use_done": self.use_done,
+        }
+        return {**used, **(self.reward_kwargs or {})}
 
     # -- environments --------------------------------------------------------------------------------------------------
 
