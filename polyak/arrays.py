@@ -117,7 +117,7 @@ def zeros(shape: tuple[int, ...], layout: Any, device: Device) -> Array:
     if device is None:
         return np.zeros(shape, layout)
     kind = np.dtype(layout)
-    return torch.zeros(*shape, *kind.shape, dtype=torch.from_numpy(np.empty(0, kind.base)).dtype, device=device)
+    return torch.zeros(*shape, *kind.shape, dtype=torch_dtype(kind), device=device)
 
 
 def where(condition: Array, a: Array, b: Array) -> Array:
@@ -208,8 +208,7 @@ def flat(name: str, value: Column | None) -> dict[str, Array]:
 
 def unflat(name: str, arrays: dict[str, Array]) -> Any:
     """The inverse of :func:`flat`."""
-    parts = {key[len(name) + 1 :]: value for key, value in arrays.items() if key.startswith(name + "/")}
-    return parts or arrays.get(name)
+    return under(name, arrays) or arrays.get(name)
 
 
 def under(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:

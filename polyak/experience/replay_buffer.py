@@ -22,7 +22,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak.arrays import assign, mapped, place
+from polyak.arrays import assign, mapped, place, under
 from polyak.envs.spaces import get_action_dtype, subspaces_of
 from polyak.experience.base_buffer import BaseBuffer, Normalizer, observation_dtype, row_dtype, single_dtype, tensor_of
 from polyak.experience.batch import ReplayBufferSamples, Transition, TransitionRows
@@ -40,7 +40,6 @@ from polyak.experience.replay_state import (
     load_relabel,
     load_sampler,
     parts_state,
-    section,
     tensors_of_before,
 )
 from polyak.experience.ring import Ring
@@ -713,7 +712,7 @@ class ReplayBuffer(BaseBuffer):
                 "alike."
             )
         self.load_rng_state(state["rng"])
-        self.sampler.load_state_dict(section(state, "sampler/"))
+        self.sampler.load_state_dict(under("sampler", state))
 
     def _slots(self) -> np.ndarray:
         """Filled slots, oldest first."""

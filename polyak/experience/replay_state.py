@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyak.arrays import mapped
+from polyak.arrays import mapped, under
 from polyak.envs.reading.plain_json import whole
 from polyak.experience.hindsight.relabel import Relabel
 from polyak.experience.record import Experience
@@ -142,7 +142,7 @@ def _check_references(state: dict[str, Any], saved: int, n_envs: int) -> None:
 def load_relabel(relabel: Relabel, state: dict[str, Any], rows: np.ndarray, slots: np.ndarray) -> None:
     """Give a relabelling back what was noted about the saved ``rows``, which are in ``slots`` now, if anything was."""
     if "relabel/rng" in state:
-        relabel.load_state_dict(section(state, "relabel/"), rows, slots)
+        relabel.load_state_dict(under("relabel", state), rows, slots)
 
 
 def computed_rewards(state: dict[str, Any], rows: np.ndarray) -> np.ndarray | None:
@@ -172,7 +172,7 @@ def load_sampler(
         cells = (slots[:, None] * ring.n_envs + np.arange(ring.n_envs)).reshape(-1)
         sampler.include(cells if relabel is None else cells[relabel.eligible(cells)])
         return
-    theirs = section(state, "sampler/")
+    theirs = under("sampler", state)
     shape = (len(state["rewards"]), ring.n_envs)
     for key, value in theirs.items():
         if isinstance(value, np.ndarray):
@@ -183,8 +183,3 @@ def load_sampler(
         elif key != "rng" and (isinstance(value, bool) or not isinstance(value, int | float) or not value < np.inf):
             raise ValueError(f"The saved 'sampler/{key}' is {value!r:.80}, not a number.")
     sampler.load_state_dict(theirs)
-
-
-def section(state: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Entries whose key starts with a prefix, without it."""
-    return {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}

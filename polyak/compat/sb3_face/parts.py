@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from polyak.arrays import under
 from polyak.checkpoint.parameters import join_optimizer, optimizer_key, saved_parameters, split_optimizer
 from polyak.checkpoint.saved import Arrays, Saved, check_counter, join_tree, prefixed, split_tree
 from polyak.compat.sb3_face.functions import recursive_getattr, recursive_setattr
@@ -69,7 +70,7 @@ def stored_parts(saved: Saved) -> dict[str, Any]:
     values: dict[str, Any] = {}
     arrays = saved.state_of("parts")
     for name, kind in saved.info.get("parts", {}).items():
-        own = {key[len(name) + 1 :]: a for key, a in arrays.items() if key.startswith(f"{name}/")}
+        own = under(name, arrays)
         if isinstance(kind, dict):
             values[name] = join_optimizer(kind, own)
         elif kind == "module":
