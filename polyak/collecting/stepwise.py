@@ -17,6 +17,7 @@ from polyak.collecting.actor import Actor
 from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.time_split import Stopwatch
 from polyak.experience import Experience, RolloutBuffer
+from polyak.experience.rollout_buffer import states_after
 from polyak.experience.step import Step
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.nn.policies.base import Policy
@@ -71,11 +72,9 @@ class StepwiseWriter(RolloutWriter):
         self._last = step = self.ready(step)
         final_values = None
         if step.ended and (cut := step.truncated).any():
-            states = {"observations": step.next_observations, "memory": dict(self.actor.memory or {})}
-            if "next_masks" in step.extras:
-                states["masks"] = step.extras["next_masks"]
+            states = states_after(step, self.actor.memory)[cut]
             final_values = np.zeros(len(cut), np.float32)
-            final_values[cut] = self._values(Experience(states)[cut], self.actor.policy).numpy(force=True)
+            final_values[cut] = self._values(states, self.actor.policy).numpy(force=True)
         self.buffer.record(step, step.extras["values"], step.extras["log_probs"], final_values)
 
     def _values(self, states: Experience, policy: Any) -> Tensor:

@@ -42,6 +42,13 @@ _STEP = "obs", "action", "reward", "episode_start"
 LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats torch's logarithmic scan (measured)
 
 
+def states_after(step: Step, memory: Mapping[str, Tensor] | None) -> Experience:
+    """The states that a step led to: ``observations``, recurrent ``memory`` and, if there are any, ``masks``, [N, ...]
+    each."""
+    states = Experience({"observations": step.next_observations, "memory": dict(memory or {})})
+    return states.plus(masks=step.extras["next_masks"]) if "next_masks" in step.extras else states
+
+
 class RolloutBuffer(BaseBuffer):
     """``buffer_size`` steps of ``n_envs`` environments, with advantages and value targets.
 
@@ -285,10 +292,7 @@ class RolloutBuffer(BaseBuffer):
 
     def _keep(self, pos: int, envs: Any, step: Step, memory: Mapping[str, Tensor] | None) -> None:
         """Keep the states that a step led to in some environments; of all, ``slice(None)``, copies."""
-        states = {"observations": step.next_observations, "memory": dict(memory or {})}
-        if "next_masks" in step.extras:
-            states["masks"] = step.extras["next_masks"]
-        self.finals.append(self._stored(Experience(copied(Experience(states)[envs].columns, self._on))))
+        self.finals.append(self._stored(Experience(copied(states_after(step, memory)[envs].columns, self._on))))
         self._final_rows.append(np.arange(pos * self.n_envs, (pos + 1) * self.n_envs)[envs])
 
     def _bootstrapped(
