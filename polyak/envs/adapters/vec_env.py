@@ -6,6 +6,7 @@ Shape letters: N environments, M entries of a mask.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from polyak.envs.wrappers.normalize import VecNormalize, unwrap_vec_normalize
 
 MANY = 64
 """Environments beyond which numpy's ``any()`` answers sooner than a list does."""
+_holds_episode = methodcaller("__contains__", EPISODE)
+"""Whether an info is of an episode that has ended for a Monitor."""
 
 
 class FromVecEnv:
@@ -94,7 +97,7 @@ class FromVecEnv:
         said = infos.made.values() if type(infos) is InfoRows else infos
         plain = not (ended or self.masks is not None or self._normalizer is not None)
         # an episode may have ended for a Monitor, beneath a wrapper that begins another by itself
-        if plain and EPISODE not in set().union(*said):
+        if plain and not any(map(_holds_episode, said)):
             return Outcome(observations, rewards, self._none, self._none, observations, dones, ended, infos)
         return self._outcome(observations, rewards, dones, ended, infos)
 
