@@ -21,9 +21,9 @@ def spied(n_envs: int = 3, **options: Any) -> tuple[ActorCritic, list[Any], list
     batches: list[Any] = []
     record, update = model.rollout_buffer.record, model.learner.update
 
-    def look(step: Any, *args: Any) -> None:
+    def look(step: Any, **more: Any) -> None:
         steps.append(step)
-        record(step, *args)
+        record(step, **more)
 
     def learn(batch: Any) -> Any:
         with torch.no_grad():  # before they move

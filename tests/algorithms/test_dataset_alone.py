@@ -63,7 +63,9 @@ def test_what_never_acts_is_no_off_policy_algorithm(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["awac", "iql", "cql", "edac", "td3_bc", "rebrac"])
 def test_what_continues_by_acting_is_offline_and_off_policy_and_nothing_between(name: str) -> None:
-    assert get(name).__bases__ == (OfflineAlgorithm, OffPolicyAlgorithm)
+    *groups, offline, off_policy = get(name).__bases__
+    assert (offline, off_policy) == (OfflineAlgorithm, OffPolicyAlgorithm)
+    assert {group.__module__ for group in groups} <= {"polyak.fields.actor_critic"}  # fields alone
     assert not issubclass(get(name), SAC | TD3 | DQN)
 
 

@@ -58,9 +58,9 @@ def test_returns_by_their_recursion(expected: bool, decay: float) -> None:
     model.train = lambda: None
     record = type(model.rollout_buffer).record
 
-    def spy(buffer: Any, step: Any, *args: Any) -> None:
+    def spy(buffer: Any, step: Any, **more: Any) -> None:
         seen.setdefault("steps", []).append(step)
-        record(buffer, step, *args)
+        record(buffer, step, **more)
 
     model.rollout_buffer.record = spy.__get__(model.rollout_buffer)
     model.learn(STEPS)

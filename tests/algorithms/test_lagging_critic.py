@@ -46,7 +46,7 @@ def test_returns_are_of_rewards_and_of_the_copys_values(cls: Any, decay: float) 
     model = apart(make(cls, n_steps=STEPS, gamma=GAMMA, gae_lambda=decay))
     steps: list[Any] = []
     record = model.rollout_buffer.record
-    model.rollout_buffer.record = lambda step, *args: (steps.append(step), record(step, *args))
+    model.rollout_buffer.record = lambda step, **more: (steps.append(step), record(step, **more))
     model.train = lambda: None
     model.learn(STEPS)
     assert any(step.truncated[0] for step in steps)

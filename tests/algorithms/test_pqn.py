@@ -25,9 +25,9 @@ def collected(decay: float, env: Any) -> tuple[PQN, list[Any]]:
     steps: list[Any] = []
     record = type(model.rollout_buffer).record
 
-    def look(step: Any, *args: Any) -> None:
+    def look(step: Any, **more: Any) -> None:
         steps.append(step)
-        record(model.rollout_buffer, step, *args)
+        record(model.rollout_buffer, step, **more)
 
     model.train = lambda: None
     prepare = model._prepare_to_learn

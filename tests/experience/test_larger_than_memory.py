@@ -58,6 +58,7 @@ def test_a_buffer_in_a_file_holds_the_same(kind, saving):
 @pytest.mark.skipif(not Path("/proc/self/maps").is_file(), reason="asks Linux")
 @pytest.mark.parametrize("saving", [False, True])
 def test_the_file_goes_with_the_buffer(saving):
+    gc.collect()  # buffers of other tests
     names, before = set(os.listdir(tempfile.gettempdir())), len(temporary_files())
     buffer = ReplayBuffer(500, STACK, spaces.Discrete(3), "cpu", optimize_memory_usage=saving, storage_device="disk")
     assert len(temporary_files()) > before

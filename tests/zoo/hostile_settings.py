@@ -231,5 +231,4 @@ COMMAND_LINES: dict[str, str] = {
     "enjoy --n-envs 1000000": "--n-envs must be at most 100,000",
     "record-video --n-envs 1000000": "--n-envs must be at most 100,000",
     "data collect --n-envs 1000000 -e CartPole-v1 -o x.npz": "--n-envs must be at most 100,000",
-    "benchmark --n-jobs 1000000": "--n-jobs must be at most 1,024",
 }

@@ -35,7 +35,7 @@ def with_defaults(function: Callable[..., T], **defaults: Any) -> Callable[..., 
             bound.arguments.setdefault(name, value)
         return function(*bound.args, **bound.kwargs)
 
-    vars(call)["__signature__"] = own
+    vars(call).update(__signature__=own, _before_defaults=function)
     return call
 
 
@@ -123,7 +123,8 @@ def in_order(
         changed["train"] = batch_size and {"batch_size": batch_size}
         for name, defaults in changed.items():
             if defaults:
-                setattr(cls, name, with_defaults(inspect.unwrap(getattr(cls, name)), **defaults))
+                inherited = getattr(cls, name)
+                setattr(cls, name, with_defaults(vars(inherited).get("_before_defaults", inherited), **defaults))
         known = {f.name for f in fields(cls)}
         assert known >= set(names) - {"_init_setup_model"}, f"{cls.__name__} lacks {set(names) - known}"
         return cls

@@ -229,6 +229,6 @@ class EvaluationLog:
             before.successes.append(result.successes.tolist())
         self.evaluations = before._replace(best=max(before.best, result.mean))
         with replacing(self.folder / "evaluations.npz") as file:
-            np.savez(file, **self.evaluations.arrays())  # type: ignore[arg-type]
+            np.savez(file, **self.evaluations.arrays())
         if result.mean > before.best:
             model.save(self.folder / "best_model.zip")

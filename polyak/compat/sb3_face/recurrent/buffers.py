@@ -146,7 +146,7 @@ class RecurrentRolloutBuffer(RolloutBuffer):
         return self._states(CRITIC, "cell")
 
     def _states(self, side: str, name: str) -> np.ndarray:
-        states = self.extras.get(side + name, self.extras[ACTOR + name])
+        states: Any = self.extras.get(side + name, self.extras[ACTOR + name])
         return states if self.generator_ready else states.swapaxes(1, 2)
 
     def add(
