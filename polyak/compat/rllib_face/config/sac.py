@@ -35,6 +35,8 @@ class SACConfig(ReplayConfig):
     """Left to ``actor_lr``, ``critic_lr`` and ``alpha_lr``."""
     grad_clip: Annotated[Literal[None], To("")] = None
     """Gradients are not clipped."""
+    normalize_actions: Literal[True] = True
+    """The policy chooses actions in [-1, 1], which stand for the range of the environment's."""
     actor_lr: NonNegative | Points = 3e-5
     """Learning rate of the actor: a number, or points [[environment step, value], ...]."""
     critic_lr: NonNegative | Points = 3e-4
