@@ -21,7 +21,7 @@ from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
 from polyak.checkpoint.parameters import saved_parameters, set_parameters
 from polyak.checkpoint.saved import Saved
-from polyak.checkpoint.serialise import decode, encode, is_plain
+from polyak.checkpoint.serialise import Untrusted, decode, encode, is_plain
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
 from polyak.compat.rllib_face.connectors.learning import load_state_of_all, state_of_all
@@ -125,9 +125,10 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
         raise ValueError(
             f"path={str(path)!r} is a checkpoint of {described['algorithm']}, not of {algorithm.config.name}."
         )
+    if component is not None and component.rstrip("/").split("/")[-1] not in ("rl_module", "default_policy"):
+        _restore_part(algorithm, path, component.rstrip("/"))
+        return
     if component is not None:
-        if component.rstrip("/").split("/")[-1] not in ("rl_module", "default_policy"):
-            raise ValueError(f"component={component!r}: only 'rl_module' can be restored by itself.")
         saved = saved_parameters(checkpoint.read(file))
         policies = {name: value for name, value in saved.items() if not name.endswith("optimizer")}
         further = {name: policies.pop(name) for name in list(policies) if name.startswith(_BESIDE)}
@@ -140,7 +141,7 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
     own = {**plain.kwargs, "policy_class": plain.policy}
     own.pop("kl_coef", None)  # which moves during training: the file's counts
     device = own.pop("device")
-    counters = {name: described["counters"][name] for name in algorithm._counters}
+    counters = {name: described["counters"].get(name, 0) for name in algorithm._counters}
     with warnings.catch_warnings():  # the filter takes the file's statistics below
         warnings.filterwarnings("ignore", "env has a VecNormalize")
         model = plain.algorithm.load(
@@ -158,13 +159,22 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
     algorithm._episodes.lifetime = int(described["num_episodes_lifetime"])
 
 
-def built(path: Any, config: AlgorithmConfig | None, cls: Any) -> Any:
+def _restore_part(algorithm: Any, path: Any, component: str) -> None:
+    """Take over a component of an algorithm that is built of the checkpoint for as long as that takes."""
+    with type(algorithm)(algorithm.config.copy(copy_frozen=False)) as other:
+        restore(other, path)
+        state = other.get_state(components=component)
+    above = component.split("/")[0]
+    algorithm.set_state({above: state[above]})
+
+
+def built(path: Any, config: AlgorithmConfig | None, cls: Any, trust: bool = False) -> Any:
     """An algorithm that a checkpoint can be restored into; see :meth:`Algorithm.from_checkpoint`."""
     described, saved = _contents(path)
     if config is not None:
         return config.build_algo()
     with damage_named(path):
-        config = _described_config(path, described, cls)
+        config = _described_config(path, described, cls, trust)
         with no_larger_than(saved.networks.values(), config.model_config):
             return config.build_algo()
 
@@ -172,10 +182,13 @@ def built(path: Any, config: AlgorithmConfig | None, cls: Any) -> Any:
 class _Author(Author):
     """Of a config in a file."""
 
-    way_out = "Build the config as it was, and pass it: from_checkpoint(path, config=config)."
+    way_out = (
+        "Build the config as it was, and pass it: from_checkpoint(path, config=config). Or pass trust=True, if you "
+        "trust the file."
+    )
 
 
-def _described_config(path: Any, described: dict[str, Any], cls: Any) -> AlgorithmConfig:
+def _described_config(path: Any, described: dict[str, Any], cls: Any, trust: bool) -> AlgorithmConfig:
     own = cls.config_class
     if not own.name:  # Algorithm.from_checkpoint(path)
         own = resolve_name("polyak.compat.rllib_face.trainables:config_class")(described["algorithm"])
@@ -186,8 +199,12 @@ def _described_config(path: Any, described: dict[str, Any], cls: Any) -> Algorit
             f"path={str(path)!r}: no file can hold the settings {left_out}. Build the config as it was and pass it: "
             "from_checkpoint(path, config=config)."
         )
-    values = {name: decode(value) for name, value in settings.items()}
-    env, author = values.get("env"), _Author()
+    values = {name: decode(value, trust) for name, value in settings.items()}
+    if unread := {name: value for name, value in values.items() if _holds_untrusted(value)}:
+        raise ValueError(f"path={str(path)!r}: the file holds code in its settings {unread}. {_Author.way_out}")
+    if isinstance(spec := values.get("rl_module_spec"), dict):
+        values["rl_module_spec"] = resolve_name("polyak.compat.rllib_face.models.rl_module:RLModuleSpec")(**spec)
+    env, author = values.get("env"), _Author(is_trusted=trust)
     if isinstance(env, str) and env not in registered():
         module, _, name = env.rpartition(":")
         author.check_environment(name if module in sys.modules else env, source="the config")
@@ -196,6 +213,12 @@ def _described_config(path: Any, described: dict[str, Any], cls: Any) -> Algorit
         author.check_values(values[name], source="the config", key=name, kind="hyperparameter", sizes=True)
     config: AlgorithmConfig = own.from_dict(values)
     return config
+
+
+def _holds_untrusted(value: Any) -> bool:
+    if isinstance(value, list | tuple | dict):
+        return any(map(_holds_untrusted, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Untrusted)
 
 
 def _was_left_out(value: Any) -> bool:
