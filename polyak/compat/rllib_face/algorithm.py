@@ -6,6 +6,7 @@ What learns is polyak's own algorithm, under ``algo.model``: with no further pro
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -77,7 +78,7 @@ class Algorithm(MayBeNamed):
         config.validate()
         config.freeze()
         self.config, self.iteration = config, 0
-        self._since = results.Since()
+        self._since, self._last_result = results.Since(), dict[str, Any]()
         self.setup(config)
         fix = f"setup() of {type(self).__name__} has made no model: let it call super().setup(config)."
         require("model" in vars(self), "algo_class", type(self), fix)
@@ -270,6 +271,7 @@ class Algorithm(MayBeNamed):
             result["perf"] = results.of_machine()
         self._hooks("on_train_result", algorithm=self, result=result)
         self._files.add(result)
+        self._last_result = result
         return result
 
     @property
@@ -583,12 +585,34 @@ class Algorithm(MayBeNamed):
         checkpoints.restore(self, path, component)
         self._hooks("on_checkpoint_loaded", algorithm=self)
 
+    def save(self, checkpoint_dir: Any = None) -> checkpoints.SavedTraining:
+        """:meth:`save_to_path` under RLlib's earlier name.
+
+        Args:
+            checkpoint_dir: where to; ``None``: a new temporary folder, which is yours to delete.
+
+        Returns:
+            ``.checkpoint.path``, and the latest result of :meth:`train` as ``.metrics``.
+        """
+        folder = tempfile.mkdtemp() if checkpoint_dir is None else checkpoint_dir
+        return checkpoints.SavedTraining(checkpoints.Checkpoint(self.save_to_path(folder)), self._last_result)
+
+    def restore(self, checkpoint_path: Any) -> None:
+        """:meth:`restore_from_path` of a path, or of what :meth:`save` returned."""
+        self.restore_from_path(checkpoints.folder_of(checkpoint_path))
+
+    save_checkpoint, load_checkpoint = save_to_path, restore_from_path
+
+    def get_config(self) -> AlgorithmConfig:
+        """The config."""
+        return self.config
+
     @classmethod
     def from_checkpoint(cls, path: Any, config: AlgorithmConfig | None = None, *, trust: bool = False) -> Algorithm:
         """Build an algorithm from a checkpoint.
 
         Args:
-            path: what :meth:`save_to_path` returned.
+            path: what :meth:`save_to_path` or :meth:`save` returned.
             config: instead of the file's. The file's own classes (callbacks, modules, learners, environments) are found
                 where the program has imported or defined them under the same names.
             trust: let functions and other objects of the file's config be unpickled, which may run any code.
@@ -597,6 +621,7 @@ class Algorithm(MayBeNamed):
             FileNotFoundError: there is none.
             ValueError: it is damaged, or has settings for which a config or trust is needed.
         """
+        path = checkpoints.folder_of(path)
         algorithm = checkpoints.built(path, config, cls, trust)
         try:
             algorithm.restore_from_path(path)
@@ -636,10 +661,6 @@ class Algorithm(MayBeNamed):
 
 
 _REPLACED = {
-    "save": "save_to_path(path)",
-    "save_checkpoint": "save_to_path(path)",
-    "load_checkpoint": "restore_from_path(path)",
-    "restore": "restore_from_path(path)",
     "get_policy": "get_module()",
     "compute_action": "compute_single_action(observation)",
     "compute_actions": "predict(observations)",

@@ -12,9 +12,11 @@ import shutil
 import sys
 import warnings
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, NamedTuple
 
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.building import no_larger_than
@@ -37,8 +39,38 @@ from polyak.writing import replacing
 FILE, MEMBER, VERSION = "model.zip", "algorithm.json", 1
 MODULES = Path("learner_group") / "learner" / "rl_module"
 """The folder of modules in that of a checkpoint, as RLlib has it."""
+ABOUT = "rllib_checkpoint.json"
+"""The file by which RLlib's programs tell what a folder is."""
 _BESIDE = "beside."
 """Tensors of modules that only the learner has are called so in the file."""
+
+
+class Checkpoint(NamedTuple):
+    """A folder that an algorithm was saved to."""
+
+    path: str
+
+    @contextmanager
+    def as_directory(self) -> Iterator[str]:
+        """The folder, as long as the block runs."""
+        yield self.path
+
+    def to_directory(self, path: Any = None) -> str:
+        """The folder, or a copy of it at ``path``."""
+        return self.path if path is None else str(shutil.copytree(self.path, path, dirs_exist_ok=True))
+
+
+class SavedTraining(NamedTuple):
+    """What :meth:`Algorithm.save` returns: a checkpoint, and the latest result of ``train()``."""
+
+    checkpoint: Checkpoint
+    metrics: dict[str, Any]
+
+
+def folder_of(given: Any) -> str:
+    """The folder of a path, a :class:`Checkpoint` (also Ray's), or of what :meth:`Algorithm.save` returned."""
+    given = getattr(given, "checkpoint", given)
+    return str(getattr(given, "path", given))
 
 
 def save(algorithm: Any, path: Any) -> str:
@@ -68,6 +100,9 @@ def save(algorithm: Any, path: Any) -> str:
         archive.writestr(MEMBER, json.dumps(described, indent=1, allow_nan=False))
     with replacing(folder / FILE) as file:
         file.write(written.getbuffer())
+    about = {"type": "Algorithm", "checkpoint_version": "2.1", "format": described["format"], "state_file": FILE}
+    with replacing(folder / ABOUT) as file:
+        file.write(json.dumps({**about, "module_ids": [DEFAULT_MODULE_ID, *beside(model.learner)]}).encode())
     if hasattr(model.policy, "rl_module"):
         for name, module in {DEFAULT_MODULE_ID: model.policy.rl_module, **beside(model.learner)}.items():
             _save_module(module, folder / MODULES / name)

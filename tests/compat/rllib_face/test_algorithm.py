@@ -666,8 +666,6 @@ def test_single_actions_and_many() -> None:
 
 def test_methods_of_earlier_versions_name_what_took_their_place() -> None:
     with ppo().build() as algo:
-        with pytest.raises(AttributeError, match="save_to_path"):
-            algo.save()
         with pytest.raises(AttributeError, match="get_module"):
             algo.get_policy()
         with pytest.raises(AttributeError, match="Did you mean 'train'"):
@@ -719,7 +717,7 @@ def test_checkpoints_hold_no_pickles_and_the_plain_api_reads_them(tmp_path: Path
             folder = Path(algo.save_to_path(tmp_path / name))
             action = algo.model.predict(np.zeros(algo.observation_space.shape, np.float32), deterministic=True)[0]
         names = sorted(path.name for path in folder.iterdir())
-        assert names == (["model.zip"] if name == "SAC" else ["learner_group", "model.zip"])
+        assert names == ["learner_group"] * (name != "SAC") + ["model.zip", "rllib_checkpoint.json"]
         files = [path for path in folder.rglob("*") if path.is_file() and path.name != "model.zip"]
         assert all(path.suffix in (".json", ".safetensors", ".zip") for path in files)
         with zipfile.ZipFile(folder / "model.zip") as archive:
@@ -728,6 +726,23 @@ def test_checkpoints_hold_no_pickles_and_the_plain_api_reads_them(tmp_path: Path
         model = getattr(polyak, name).load(folder / "model.zip")
         again = model.predict(np.zeros(model.observation_space.shape, np.float32), deterministic=True)[0]
         np.testing.assert_array_equal(action, again)
+
+
+def test_the_earlier_names_of_saving(tmp_path: Path) -> None:
+    with ppo().build() as algo:
+        result = algo.train()
+        saved = algo.save(tmp_path)
+        assert saved.metrics is result
+        assert (saved.checkpoint.path, saved.checkpoint.to_directory()) == (str(tmp_path), str(tmp_path))
+        ours, about = weights(algo), json.loads((tmp_path / "rllib_checkpoint.json").read_text())
+        assert (about["type"], about["module_ids"]) == ("Algorithm", ["default_policy"])
+        algo.train()
+        algo.restore(saved)
+        assert equal(weights(algo), ours)
+        assert algo.get_config() is algo.config
+    with saved.checkpoint.as_directory() as folder, Algorithm.from_checkpoint(saved) as again:
+        assert (folder, again.iteration) == (str(tmp_path), 1)
+        assert equal(weights(again), ours)
 
 
 def test_the_weights_alone(tmp_path: Path) -> None:
@@ -770,7 +785,11 @@ def test_a_checkpoint_takes_the_place_of_an_older_one_when_it_is_complete(
         with pytest.raises(OSError, match="disk"):
             algo.save_to_path(tmp_path)
         monkeypatch.undo()
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["learner_group", "model.zip"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "learner_group",
+            "model.zip",
+            "rllib_checkpoint.json",
+        ]
         assert (tmp_path / "model.zip").read_bytes() == before
         algo.save_to_path(tmp_path)
         assert (tmp_path / "model.zip").read_bytes() != before
