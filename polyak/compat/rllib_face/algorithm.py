@@ -51,7 +51,8 @@ class Algorithm(MayBeNamed):
     """What a config builds.
 
     Args:
-        config: copied by ``build_algo()``, and frozen here.
+        config: copied by ``build_algo()``, and frozen here; or a dict of settings, over the defaults.
+        env: takes the place of the config's.
 
     Attributes:
         config: frozen.
@@ -69,8 +70,11 @@ class Algorithm(MayBeNamed):
     trial_id = "default"
     """As RLlib calls an algorithm that is no trial of Ray Tune; Tune writes its own into results."""
 
-    def __init__(self, config: AlgorithmConfig | None = None) -> None:
-        config = self.get_default_config() if config is None else config
+    def __init__(self, config: AlgorithmConfig | Mapping[str, Any] | None = None, env: Any = None) -> None:
+        if not isinstance(config, AlgorithmConfig):
+            config = self.get_default_config().update_from_dict(config or {})
+        if env is not None:
+            config = config.copy(copy_frozen=False).environment(env)
         refuse("algo_class", type(self), Algorithm, not_called.ALGORITHM)
         beside = config.evaluation_parallel_to_training and changed(type(self), Algorithm, ["evaluate"])
         fix = f"{type(self).__name__} has an evaluate() of its own, which ends before training continues. Leave it out."

@@ -29,6 +29,7 @@ from polyak.compat.rllib_face import (
     get_trainable_cls,
 )
 from polyak.compat.rllib_face.config.base import HORIZON
+from polyak.compat.rllib_face.config.unread import NotProvided
 from polyak.schedules import PiecewiseSchedule
 
 CONFIGS: list[type[AlgorithmConfig]] = [PPOConfig, DQNConfig, RainbowConfig, SACConfig, IMPALAConfig, APPOConfig]
@@ -365,6 +366,45 @@ def test_a_learner_of_ones_own_is_what_learns() -> None:
     algorithm = PPOConfig().training(learner_class=Own, vf_clip_param=None).plain().algorithm
     assert issubclass(algorithm, PPO)
     assert algorithm.learner_class is Own
+
+
+def test_configs_of_ones_own_may_have_settings_of_their_own() -> None:
+    class Own(PPOConfig):
+        def __init__(self, algo_class: Any = None) -> None:
+            super().__init__(algo_class)
+            self.episodes_per_batch = 10
+            self.clip_param = 0.1
+
+        def training(self, *, episodes_per_batch: Any = NotProvided, **others: Any) -> Any:
+            super().training(**others)
+            if episodes_per_batch is not NotProvided:
+                self.episodes_per_batch = episodes_per_batch
+            return self
+
+    config = Own().training(episodes_per_batch=3, gamma=NotProvided, lr=1e-3)
+    other = config.copy()
+    other.episodes_per_batch = 4
+    assert (config.episodes_per_batch, other.episodes_per_batch, other.lr, other.clip_param) == (3, 4, 1e-3, 0.1)
+    assert config.to_dict()["episodes_per_batch"] == 3
+    assert Own.from_dict({"episodes_per_batch": 5}).episodes_per_batch == 5
+    for wrong in (lambda: setattr(config, "clip_parm", 0.2), lambda: setattr(PPOConfig(), "episodes_per_batch", 3)):
+        with pytest.raises(TypeError, match="unexpected setting"):
+            wrong()
+    other.freeze()
+    with pytest.raises(AttributeError, match="frozen"):
+        other.episodes_per_batch = 5
+
+
+@pytest.mark.filterwarnings("ignore:a rollout has n_steps")
+def test_an_algorithm_is_made_of_a_dict_of_settings() -> None:
+    seen: list[str] = []
+    settings = {"lr": 1e-3, "model_config": {"fcnet_hiddens": [4]}, "num_env_runners": 0}
+    settings["on_algorithm_init"] = [lambda **_: seen.append("one"), lambda **_: seen.append("other")]
+    with get_trainable_cls("PPO")(config=settings, env="CartPole-v1") as algo:
+        assert (algo.config.lr, algo.config.env, algo.config.clip_param) == (1e-3, "CartPole-v1", 0.3)
+    assert seen == ["one", "other"]
+    with pytest.raises(TypeError, match="Did you mean 'clip_param'"):
+        get_trainable_cls("PPO")(config={"clip_parm": 0.1})
 
 
 def test_ppo_in_polyaks_words() -> None:

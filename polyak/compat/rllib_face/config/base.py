@@ -15,6 +15,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 from pkgutil import resolve_name
@@ -230,7 +231,8 @@ class AlgorithmConfig(AllSettings):
 
     def _may_add(self, name: str) -> bool:
         """Whether an attribute can be one that a program's own class adds, and no misspelt setting."""
-        return not type(self).__module__.startswith("polyak.") and not did_you_mean(name, _hints(type(self)))
+        slip = get_close_matches(name, _hints(type(self)), 1, 0.85)
+        return not type(self).__module__.startswith("polyak.") and not slip
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.update_from_dict({name: value})

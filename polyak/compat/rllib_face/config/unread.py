@@ -18,6 +18,7 @@ from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
 from polyak.compat.rllib_face.models.catalog import REPLACED, DefaultModelConfig
 from polyak.warning import warn_user
 
+NotProvided = type("NotProvided", (), {"__doc__": "Stands for a setting that is not given, in signatures of ones own."})
 METHODS = {
     "rollouts": "env_runners()",
     "exploration": "env_runners(explore=...), or the algorithm's own settings in training()",
@@ -72,7 +73,7 @@ def meant(settings: Mapping[str, Any], known: Mapping[str, Any], algorithm: str)
     """
     found: dict[str, Any] = {}
     for name, value in settings.items():
-        if getattr(value, "__name__", type(value).__name__) in ("NotProvided", "_NotProvided"):
+        if value is NotProvided:
             continue
         if name in RENAMED and RENAMED[name] in known:
             if value is not None:
