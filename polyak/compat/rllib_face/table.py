@@ -33,7 +33,7 @@ _OF_LEARNERS = {
     "general_advantage_estimation": "GeneralAdvantageEstimation",
 }
 """Module -> RLlib's default piece in it."""
-_ALGORITHMS = ("PPO", "DQN", "SAC", "IMPALA", "APPO", "BC", "MARWIL", "CQL")
+_ALGORITHMS = ("PPO", "DQN", "SAC", "IMPALA", "APPO", "BC", "MARWIL", "CQL", "TQC")
 _APIS = {
     "inference_only_api": "InferenceOnlyAPI",
     "q_net_api": "QNetAPI",
@@ -164,7 +164,6 @@ REFUSED: dict[str, dict[str, str]] = {
     "algorithms": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.iql": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.dreamerv3": dict.fromkeys(["DreamerV3", "DreamerV3Config"], "there is no DreamerV3 here"),
-    "algorithms.tqc": dict.fromkeys(["TQC", "TQCConfig"], "use polyak.TQC('MlpPolicy', env)"),
     "connectors.env_to_module": dict.fromkeys([*_COMMON.values(), "AgentToModuleMapping"], _DEFAULT),
     "connectors.common.agent_to_module_mapping": {"AgentToModuleMapping": _ONE_AGENT},
     "connectors.module_to_env": dict.fromkeys(

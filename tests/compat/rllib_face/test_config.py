@@ -26,6 +26,7 @@ from polyak.compat.rllib_face import (
     RainbowConfig,
     RLModuleSpec,
     SACConfig,
+    TQCConfig,
     get_trainable_cls,
 )
 from polyak.compat.rllib_face.config.base import HORIZON
@@ -33,7 +34,7 @@ from polyak.compat.rllib_face.config.unread import NotProvided
 from polyak.schedules import PiecewiseSchedule
 
 CONFIGS: list[type[AlgorithmConfig]] = [PPOConfig, DQNConfig, RainbowConfig, SACConfig, IMPALAConfig, APPOConfig]
-CONFIGS += [BCConfig, MARWILConfig, CQLConfig]
+CONFIGS += [BCConfig, MARWILConfig, CQLConfig, TQCConfig]
 NOTEBOOK: dict[str, dict[str, Any]] = {
     "Rainbow_DQN": {
         "target_network_update_freq": 500,
@@ -272,6 +273,9 @@ OTHER: dict[str, Any] = {
     "hiddens": [7],
     "double_q": False,
     "twin_q": False,
+    "n_quantiles": 7,
+    "n_critics": 3,
+    "top_quantiles_to_drop_per_net": 1,
     "initial_alpha": 0.5,
     "target_entropy": -0.5,
     "vtrace_clip_rho_threshold": 0.5,
@@ -320,6 +324,7 @@ FIXED: dict[type[AlgorithmConfig], set[str]] = {
     PPOConfig: set(),
     DQNConfig: ONE_PASS,
     SACConfig: ONE_PASS | {"lr", "grad_clip"},
+    TQCConfig: ONE_PASS | {"lr", "grad_clip", "twin_q"},
     IMPALAConfig: ONE_PASS,
     APPOConfig: ONE_PASS,
     MARWILConfig: RECORDED,

@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
+from enum import Enum
 from functools import cache
 from itertools import pairwise
 from pkgutil import resolve_name
@@ -214,6 +215,8 @@ class AlgorithmConfig(AllSettings):
             for place in places:
                 fitted(name, place, hints[name])
             return value
+        if isinstance(value, Enum):  # such as gymnasium's VectorizeMode.ASYNC
+            value = value.value
         if isinstance(value, dict | list):
             value = copy.deepcopy(value) if name in ("env_config", "replay_buffer_config") else copy.copy(value)
         return fitted(name, value, hints[name])
