@@ -24,6 +24,7 @@ from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.runner import Acting, Runner
 from polyak.distributed.learners import LearnerGroup
+from polyak.distributed.placement import check_placement, placement_of
 from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, envs_of_runners
 from polyak.envs import VecEnv
 from polyak.envs.adapters.counted import Counted
@@ -94,7 +95,7 @@ class NetworkAlgorithm(Algorithm):
     float32. For large networks on a GPU."""
 
     n_runners, n_learners = 0, 1  # hyper-parameters where a kind declares them
-    transport, runner_timeout = cast(Any, "ray"), cast("float | None", None)
+    transport, runner_timeout, placement = cast(Any, "ray"), cast("float | None", None), cast(Any, None)
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
@@ -146,6 +147,7 @@ class NetworkAlgorithm(Algorithm):
         freq: Any = getattr(self, "sde_sample_freq", -1)
         fix = "only noise that depends on the state is drawn so. Pass use_sde=True as well."
         require(freq != "episode" or getattr(self, "use_sde", False), "sde_sample_freq", freq, fix)
+        check_placement(self.placement)
         shared = self.n_learners == 1 or self.learner_class.steps_are_shared
         fix = f"{type(self).__name__} learns from a rollout as a whole, in this process. Pass n_learners=1."
         require(shared, "n_learners", self.n_learners, fix)
@@ -266,7 +268,9 @@ class NetworkAlgorithm(Algorithm):
         if self.n_learners == 1:
             return
         if self._learners is None:
-            self._learners = LearnerGroup(self.n_learners, self.transport, self.seed)
+            self._learners = LearnerGroup(
+                self.n_learners, self.transport, self.seed, placement_of(self.placement, "learners")
+            )
             weakref.finalize(self, self._learners.close)
         self._learners.begin(self.learner)
 
@@ -283,7 +287,8 @@ class NetworkAlgorithm(Algorithm):
         if envs_of_runners(env) is None:
             if self.n_runners == 0:
                 return super()._vectorised(env)
-            env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, timeout=self.runner_timeout)
+            options: Any = {"timeout": self.runner_timeout, "placement": placement_of(self.placement, "runners")}
+            env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, **options)
         return env.normalized() if isinstance(env, RemoteEnvs) else env
 
     def _masks(self) -> Masks | None:

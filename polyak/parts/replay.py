@@ -11,6 +11,7 @@ from gymnasium import spaces
 from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.collecting.train_freq import TrainFreq, convert_train_freq
+from polyak.distributed.placement import placement_of
 from polyak.distributed.shards import ShardedReplay
 from polyak.envs import DummyVecEnv
 from polyak.envs.spaces import SpaceError
@@ -337,6 +338,7 @@ class ExperienceReplay(DatasetReplay):
         model = self.model
         if model.n_replay_shards:
             elsewhere = {"n_shards": model.n_replay_shards, "transport": model.transport, "model_seed": model.seed}
+            elsewhere["placement"] = placement_of(model.placement, "shards")
             return self.make(model.buffer_size, model.n_envs, ShardedReplay, **elsewhere)
         return self.make(model.buffer_size, model.n_envs, **({"in_tensors": True} if model.in_tensors else {}))
 
