@@ -40,7 +40,7 @@ from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
-from polyak.loops.training import read_episodes
+from polyak.loops.clock import read_episodes
 from polyak.loops.updates import Schedules, following
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph

@@ -18,10 +18,9 @@ from polyak.experience.batch import RolloutRows
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Scheduled, require
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable, Update
-from polyak.learning.rollout_learner import OnPolicyLearner
+from polyak.learning.rollout_learner import OnPolicyLearner, entropy_loss
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import entropy_loss
 from polyak.parts.part import MadeOf
 from polyak.parts.rollouts import Rollouts
 from polyak.schedules import Schedule

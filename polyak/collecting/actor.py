@@ -43,9 +43,6 @@ class Actor:
         memory: the policy's recurrent state, by name [N, ...]; ``None`` of one without, or before the first step.
     """
 
-    _next: Mapping[str, Exploration] | None = None
-    """How to explore from the next series of steps on, if that differs."""
-
     def __init__(
         self,
         policy: Policy,
@@ -84,16 +81,20 @@ class Actor:
 
     def explore_next(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from the next series of steps on."""
-        self._next = exploration
+        self._begin = [partial(self._explore_and_begin, exploration)]
+
+    def _explore_and_begin(self, exploration: Mapping[str, Exploration], policy: Policy, rows: int) -> None:
+        self.explore(exploration)
+        for begin in self._begin:
+            begin(policy, rows)
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from now on."""
-        self._next = None
         if self.in_tensors:
             exploration = {name: part.made_for_tensors(self.policy) for name, part in exploration.items()}
         self.exploration = dict(exploration)
         parts = self.exploration.values()
-        self._begin = [part.begin for part in parts if type(part).begin is not Exploration.begin]
+        self._begin: list[Any] = [part.begin for part in parts if type(part).begin is not Exploration.begin]
         self._before = [part.before for part in parts if type(part).before is not Exploration.before]
         self._after = [part.after for part in parts if type(part).after is not Exploration.after]
 
@@ -113,11 +114,8 @@ class Actor:
         if self._backend != self.policy.backend:
             self._act_by(self.policy)
         self._decide.begin()
-        if restart:
-            if self._next is not None:
-                self.explore(self._next)
-            for begin in self._begin:
-                begin(self.policy, rows)
+        for begin in self._begin if restart else ():
+            begin(self.policy, rows)
 
     def act(
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None

@@ -6,7 +6,7 @@ Shapes: T steps of N environments; R = T * N rows, step by step; S states that n
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -125,8 +125,8 @@ class RolloutBuffer(BaseBuffer):
         self.in_tensors = in_tensors
         self._on: Device = self.device if in_tensors else None
         parts = observation_space.values() if isinstance(observation_space, spaces.Dict) else [observation_space]
-        has_numbers = any(isinstance(part, spaces.Discrete) for part in parts)
-        self._rows_of: Callable[[Any], Any] = self._with_axis if has_numbers else _as_they_are
+        self._has_numbers = any(isinstance(part, spaces.Discrete) for part in parts)
+        """Whether rows have some observations as [N, 1] that steps have as [N]."""
         self._by_add = type(self).add is not RolloutBuffer.add or self._has_own("compute_returns_and_advantage")
         self._gae = gae if in_tensors else gae_of_arrays
         scalars = "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "final_values"
@@ -216,16 +216,13 @@ class RolloutBuffer(BaseBuffer):
         if log_prob is not None:
             self.log_probs[self.pos - 1] = _flat(log_prob)
 
-    def _with_axis(self, observations: Any) -> Any:
-        """Observations [N, ...] of which some are numbers, [N], that rows have as [N, 1]."""
-        return mapped(lambda own, part: part.reshape(own.shape[1:]), self.observations, observations)
-
     def _write(self, observations: Any, actions: Array, rewards: Array, starts: Array, extras: dict[str, Any]) -> None:
         """The next row."""
         pos = self.pos
         assign(self.observations, pos, observations)
         self.actions[pos], self.rewards[pos], self.episode_starts[pos] = actions, rewards, starts
-        assign(self.extras, pos, extras)
+        for name, column in self.extras.items():
+            assign(column, pos, extras[name])
         self.pos = pos + 1
         self.full = self.pos == self.buffer_size
 
@@ -233,7 +230,7 @@ class RolloutBuffer(BaseBuffer):
         """Whether a subclass outside of this library has one of these methods."""
         return not all(getattr(type(self), name).__module__.startswith("polyak.") for name in methods)
 
-    @property
+    @cached_property
     def values_may_follow(self) -> bool:
         """Whether :meth:`record` needs no values, which may be assigned after the rollout.
 
@@ -270,8 +267,9 @@ class RolloutBuffer(BaseBuffer):
         if self.in_tensors or (ended and truncated.any()):
             self.truncated[self.pos] = truncated
             self._keep(self.pos, slice(None) if self.in_tensors else truncated, step, memory)
-        kept = {name: extras[name] for name in self.extras}
-        self._write(self._rows_of(obs), actions.reshape(self._action_batch), rewards, starts, kept)
+        if self._has_numbers:
+            obs = mapped(lambda own, part: part.reshape(own.shape[1:]), self.observations, obs)
+        self._write(obs, actions.reshape(self._action_batch), rewards, starts, extras)
 
     def _record_by_add(self, step: Step, value: Any, log_prob: Any, final_values: Any, memory: Any) -> None:
         """As :meth:`record`, by the ``add`` of a subclass, or with values."""
@@ -480,7 +478,7 @@ class RolloutBuffer(BaseBuffer):
         self._read()
         return partial(self.minibatches, rollout=self._rollout())
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether minibatches are just rows of the rollout: no subclass makes them otherwise."""
         cls = type(self)
@@ -574,10 +572,6 @@ def _layouts(space: spaces.Space, shape: Any) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _layouts(sub, shape[key]) for key, sub in space.spaces.items()}
     return np.dtype((space.dtype, shape))
-
-
-def _as_they_are(observations: Any) -> Any:
-    return observations
 
 
 def _typed(buffer: RolloutBuffer, layout: np.dtype, part: Array) -> Array:

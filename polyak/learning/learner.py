@@ -21,7 +21,6 @@ from polyak.learning.engine.optimizer_rules import TracedOptimizer
 from polyak.nn.compiled import keep_plain_names, plain_name
 from polyak.nn.policies.base import Policy
 from polyak.nn.precision import PRODUCTS_IN
-from polyak.ops.updates import clip_gradients
 
 Metrics = Mapping[str, Tensor]
 """Detached 0-d tensors by log name. They stay on the device until they are logged."""
@@ -175,7 +174,8 @@ class Learner(nn.Module):
         self.optimizers: dict[str, Optimizer] = {}
         self._owners: dict[str, nn.Module] = {}
         self.tunables: dict[str, Any] = {}
-        self._rates: list[Any] = []
+        self._rates: Any = None
+        """The rate that optimizers have got, and what they had when they had it; ``None``: they are to get it again."""
         self.engine = self.group = self.average = None
         self.rows_of = gathered
         self.run_by(None)
@@ -294,7 +294,7 @@ class Learner(nn.Module):
         for name, owner in self._owners.items():
             if (assigned := getattr(owner, "optimizer", None)) is not None and assigned is not self.optimizers[name]:
                 self.optimizers[name] = assigned
-                self.tunables.pop("learning_rate", None)
+                self._rates = None
 
     def minimise(
         self,
@@ -350,7 +350,7 @@ class Learner(nn.Module):
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             if isinstance(rate, Tensor):
                 group["lr"] = rate.fill_(float(group["lr"]))
-        self.tunables.pop("learning_rate", None)
+        self._rates = None
 
     # -- several learners ----------------------------------------------------------------------------------------------
 
@@ -426,13 +426,11 @@ class Learner(nn.Module):
         self.tunables[name] = value
 
     def _set_learning_rate(self, value: float) -> None:
-        """Also where an optimizer's rate was set since."""
-        if self.tunables.get("learning_rate") == value and self._rates == self._present_rates():
-            return
-        for optimizer in self.optimizers.values():
-            set_rate(optimizer, value)
-        self.tunables["learning_rate"] = value
-        self._rates[:] = self._present_rates()
+        """Give all optimizers their learning rate, also where it was set since."""
+        if self._rates != (value, self._present_rates()):
+            for optimizer in self.optimizers.values():
+                set_rate(optimizer, value)
+            self.tunables["learning_rate"], self._rates = value, (value, self._present_rates())
 
     def _present_rates(self) -> list[Any]:
         """Of the optimizers: numbers, and of tensors which they are and how often they have changed."""
@@ -494,6 +492,18 @@ def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> dict[Any, 
             if grad is not None:
                 total[p] = total[p] + grad if p in total else grad
     return total
+
+
+@torch.no_grad()
+def clip_gradients(grads: list[Tensor], max_norm: Tensor | float) -> None:
+    """Scale gradients down in place so that their global norm is at most ``max_norm`` (Pascanu et al. 2013).
+
+    Args:
+        grads: of any shapes.
+        max_norm: a number, or such a 0-d tensor: then nothing waits for the device.
+    """
+    norm = torch.stack(torch._foreach_norm(grads)).norm()
+    torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
 
 
 def step_unless(optimizer: Optimizer, unless: Tensor) -> None:

@@ -14,7 +14,6 @@ from polyak.experience import Experience, RolloutBuffer, RolloutSamples
 from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Metrics
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import normalized
 
 _EVALUATION_ROWS = 1024
 """Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit."""
@@ -115,7 +114,18 @@ class OnPolicyLearner(RolloutLearner):
 
     def normalized(self, advantages: Tensor) -> Tensor:
         """Advantages with mean 0 and standard deviation 1 over the minibatches of all learners. [B] -> [B]"""
-        return normalized(advantages) if self.group is None else _normalized_together(advantages, self.group)
+        if self.group is not None:
+            return _normalized_together(advantages, self.group)
+        return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+def entropy_loss(entropy: Tensor | None, log_prob: Tensor) -> Tensor:
+    """-H(pi), or its one-sample estimate E[log pi(a|s)] where the entropy has no closed form.
+
+    The bonus that A3C (arXiv:1602.01783, section 4) and PPO (arXiv:1707.06347, eq. 9) add to stay stochastic.
+    entropy [B], log_prob [B] -> []
+    """
+    return -entropy.mean() if entropy is not None else log_prob.mean()
 
 
 def _normalized_together(advantages: Tensor, group: Group) -> Tensor:

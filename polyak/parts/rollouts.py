@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
@@ -56,9 +56,7 @@ class Rollouts(Part):
     def minibatches(self) -> Minibatches:
         """What is called with a size, ``None`` for all rows in one, and returns the minibatches of a pass over the
         rollout, for the learner's ``update``."""
-        buffer, learner = self.buffer, self.model.learner
-        late = learner.gathers_late or learner.fellows is not None
-        return cast(Callable[[int | None], Iterator[Any]], buffer.passes() if late and buffer.plain else buffer.get)
+        return cast(Minibatches, self.buffer.passes() if self.buffer.plain else self.buffer.get)
 
     def expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each."""
