@@ -5,7 +5,7 @@ Schulman et al. 2017, "Proximal Policy Optimization Algorithms", arXiv:1707.0634
 Shapes: B minibatch rows.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
@@ -100,25 +100,16 @@ class PPOLearner(OnPolicyLearner):
             passes: each an iterable of minibatches; of a pass that is not reached, none is asked for.
         """
         metrics: dict[str, list[Tensor]] = {}
-        sizes: list[int] = []
-
-        def of(some: Iterable[Iterable[Any]]) -> Iterator[Any]:
-            for minibatches in some:
-                sizes.append(0)
-                for batch in minibatches:
-                    sizes[-1] += 1
-                    yield batch
-
-        too_far = False
-        for some in [passes] if self.target_kl is None else ([one] for one in passes):  # no step is skipped without
-            for update in self.learn_all(of(some)):
+        too_far, begun = False, 0
+        for minibatches in passes:
+            begun += 1
+            metrics.get("approx_kl", []).clear()
+            for update in self.learn_all(minibatches):
                 for name, value in update.metrics.items():
                     metrics.setdefault(name, []).append(value)
-                too_far = update.skipped is not None and bool(update.skipped)
-            if too_far:
+            if too_far := update.skipped is not None and bool(update.skipped):
                 break
-        metrics["approx_kl"] = metrics.get("approx_kl", [])[sum(sizes[:-1]) :]
-        return Lesson(metrics, len(sizes), too_far)
+        return Lesson(metrics, begun, too_far)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective, unless the policy has moved more than 1.5 ``target_kl``."""
@@ -126,11 +117,9 @@ class PPOLearner(OnPolicyLearner):
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         with torch.no_grad():
             kl = self.divergence(batch, log_prob - batch.old_log_prob)
-        too_far = None
         if self.target_kl is not None or self.kl_coef is not None:
             (kl,) = self.averaged([kl])  # so that all learners stop, or none, and weigh divergence alike
-        if self.target_kl is not None:
-            too_far = kl > 1.5 * self.target_kl
+        too_far = None if self.target_kl is None else kl > 1.5 * self.target_kl
         self.minimise("policy", objective.loss, self.max_grad_norm, unless=too_far)
         metrics = {"loss": objective.loss.detach(), "approx_kl": kl}
         return Update({**metrics, **objective.metrics}, skipped=too_far)

@@ -128,7 +128,6 @@ class RolloutBuffer(BaseBuffer):
         self._has_numbers = any(isinstance(part, spaces.Discrete) for part in parts)
         """Whether rows have some observations as [N, 1] that steps have as [N]."""
         self._by_add = type(self).add is not RolloutBuffer.add or self._has_own("compute_returns_and_advantage")
-        self._gae = gae if in_tensors else gae_of_arrays
         scalars = "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "final_values"
         self._layouts: dict[str, Any] = {
             "observations": _layouts(observation_space, self.obs_shape),
@@ -403,7 +402,8 @@ class RolloutBuffer(BaseBuffer):
         next_values = where(self.truncated, self.final_values, self._following(values, last_values))
         cuts = self._cuts(dones)
         discounts = self.gamma * (1 - cuts * ~self.truncated)
-        self.advantages, self.returns = self._gae(
+        of_arrays = gae_by_torch if len(values) > LOOP_UP_TO else gae_by_loop
+        self.advantages, self.returns = (gae if self.in_tensors else of_arrays)(
             self.rewards, self.values, next_values, discounts, self.gae_lambda, cuts
         )
 
@@ -457,6 +457,7 @@ class RolloutBuffer(BaseBuffer):
             batch_size: rows of a minibatch (the last one may be smaller); None gives all rows at once.
         """
         if type(self)._get_samples is not RolloutBuffer._get_samples:
+            self._read()
             order, size = self._order(batch_size)
             for start in range(0, len(order), size):
                 yield self._get_samples(order[start : start + size])
@@ -468,14 +469,13 @@ class RolloutBuffer(BaseBuffer):
         self, batch_size: int | None = None, rollout: RolloutSamples | None = None
     ) -> Generator[RolloutRows, None, None]:
         """As :meth:`get`, but nothing is gathered yet; ``rollout``: the whole one, if it is converted already."""
-        order, size = self._order(batch_size)
         rollout = self._rollout() if rollout is None else rollout
+        order, size = self._order(batch_size)
         for rows in to_device(torch.from_numpy(order), self.device).split(size):
             yield RolloutRows(rollout, rows)
 
     def passes(self) -> Callable[[int | None], Generator[RolloutRows, None, None]]:
         """:meth:`minibatches` of the rollout as it is now, which is converted once for all passes over it."""
-        self._read()
         return partial(self.minibatches, rollout=self._rollout())
 
     @cached_property
@@ -490,8 +490,7 @@ class RolloutBuffer(BaseBuffer):
         return self.buffer_size * self.n_envs
 
     def _order(self, batch_size: int | None) -> tuple[np.ndarray, int]:
-        """All rows in a new random order, and how many make a minibatch; flattens the arrays."""
-        self._read()
+        """All rows in a new random order, and how many make a minibatch."""
         rows = self._rows
         batch_size = rows if batch_size is None else batch_size
         if batch_size < 1:
@@ -519,6 +518,7 @@ class RolloutBuffer(BaseBuffer):
 
     def _rollout(self) -> RolloutSamples:
         """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
+        self._read()
         scalars = (self.values, self.log_probs, self.advantages, self.returns)
         values, log_probs, advantages, returns = (tensor_of(self, column.reshape(-1)) for column in scalars)
         actions = tensor_of(self, self.actions).float()  # for all spaces, as in SB3
@@ -539,7 +539,7 @@ class RolloutBuffer(BaseBuffer):
         return RolloutRows(self._rollout(), rows).gathered()
 
 
-def gae_of_arrays(
+def gae_by_loop(
     rewards: np.ndarray,
     values: np.ndarray,
     next_values: np.ndarray,
@@ -547,16 +547,26 @@ def gae_of_arrays(
     lam: float,
     cuts: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`~polyak.ops.returns.gae` of arrays in main memory: numpy's operations cost a fraction of torch's there."""
-    if len(rewards) > LOOP_UP_TO:
-        r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
-        advantages, targets = gae(r, v, then, gammas, lam, ends)
-        return advantages.numpy(), targets.numpy()
+    """:func:`~polyak.ops.returns.gae` of few steps: numpy's operations cost a fraction of torch's there."""
     y = rewards + discounts * next_values - values
     traces = discounts * lam * (cuts == 0)
     for t in range(len(y) - 2, -1, -1):
         y[t] += traces[t] * y[t + 1]
     return y, y + values
+
+
+def gae_by_torch(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    next_values: np.ndarray,
+    discounts: np.ndarray,
+    lam: float,
+    cuts: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of many steps."""
+    r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
+    advantages, targets = gae(r, v, then, gammas, lam, ends)
+    return advantages.numpy(), targets.numpy()
 
 
 class DictRolloutBuffer(RolloutBuffer):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from polyak.checkpoint.collection import Collection
-from polyak.envs.adapters.counted import Counted
+from polyak.envs.adapters.counted import Counted, EpisodesInTensors
 from polyak.envs.adapters.infos import as_monitored
 from polyak.logging.logger import Logger
 
@@ -123,9 +123,12 @@ class EpisodeStatistics:
 
 def read_episodes(model: Any) -> None:
     """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
-    if model.runner is None or not isinstance(model.runner.env, Counted):
-        return
-    fresh, newest = model.runner.env.episodes.read()
+    if model.runner is not None and isinstance(model.runner.env, Counted):
+        _take_over(model, model.runner.env.episodes)
+
+
+def _take_over(model: Any, episodes: EpisodesInTensors) -> None:
+    fresh, newest = episodes.read()
     model.clock.episodes += fresh
     seconds = round((time_ns() - model.start_time) / 1e9, 6)
     model.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
