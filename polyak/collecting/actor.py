@@ -138,13 +138,16 @@ class Actor:
             if (actions := before(self.policy, starts, masks)) is not None:
                 break
         if actions is None or self._recurrent:  # a recurrent state advances whatever acts
-            memory = self.recall(starts)
-            chosen, extras, self.memory = self._decide(observations, self.deterministic, masks, memory)
-            extras = {**{name: place(part, self._device) for name, part in (memory or {}).items()}, **extras}
+            memory = self.recall(starts) if self._recurrent else None
+            chosen, found, self.memory = self._decide(observations, self.deterministic, masks, memory)
+            extras = {**self._columns_of(memory), **found} if memory else dict(found)
             actions = chosen if actions is None else actions
         for after in self._after:
             actions = after(actions)
         return Acted(self.codec.to_env(actions), actions, extras)
+
+    def _columns_of(self, memory: State) -> Arrays:
+        return {name: place(part, self._device) for name, part in memory.items()}
 
     def recall(self, starts: np.ndarray) -> State | None:
         """The policy's recurrent state before the next step: nothing of episodes that are over. ``starts`` [N]: where

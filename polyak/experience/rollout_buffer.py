@@ -125,8 +125,8 @@ class RolloutBuffer(BaseBuffer):
         self.in_tensors = in_tensors
         self._on: Device = self.device if in_tensors else None
         parts = observation_space.values() if isinstance(observation_space, spaces.Dict) else [observation_space]
-        self._has_numbers = any(isinstance(part, spaces.Discrete) for part in parts)
-        """Whether rows have some observations as [N, 1] that steps have as [N]."""
+        has_numbers = any(isinstance(part, spaces.Discrete) for part in parts)
+        self._shapings = (self._with_axis,) if has_numbers else ()
         self._by_add = type(self).add is not RolloutBuffer.add or self._has_own("compute_returns_and_advantage")
         scalars = "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "final_values"
         self._layouts: dict[str, Any] = {
@@ -215,6 +215,10 @@ class RolloutBuffer(BaseBuffer):
         if log_prob is not None:
             self.log_probs[self.pos - 1] = _flat(log_prob)
 
+    def _with_axis(self, observations: Any) -> Any:
+        """Observations [N, ...] of which some are numbers, [N], that rows have as [N, 1]."""
+        return mapped(lambda own, part: part.reshape(own.shape[1:]), self.observations, observations)
+
     def _write(self, observations: Any, actions: Array, rewards: Array, starts: Array, extras: dict[str, Any]) -> None:
         """The next row."""
         pos = self.pos
@@ -266,8 +270,8 @@ class RolloutBuffer(BaseBuffer):
         if self.in_tensors or (ended and truncated.any()):
             self.truncated[self.pos] = truncated
             self._keep(self.pos, slice(None) if self.in_tensors else truncated, step, memory)
-        if self._has_numbers:
-            obs = mapped(lambda own, part: part.reshape(own.shape[1:]), self.observations, obs)
+        for shape in self._shapings:
+            obs = shape(obs)
         self._write(obs, actions.reshape(self._action_batch), rewards, starts, extras)
 
     def _record_by_add(self, step: Step, value: Any, log_prob: Any, final_values: Any, memory: Any) -> None:
@@ -366,7 +370,7 @@ class RolloutBuffer(BaseBuffer):
 
     def _stored(self, states: Experience) -> Experience:
         """Some states as :attr:`finals` has them."""
-        seen = mapped(partial(_typed, self), self._layouts["observations"], states.observations)
+        seen = mapped(partial(_typed, self), self._layouts["observations"], states.columns["observations"])
         return states.plus(observations=seen).map(partial(place, device=self._on))
 
     def fill(self, found: Mapping[str, Tensor], next_values: Tensor) -> Tensor:
@@ -455,7 +459,12 @@ class RolloutBuffer(BaseBuffer):
 
         Args:
             batch_size: rows of a minibatch (the last one may be smaller); None gives all rows at once.
+
+        Raises:
+            ValueError: ``batch_size`` is less than 1.
         """
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         if type(self)._get_samples is not RolloutBuffer._get_samples:
             self._read()
             order, size = self._order(batch_size)
@@ -493,8 +502,6 @@ class RolloutBuffer(BaseBuffer):
         """All rows in a new random order, and how many make a minibatch."""
         rows = self._rows
         batch_size = rows if batch_size is None else batch_size
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         steps = self.sequence_length
         order = self.rng.permutation(rows // steps)[:, None] * steps + np.arange(steps)
         return order.reshape(-1), max(1, batch_size // steps) * steps

@@ -319,20 +319,18 @@ class Learner(nn.Module):
         """
         optimizer = self.optimizers[name]
         spared = set(map(id, sparing))
-        free: list[Any] = []
-        for group in optimizer.param_groups:
-            for p in group["params"]:
-                p.grad = None
-                if p.requires_grad and id(p) not in spared:
-                    free.append(p)
-        grads = _gradients([loss] if isinstance(loss, Tensor) else loss, free)
-        for p, grad in zip(grads, self.averaged([*grads.values()]), strict=True):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        free = [p for p in params if p.requires_grad and id(p) not in spared]
+        for p in params:
+            p.grad = None
+        found = _gradients([loss] if isinstance(loss, Tensor) else loss, free)
+        grads = self.averaged([*found.values()])
+        for p, grad in zip(found, grads, strict=True):
             p.grad = grad
         if max_grad_norm is not None and grads:
-            self.limit([p.grad for p in grads], max_grad_norm)
-        for group in optimizer.param_groups:
-            if group.get("l1"):  # after clipping, as weight decay
-                _add_l1(group)
+            self.limit(grads, max_grad_norm)
+        for group in [group for group in optimizer.param_groups if group.get("l1")]:  # after clipping, as weight decay
+            _add_l1(group)
         if unless is None:
             optimizer.step()
         else:
@@ -371,10 +369,12 @@ class Learner(nn.Module):
 
     def averaged(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Means over all learners of some tensors of one type, in one exchange; without a group, the tensors."""
-        if self.group is None or not tensors:
-            return list(tensors)
-        total = self.group.sum(torch.cat([tensor.detach().reshape(-1) for tensor in tensors]))
-        means = (total / self.group.size).split([tensor.numel() for tensor in tensors])
+        return list(tensors) if self.group is None or not tensors else self._means(self.group, tensors)
+
+    @staticmethod
+    def _means(group: Group, tensors: Sequence[Tensor]) -> list[Tensor]:
+        total = group.sum(torch.cat([tensor.detach().reshape(-1) for tensor in tensors]))
+        means = (total / group.size).split([tensor.numel() for tensor in tensors])
         return [mean.view_as(tensor) for mean, tensor in zip(means, tensors, strict=True)]
 
     # -- tunables ------------------------------------------------------------------------------------------------------
@@ -426,16 +426,19 @@ class Learner(nn.Module):
         self.tunables[name] = value
 
     def _set_learning_rate(self, value: float) -> None:
-        """Give all optimizers their learning rate, also where it was set since."""
+        """Give all optimizers their learning rate, also where it was set since, or another optimizer was assigned."""
         if self._rates != (value, self._present_rates()):
+            self.adopt_optimizers()
             for optimizer in self.optimizers.values():
                 set_rate(optimizer, value)
             self.tunables["learning_rate"], self._rates = value, (value, self._present_rates())
 
     def _present_rates(self) -> list[Any]:
-        """Of the optimizers: numbers, and of tensors which they are and how often they have changed."""
+        """Which optimizers modules have, and the rates of those in use: numbers, and of tensors which they are and how
+        often they have changed."""
+        owned = [id(getattr(owner, "optimizer", None)) for owner in self._owners.values()]
         rates = [group["lr"] for optimizer in self.optimizers.values() for group in optimizer.param_groups]
-        return [(id(rate), rate._version) if isinstance(rate, Tensor) else rate for rate in rates]
+        return owned + [(id(rate), rate._version) if isinstance(rate, Tensor) else rate for rate in rates]
 
     # -- state --------------------------------------------------------------------------------------------------------
 

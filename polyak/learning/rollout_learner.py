@@ -52,13 +52,10 @@ class RolloutLearner(Learner):
     @torch.no_grad()
     def values_of(self, states: Experience, acting: Any) -> Tensor:
         """:meth:`next_values` of states in tensors, in pieces of a size that memory bears: [S]"""
-        count = len(first(states.columns))
-        return torch.cat(
-            [
-                self.eagerly(self.next_values, states[start : start + _EVALUATION_ROWS], acting)
-                for start in range(0, count, _EVALUATION_ROWS)
-            ]
-        )
+        if (count := len(first(states.columns))) > _EVALUATION_ROWS:
+            pieces = (states[start : start + _EVALUATION_ROWS] for start in range(0, count, _EVALUATION_ROWS))
+            return torch.cat([self.values_of(piece, acting) for piece in pieces])
+        return self.eagerly(self.next_values, states, acting)
 
     def _evaluate(self, rows: tuple[Any, ...], acting: Any) -> Metrics:
         """:meth:`evaluation` of all rows, in pieces of a size that memory bears."""
@@ -80,7 +77,8 @@ class RolloutLearner(Learner):
 
     def next_values(self, successors: Experience, acting: Any) -> Tensor:
         """State values [S] of ``observations`` [S, ...], given ``memory`` and ``masks``."""
-        return acting.predict_values(successors.observations, **successors.memory).flatten()
+        columns = successors.columns
+        return acting.predict_values(columns["observations"], **columns["memory"]).flatten()
 
 
 class OnPolicyLearner(RolloutLearner):

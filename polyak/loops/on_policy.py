@@ -183,11 +183,3 @@ def on_policy_locals(step: Step) -> dict[str, Any]:
         "infos": list(step.infos),
         "new_obs": step.new_obs,
     }
-
-
-def writer_of(buffer: Any, model: Any, steps: int | None = None) -> RolloutWriter:
-    """What steps enter a buffer by; ``steps``: how many, if not as many as it takes."""
-    actor = model.runner.actor
-    if buffer.values_may_follow and not getattr(actor.policy, "acts_by_forward", False):
-        return RolloutWriter(buffer, actor, steps)
-    return stepwise.StepwiseWriter(buffer, actor, model.learner, steps)

@@ -54,7 +54,6 @@ class Schedules:
 
     def follow(self, learner: Learner, clock: Clock, logger: Logger) -> None:
         """Set the values of this moment."""
-        learner.adopt_optimizers()
         for schedule in self._moving_rate:
             self.rate_now = value_of("learning_rate", schedule, clock.remaining)
         learner.set(learning_rate=self.rate_now)
@@ -138,9 +137,6 @@ class Updates:
             for name, value in update.metrics.items():
                 metrics.setdefault(name, []).append(value)
         self.clock.updates += steps
-        self._record(metrics)
-
-    def _record(self, metrics: Metrics) -> None:
         self.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
         record_means(metrics, self.logger, self.host)
         for watch in self.watching:
