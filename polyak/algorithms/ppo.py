@@ -7,6 +7,7 @@ Shapes: B minibatch rows.
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import torch
@@ -97,18 +98,21 @@ class PPOLearner(OnPolicyLearner):
         """Make a gradient step on each minibatch of several passes over a rollout, until one is skipped.
 
         Args:
-            passes: each an iterable of minibatches; of a pass that is not reached, none is asked for.
+            passes: each an iterable of as many minibatches; of a pass that is not reached, none is asked for.
         """
+        each = [list(passes)] if self.target_kl is None else ([one] for one in passes)  # no step is skipped without
         metrics: dict[str, list[Tensor]] = {}
         too_far, begun = False, 0
-        for minibatches in passes:
-            begun += 1
+        for some in each:
+            begun += len(some)
             metrics.get("approx_kl", []).clear()
-            for update in self.learn_all(minibatches):
+            for update in self.learn_all(chain.from_iterable(some)):
                 for name, value in update.metrics.items():
                     metrics.setdefault(name, []).append(value)
             if too_far := update.skipped is not None and bool(update.skipped):
                 break
+        steps = len(metrics["approx_kl"])
+        metrics["approx_kl"] = metrics["approx_kl"][steps - steps // len(some) :]
         return Lesson(metrics, begun, too_far)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
@@ -121,8 +125,7 @@ class PPOLearner(OnPolicyLearner):
             (kl,) = self.averaged([kl])  # so that all learners stop, or none, and weigh divergence alike
         too_far = None if self.target_kl is None else kl > 1.5 * self.target_kl
         self.minimise("policy", objective.loss, self.max_grad_norm, unless=too_far)
-        metrics = {"loss": objective.loss.detach(), "approx_kl": kl}
-        return Update({**metrics, **objective.metrics}, skipped=too_far)
+        return Update({"loss": objective.loss.detach(), "approx_kl": kl, **objective.metrics}, skipped=too_far)
 
     def objective(self, batch: RolloutSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Objective:
         """-(L^CLIP - c1 L^VF + c2 S), eq. 9. Of the policy as it is: values [B], log_prob [B] of the batch's actions,

@@ -114,6 +114,18 @@ class LearnerRecipe:
         return self.learner_class(self)
 
 
+@torch.no_grad()
+def clip_gradients(grads: list[Tensor], max_norm: Tensor | float) -> None:
+    """Scale gradients down in place so that their global norm is at most ``max_norm`` (Pascanu et al. 2013).
+
+    Args:
+        grads: of any shapes.
+        max_norm: a number, or such a 0-d tensor: then nothing waits for the device.
+    """
+    norm = torch.stack(torch._foreach_norm(grads)).norm()
+    torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
+
+
 class Learner(nn.Module):
     """Networks, their optimizers, and one rule to improve them.
 
@@ -166,6 +178,8 @@ class Learner(nn.Module):
     """Those of them that follow what this one does: see :meth:`lead`."""
     average: Average | None
     """Of the policy's weights, where a callback has asked for it: see :meth:`add_average`."""
+    limit = staticmethod(clip_gradients)
+    """``(gradients, most)``: limits gradients in place, here the norm of all together. A subclass may do otherwise."""
 
     def __init__(self, recipe: LearnerRecipe | None = None) -> None:
         super().__init__()
@@ -336,10 +350,6 @@ class Learner(nn.Module):
         else:
             step_unless(optimizer, unless)
 
-    def limit(self, grads: list[Tensor], most: Tensor | float) -> None:
-        """Limit gradients in place: here their norm, taken of all together. A subclass may do otherwise."""
-        clip_gradients(grads, most)
-
     def load_optimizer(self, name: str, state: dict[str, Any]) -> None:
         """Load an optimizer's state dict. A learning rate that is a tensor stays one, so that graphs see it move."""
         optimizer = self.optimizers[name]
@@ -495,18 +505,6 @@ def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> dict[Any, 
             if grad is not None:
                 total[p] = total[p] + grad if p in total else grad
     return total
-
-
-@torch.no_grad()
-def clip_gradients(grads: list[Tensor], max_norm: Tensor | float) -> None:
-    """Scale gradients down in place so that their global norm is at most ``max_norm`` (Pascanu et al. 2013).
-
-    Args:
-        grads: of any shapes.
-        max_norm: a number, or such a 0-d tensor: then nothing waits for the device.
-    """
-    norm = torch.stack(torch._foreach_norm(grads)).norm()
-    torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
 
 
 def step_unless(optimizer: Optimizer, unless: Tensor) -> None:
