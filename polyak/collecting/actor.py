@@ -81,7 +81,7 @@ class Actor:
 
     def explore_next(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from the next series of steps on."""
-        self._begin = [partial(self._explore_and_begin, exploration)]
+        self._begin: list[Any] = [partial(self._explore_and_begin, exploration)]
 
     def _explore_and_begin(self, exploration: Mapping[str, Exploration], policy: Policy, rows: int) -> None:
         self.explore(exploration)
@@ -94,7 +94,7 @@ class Actor:
             exploration = {name: part.made_for_tensors(self.policy) for name, part in exploration.items()}
         self.exploration = dict(exploration)
         parts = self.exploration.values()
-        self._begin: list[Any] = [part.begin for part in parts if type(part).begin is not Exploration.begin]
+        self._begin = [part.begin for part in parts if type(part).begin is not Exploration.begin]
         self._before = [part.before for part in parts if type(part).before is not Exploration.before]
         self._after = [part.after for part in parts if type(part).after is not Exploration.after]
 

@@ -43,9 +43,10 @@ class Schedules:
 
     @rate.setter
     def rate(self, rate: Schedule) -> None:
-        self._rate, self._moving_rate = rate, (rate,)
-        if is_constant(rate):
-            self.rate_now, self._moving_rate = value_of("learning_rate", rate, 1.0), ()
+        self._rate = rate
+        self._moving_rate = () if is_constant(rate) else (rate,)
+        if not self._moving_rate:
+            self.rate_now = value_of("learning_rate", rate, 1.0)
 
     @property
     def stand_still(self) -> bool:

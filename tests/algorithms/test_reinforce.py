@@ -78,6 +78,7 @@ def test_its_gradient_is_that_of_the_expected_return(baseline: bool) -> None:
     learner = model.learner
 
     def look(batch: Any) -> Any:
+        batch = gathered(batch)
         _, log_prob, entropy = learner.evaluated(batch)
         found.append(-torch.autograd.grad(learner.actor_objective(batch, log_prob, entropy).loss, weight)[0])
         return update(batch)
