@@ -12,6 +12,7 @@ from torch import Tensor
 from polyak import REINFORCE
 from polyak.algorithms import reinforce
 from polyak.envs import DummyVecEnv, make_vec_env
+from polyak.experience.batch import gathered
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.pairs import one_of_each
 from tests.tolerance import bound
