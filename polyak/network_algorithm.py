@@ -41,7 +41,7 @@ from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
-from polyak.loops.training import read_episodes
+from polyak.loops.clock import read_episodes
 from polyak.loops.updates import Schedules, following
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
@@ -49,7 +49,7 @@ from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
 from polyak.parts import episodes
 from polyak.parts.acting import predict
-from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, value_of
+from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, is_constant, value_of
 from polyak.suggestions import did_you_mean
 from polyak.warning import advise
 
@@ -180,9 +180,10 @@ class NetworkAlgorithm(Algorithm):
     def renew_schedules(self) -> None:
         """Bring the hyper-parameters that stay the same to the learner, and find those that move."""
         values = {name: getattr(self, name) for name in self.learner.tunables if name != "learning_rate"}
-        self.schedules.moving = {name: value for name, value in values.items() if callable(value)}
+        self.schedules.moving = {name: value for name, value in values.items() if not is_constant(value)}
         self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
-        self.learner.set(**{name: value for name, value in values.items() if not callable(value)})
+        still = {name: value for name, value in values.items() if name not in self.schedules.moving}
+        self.learner.set(**{name: value(1.0) if callable(value) else value for name, value in still.items()})
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if not known."""

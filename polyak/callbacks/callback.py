@@ -203,10 +203,14 @@ class BaseCallback(ABC):
         self.n_calls += 1
         self.num_timesteps = self.model.num_timesteps
         keep_going = self._on_step()
-        if keep_going is None and not self._has_warned:
+        return True if keep_going else self._stop(keep_going)
+
+    def _stop(self, said: Any) -> bool:
+        """False, with a warning where ``None`` was said instead."""
+        if said is None and not self._has_warned:
             self._has_warned = True
             warn_user(f"{self!r} returned None, which stops training as False does. Return True to continue.")
-        return bool(keep_going)
+        return False
 
     def on_rollout_end(self) -> None:
         """Called after experience is collected, before the update."""

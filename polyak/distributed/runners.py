@@ -408,6 +408,8 @@ class RemoteActor(Actor):
     """
 
     is_new, begins = True, True
+    _next: Mapping[str, Exploration] | None = None
+    """How to explore from the next series of steps on, if that differs."""
 
     def adopt(self, policy: Policy) -> None:
         super().adopt(policy)
@@ -415,7 +417,10 @@ class RemoteActor(Actor):
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         super().explore(exploration)
-        self.is_new = True
+        self.is_new, self._next = True, None
+
+    def explore_next(self, exploration: Mapping[str, Exploration]) -> None:
+        self._next = exploration
 
     def begin(self, rows: int, restart: bool = True) -> None:
         self.policy.set_training_mode(False)

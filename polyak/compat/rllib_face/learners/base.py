@@ -220,7 +220,9 @@ class TorchLearner(Learner):
                 set_rate(one.optimizer, PointSchedule(one.rate).update(steps))
 
     def _set_learning_rate(self, value: float) -> None:
-        if not self._registered:
+        if self._registered:
+            self.adopt_optimizers()
+        else:
             super()._set_learning_rate(value)
 
     def get_optimizer(self, module_id: str = DEFAULT_MODULE_ID, optimizer_name: str = "default_optimizer") -> Optimizer:
