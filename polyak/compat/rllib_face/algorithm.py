@@ -20,7 +20,7 @@ from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
 from polyak.compat.rllib_face.connectors.actions import ActsByPieces
 from polyak.compat.rllib_face.connectors.environments import layers_of
-from polyak.compat.rllib_face.connectors.learning import ByPieces, check_pieces, pieces_of_learner
+from polyak.compat.rllib_face.connectors.learning import check_pieces, pieces_of_learner
 from polyak.compat.rllib_face.env_runners import EnvRunner, EvaluationRunners
 from polyak.compat.rllib_face.environments import in_units_of
 from polyak.compat.rllib_face.episodes import EndsElsewhere, EpisodesOfTraining
@@ -171,7 +171,7 @@ class Algorithm:
         if pieces_of_learner(model) is not None and self.config.pieces_see == "rollouts":
             fix = "pieces of the learner are shown the episodes of this process: set num_env_runners=0."
             require(bool(layers), "num_env_runners", self.config.num_env_runners, fix)
-            model.rewards_follow = ByPieces(layers[0], model.learner)
+            layers[0].keeps = True
 
     def _end_replay(self) -> None:
         """End the processes that hold the replay buffer, if there are any."""

@@ -43,7 +43,7 @@ _NAMES = {
     "algorithms.algorithm": "Algorithm",
     "algorithms.algorithm_config": "AlgorithmConfig",
     "algorithms.registry": "get_algorithm_class",
-    "algorithms.ppo.ppo_catalog": "PPOCatalog",
+    "algorithms.ppo.ppo_catalog": "PPOCatalog models.catalog:_check_if_diag_gaussian",
     "algorithms.ppo.ppo_rl_module": "PPORLModule",
     "algorithms.ppo.default_ppo_rl_module": "DefaultPPORLModule=PPORLModule",
     "algorithms.ppo.torch algorithms.ppo.torch.ppo_torch_rl_module algorithms.ppo.torch.default_ppo_torch_rl_module": (

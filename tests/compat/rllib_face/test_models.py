@@ -81,7 +81,10 @@ def test_the_notebooks_convolutions_pad_as_it_printed() -> None:
     ).build()
     kinds = [type(layer) for layer in encoder.net[0].cnn]
     assert kinds == [nn.ZeroPad2d, nn.Conv2d, nn.ReLU] * 2
-    assert [layer.padding for layer in encoder.net[0].cnn if isinstance(layer, nn.ZeroPad2d)] == [(2, 2, 2, 2), (1, 2, 1, 2)]
+    assert [layer.padding for layer in encoder.net[0].cnn if isinstance(layer, nn.ZeroPad2d)] == [
+        (2, 2, 2, 2),
+        (1, 2, 1, 2),
+    ]
 
 
 def test_same_padding_is_a_convolution_of_the_padded_picture() -> None:

@@ -33,7 +33,6 @@ class DQNTorchLearner(TorchLearner, ReadsOutputs, DQNLearner):
     ended. A dueling module is differentiated as it stands, without the factor of polyak's own heads."""
 
     policy: Any
-    replays = True
 
     def build(self) -> None:
         super().build()
@@ -52,7 +51,7 @@ class DQNTorchLearner(TorchLearner, ReadsOutputs, DQNLearner):
             return super().gradient_step(batch)
         try:
             with self.policy.drawing():
-                return self.own_step(batch)
+                return self.own_step(self.batches_of(batch), batch)
         finally:
             self.outputs = {}  # a graph that could not be copied
 
@@ -68,7 +67,8 @@ class DQNTorchLearner(TorchLearner, ReadsOutputs, DQNLearner):
         columns = self.batch_of(batch)
         if not self._learner_connector.own:
             return {DEFAULT_MODULE_ID: columns}
-        return self.passed(episodes_of(columns)).rows(columns)
+        made = self.passed(episodes_of(columns))
+        return {**made, DEFAULT_MODULE_ID: {**columns, **made[DEFAULT_MODULE_ID]}}
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
         self._check_agents(module_id)

@@ -154,7 +154,9 @@ class DefaultDQNTorchRLModule(TorchRLModule):
     def _advantages(self, batch: Batch, prefix: str = "") -> tuple[Tensor, Tensor]:
         """Features [B, F], and what the head of advantages says of them [B, K, A]."""
         features = getattr(self, f"{prefix}encoder")(as_images(batch))[ENCODER_OUT]
-        return features, getattr(self, f"{prefix}af")(features).unflatten(-1, (self.num_atoms, int(self.action_space.n)))
+        return features, getattr(self, f"{prefix}af")(features).unflatten(
+            -1, (self.num_atoms, int(self.action_space.n))
+        )
 
     def compute_advantage_distribution(self, batch: Batch) -> dict[str, Tensor]:
         """Of a dueling module with atoms: what its head of advantages says alone, [B, A, K]."""
@@ -194,7 +196,9 @@ class DefaultDQNTorchRLModule(TorchRLModule):
     def _tensors(self) -> dict[str, Tensor]:
         copies = {f"_target_{name}": getattr(self, f"_target_{name}") for name in self._copied if self._target}
         own = super()._tensors()
-        return own | {f"{above}.{k}": tensor for above, part in copies.items() for k, tensor in part.state_dict().items()}
+        return own | {
+            f"{above}.{k}": tensor for above, part in copies.items() for k, tensor in part.state_dict().items()
+        }
 
     def forward_target(self, batch: Batch) -> dict[str, Any]:
         """:meth:`compute_q_values` by the copies.

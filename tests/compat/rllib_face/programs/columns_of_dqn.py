@@ -57,7 +57,10 @@ def outcome():
     watched, plain = trained(Watched), trained(None)
     seen = {
         **SEEN,
-        "rewards": [SEEN["rewards"] <= {a + b / 2 + c / 4 for a in (0, 1) for b in (0, 1) for c in (0, 1)}, len(SEEN["rewards"]) > 4],
+        "rewards": [
+            SEEN["rewards"] <= {a + b / 2 + c / 4 for a in (0, 1) for b in (0, 1) for c in (0, 1)},
+            len(SEEN["rewards"]) > 4,
+        ],
         "reported by Own": sorted(keys & set(own)),
         "reported by Watched": sorted(keys & set(watched)),
         "reported": sorted(keys & set(plain)),

@@ -18,7 +18,7 @@ class Looks(PPOTorchLearner):
         loss = super().compute_loss_for_module(module_id=module_id, config=config, batch=batch, fwd_out=fwd_out)
         wanted = (
             *(Columns.OBS, Columns.ACTIONS, Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS),
-            *(Columns.ACTION_LOGP, Columns.ACTION_DIST_INPUTS, Columns.VF_PREDS),
+            *(Columns.ACTION_LOGP, Columns.ACTION_DIST_INPUTS),
             *(Columns.ADVANTAGES, Columns.VALUE_TARGETS, Columns.LOSS_MASK),
         )
         rows = len(batch[Columns.OBS])
@@ -28,7 +28,7 @@ class Looks(PPOTorchLearner):
         ends = batch[Columns.TERMINATEDS].float()
         SEEN["ends"] = SEEN.get("ends", 0) + int(ends.sum())
         SEEN["truncated"] = int(batch[Columns.TRUNCATEDS].float().sum())
-        right = (batch[Columns.REWARDS] == (batch[Columns.ACTIONS] == 1).float()).all()
+        right = (batch[Columns.REWARDS] == (batch[Columns.ACTIONS] == 1).float())[batch[Columns.LOSS_MASK]].all()
         SEEN["rewards are those of actions"] = bool(right)
         self.metrics.log_value((module_id, "share_of_ends"), ends.mean().item(), window=1)
         return loss + 0.01 * (fwd_out[Columns.ACTION_DIST_INPUTS] ** 2).mean()

@@ -18,7 +18,9 @@ class Looks:
         loss = super().compute_loss_for_module(module_id=module_id, config=config, batch=batch, fwd_out=fwd_out)
         wanted = ("obs", "actions", "rewards", "terminateds", "truncateds", "action_logp")
         SEEN[name] = sorted(set(wanted) & set(batch))
-        self.metrics.log_value((module_id, "size_of_logits"), fwd_out[Columns.ACTION_DIST_INPUTS].abs().mean().item(), window=1)
+        self.metrics.log_value(
+            (module_id, "size_of_logits"), fwd_out[Columns.ACTION_DIST_INPUTS].abs().mean().item(), window=1
+        )
         return loss + 0.01 * fwd_out[Columns.ACTION_DIST_INPUTS].square().mean()
 
 
@@ -43,5 +45,8 @@ def outcome():
             if "size_of_logits" in result:
                 break
         algo.stop()
-        found[learner.__name__] = [sorted({"size_of_logits", "policy_loss", "vf_loss", "entropy"} & set(result)), SEEN[learner.__name__]]
+        found[learner.__name__] = [
+            sorted({"size_of_logits", "policy_loss", "vf_loss", "entropy"} & set(result)),
+            SEEN[learner.__name__],
+        ]
     return {"equal": found, "called": CALLS}

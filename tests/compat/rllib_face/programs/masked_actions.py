@@ -6,7 +6,7 @@ from games import TAKEN, Calls, Doors
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_rl_module import PPOTorchRLModule
 from ray.rllib.core.columns import Columns
-from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
+from ray.rllib.core.rl_module.apis import ValueFunctionAPI
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.torch_utils import FLOAT_MIN
@@ -98,7 +98,10 @@ def outcome():
         )
     )
     config.evaluation(
-        evaluation_interval=1, evaluation_num_env_runners=0, evaluation_duration=2, evaluation_force_reset_envs_before_iteration=True
+        evaluation_interval=1,
+        evaluation_num_env_runners=0,
+        evaluation_duration=2,
+        evaluation_force_reset_envs_before_iteration=True,
     )
     algo = config.build_algo()
     before = algo.get_module().get_state()["pi.net.mlp.0.weight"].copy()

@@ -6,8 +6,8 @@ from typing import Any, Dict, List, Optional
 import gymnasium as gym
 import torch
 from games import Calls, Counting
-from ray.rllib.algorithms.ppo.ppo_catalog import _check_if_diag_gaussian
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.algorithms.ppo.ppo_catalog import _check_if_diag_gaussian
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.models.base import ACTOR, CRITIC, ENCODER_OUT, ActorCriticEncoder, Encoder, Model
 from ray.rllib.core.models.catalog import Catalog
@@ -70,9 +70,7 @@ class MyCatalog(Catalog):
             input_dims=self.latent_dims,
             hidden_layer_dims=self.hiddens,
             hidden_layer_activation=self.activation,
-            output_layer_dim=kind.required_input_dim(
-                space=self.action_space, model_config=self._model_config_dict
-            ),
+            output_layer_dim=kind.required_input_dim(space=self.action_space, model_config=self._model_config_dict),
             output_layer_activation="linear",
             clip_log_std=gaussian,
             log_std_clip_param=self._model_config_dict.get("log_std_clip_param", 20),
@@ -92,9 +90,7 @@ class MyModule(RLModule, InferenceOnlyAPI, ValueFunctionAPI, abc.ABC):
         CALLS.note("setup")
         if self.catalog is None and hasattr(self, "_catalog_ctor_error"):
             raise self._catalog_ctor_error
-        recurrent = isinstance(
-            self.catalog.actor_critic_encoder_config.base_encoder_config, RecurrentEncoderConfig
-        )
+        recurrent = isinstance(self.catalog.actor_critic_encoder_config.base_encoder_config, RecurrentEncoderConfig)
         if recurrent:
             self.inference_only = False
         if self.inference_only and self.framework == "torch":

@@ -42,15 +42,15 @@ def outcome():
     except Exception as error:
         return {"equal": {"refused": type(error).__name__}, "called": CALLS}
     module = algo.get_module()
-    shapes = {name: list(value.shape) for name, value in module.state_dict().items() if "encoder" in name or "pi" in name}
+    shapes = {
+        name: list(value.shape) for name, value in module.state_dict().items() if "encoder" in name or "pi" in name
+    }
     with tempfile.TemporaryDirectory() as folder:
         module.save_to_path(folder)
         other = RLModule.from_checkpoint(folder)
     kept = other.model_config
     kept = dataclasses.asdict(kept) if dataclasses.is_dataclass(kept) else dict(kept)
     said["kept"] = {name: kept[name] for name in ("fcnet_hiddens", "fcnet_activation", "head_fcnet_hiddens")}
-    said["same"] = bool(
-        all((module.get_state()[name] == value).all() for name, value in other.get_state().items())
-    )
+    said["same"] = bool(all((module.get_state()[name] == value).all() for name, value in other.get_state().items()))
     algo.stop()
     return {"equal": {**SEEN, **said, "shapes": shapes}, "called": CALLS}

@@ -60,7 +60,9 @@ class ReinforceLearner(TorchLearner):
     @override(TorchLearner)
     def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
         CALLS.note("compute_loss_for_module")
-        SEEN["columns"] = sorted({"obs", "actions", "rewards", "terminateds", "truncateds", "returns_to_go"} & set(batch))
+        SEEN["columns"] = sorted(
+            {"obs", "actions", "rewards", "terminateds", "truncateds", "returns_to_go"} & set(batch)
+        )
         kind = self.module[module_id].get_train_action_dist_cls()
         logp = kind.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS]).logp(batch[Columns.ACTIONS])
         self.metrics.log_value((module_id, "mean_logp"), logp.mean().item(), window=1)

@@ -61,7 +61,7 @@ def outcome():
     result = algo.train()["learners"]["default_policy"]
     algo.stop()
     equal = {
-        "counts": sorted(SEEN["counts"]),
+        "counts": sorted(SEEN["counts"] - {10.0}),
         "first in training": sorted(SEEN["first in training"]),
         "training on": SEEN["training on"],
         "results": sorted({"policy_loss", "vf_loss", "entropy", "mean_kl_loss"} & set(result)),

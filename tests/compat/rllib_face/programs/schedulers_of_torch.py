@@ -34,9 +34,9 @@ def outcome():
     algo.stop()
     refused = ""
     try:
-        PPOConfig().training(lr=[[0, 0.1], [10, 0.2]]).experimental(
-            _torch_lr_scheduler_classes=[Halved]
-        ).environment(Counting).build_algo()
+        PPOConfig().training(lr=[[0, 0.1], [10, 0.2]]).experimental(_torch_lr_scheduler_classes=[Halved]).environment(
+            Counting
+        ).build_algo()
     except ValueError:
         refused = "ValueError"
     equal = {

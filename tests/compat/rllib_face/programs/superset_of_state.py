@@ -36,7 +36,9 @@ def spec(kind, inference_only):
         observation_space=gym.spaces.Box(-1.0, 1.0, (4,), np.float32),
         action_space=gym.spaces.Discrete(3),
         inference_only=inference_only,
-        model_config={"fcnet_hiddens": [8], "head_fcnet_hiddens": [8], "vf_share_layers": False} if kind is not Small else {},
+        model_config={"fcnet_hiddens": [8], "head_fcnet_hiddens": [8], "vf_share_layers": False}
+        if kind is not Small
+        else {},
     )
 
 

@@ -37,7 +37,7 @@ def outcome():
         (Tells, None, {}),
         (DefaultPPOTorchRLModule, PPOCatalog, {}),
         (DefaultPPOTorchRLModule, PPOCatalog, {"use_lstm": True, "lstm_cell_size": 5}),
-        (DefaultDQNTorchRLModule, DQNCatalog, {"num_atoms": 1, "double_q": True}),
+        (DefaultDQNTorchRLModule, DQNCatalog, {"num_atoms": 1, "double_q": True, "epsilon": 0.1}),
     ):
         module = RLModuleSpec(
             module_class=kind,
