@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -28,14 +29,13 @@ from polyak.compat.rllib_face.environments import in_units_of
 from polyak.compat.rllib_face.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.compat.rllib_face.evaluation import LocalEvaluators, order_of
 from polyak.compat.rllib_face.filters import filter_around
-from polyak.compat.rllib_face.groups import LocalLearner, LocalRunner, beside
+from polyak.compat.rllib_face.groups import LearnerGroup, LocalRunner, beside, learns_with
 from polyak.compat.rllib_face.learners.base import TorchLearner
 from polyak.compat.rllib_face.metrics import MetricsLogger
 from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.rllib_face.models.rl_module import read_state
 from polyak.compat.rllib_face.places import check_processes, made, make_places, of_others
 from polyak.compat.rllib_face.processes.evaluators import RemoteEvaluators
-from polyak.compat.rllib_face.processes.learners import RemoteLearners
 from polyak.compat.rllib_face.processes.runners import RemoteRunners
 from polyak.compat.rllib_face.result_files import ResultFiles
 from polyak.compat.sb3_face.overrides import changed, refuse
@@ -98,7 +98,7 @@ class Algorithm(MayBeNamed):
             if self._hooks.wants_episodes():
                 self._evaluators.show = self._hooks.shown(self, evaluating=True)
         self._stopped = False
-        self._learners: LocalLearner | None = None
+        self._learners: LearnerGroup | None = None
         try:
             self._make_model()
         except BaseException:
@@ -149,11 +149,8 @@ class Algorithm(MayBeNamed):
             shown = kind(self._hooks.shown(self, evaluating=False))
         if self._learners is not None:
             self._learners.stop()
-        self._learners = self.learner_group = (
-            RemoteLearners(self.config, model, self.get_module())
-            if self.config.num_learners > 0 and self.config.collects
-            else LocalLearner(model, self.get_module())
-        )
+        with learns_with(model, self.get_module()):
+            self._learners = self.learner_group = self.config.build_learner_group()
         self.env_runner_group = self._make_runners(model, shown, restart)
 
     def _make_runners(self, model: Any, shown: Any, restart: bool) -> Any:
@@ -167,7 +164,8 @@ class Algorithm(MayBeNamed):
         """Let pieces around the module see it, and log; and those before the learner what it learns from."""
         layers = layers_of(model.get_env())
         for layer in layers:
-            layer.rl_module, layer.metrics, layer.explore = self.get_module(), self.metrics, self.config.explore
+            layer.rl_module, layer.explore = self.get_module(), self.config.explore
+            layer.metrics = self._hooks.metrics_logger
         if layers and isinstance(model, ActsByPieces):
             model.runner.actor.layer = layers[0]
         if isinstance(model.learner, TorchLearner) and model.learner.pipeline is not None:
@@ -250,6 +248,8 @@ class Algorithm(MayBeNamed):
             **results.of_now(),
         }
         self._add_timers(result, split, seconds, calls)
+        for name, value in self.metrics.reduced().items():
+            result[name] = {**result.get(name, {}), **value} if isinstance(value, dict) else value
         if config.collects and (buffer := getattr(model, "replay_buffer", None)) is not None:
             so_far = self._sampled, rows, self._counters["rows"]
             result["replay_buffer"] = results.of_replay(buffer, self._sampled - steps, *so_far)
@@ -320,10 +320,11 @@ class Algorithm(MayBeNamed):
             found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.tunables["ent_coef"])
         if self.config.name == "PPO" and "vf_loss" in found[DEFAULT_MODULE_ID]:
             found[DEFAULT_MODULE_ID].setdefault("vf_loss_unclipped", found[DEFAULT_MODULE_ID]["vf_loss"])
+        if isinstance(learner, TorchLearner) and learner.names_optimizers:
+            found[DEFAULT_MODULE_ID].pop("default_optimizer_learning_rate", None)
+            found[DEFAULT_MODULE_ID] |= learner.rates(DEFAULT_MODULE_ID)
         for name, count in counts.items():
-            optimizers = self.model.learner.get_optimizers_for_module(name)
-            rates = {f"{key}_learning_rate": float(one.param_groups[0]["lr"]) for key, one in optimizers}
-            found[name] = {"num_trainable_parameters": count, **rates}
+            found[name] = {"num_trainable_parameters": count, **self.model.learner.rates(name)}
             if self.model.learner.metrics.peek((name, "total_loss")) is not None:
                 found[name]["num_module_steps_trained"] = rows
         if isinstance(self.model.learner, TorchLearner):
@@ -489,10 +490,11 @@ class Algorithm(MayBeNamed):
         """What evaluates, in this process or in others."""
         return EvaluationRunners(self._hooks, self)
 
-    @property
+    @cached_property
     def metrics(self) -> MetricsLogger:
-        """Where callbacks of training log."""
-        return self._hooks.metrics_logger
+        """Where training steps of a program's own log: what is among the results themselves."""
+        steps = {"env_runners": "num_env_steps_sampled_lifetime"}
+        return MetricsLogger({names: lambda: self._sampled for names in (*steps.items(), (steps["env_runners"],))})
 
     # -- networks ------------------------------------------------------------------------------------------------------
 

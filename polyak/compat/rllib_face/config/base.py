@@ -380,7 +380,12 @@ class AlgorithmConfig(AllSettings):
         default, given = multi.of_one_agent(self.get_default_rl_module_spec()), multi.of_one_agent(self.rl_module_spec)
         values = {} if given is None else {name: value for name, value in vars(given).items() if value}
         options = _merged(default.model_config, self.model_config, values.pop("model_config", None))
-        return replace(default, **values, model_config=options)
+        found = replace(default, **values, model_config=options)
+        known = spaces or {}
+        own = next((known[name] for name in (DEFAULT_MODULE_ID, "__env_single__", "__env__") if name in known), None)
+        if own is None and env is not None:
+            own = self._spaces_of(env, None)
+        return found if own is None else found.with_spaces(*own)
 
     def get_multi_rl_module_spec(
         self, *, env: Any = None, spaces: Any = None, inference_only: bool = False, **kwargs: Any
@@ -404,6 +409,27 @@ class AlgorithmConfig(AllSettings):
     def learner_only_specs(self) -> dict[str, Any]:
         """Name -> spec of the modules that only the learner has."""
         return resolve_name("polyak.compat.rllib_face.models.multi:learner_only")(self.get_multi_rl_module_spec())
+
+    def build_learner_group(
+        self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
+    ) -> Any:
+        """The learner of the algorithm that is being built; or a :class:`~polyak.compat.rllib_face.LearnerGroup` by
+        itself. A subclass may return one of a class of its own.
+
+        Args:
+            env: whose spaces its module has.
+            spaces: ``{"default_policy": (observation space, action space)}``, instead.
+            rl_module_spec: the module; ``None``: the config's.
+            placement_group: RLlib's, which must be ``None``.
+        """
+        remote = self.num_learners > 0 and self.collects
+        name = "processes.learners:RemoteLearners" if remote else "groups:LearnerGroup"
+        spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
+        kind = resolve_name(f"polyak.compat.rllib_face.{name}")
+        return kind(config=self, module_spec=spec, placement_group=placement_group)
+
+    by_episodes: ClassVar[bool] = False
+    """Whether the learner is to be given episodes by a program, and not by a training step here."""
 
     def get_default_learner_class(self) -> Any:
         """The learner that is taken where ``training(learner_class=...)`` names none."""
@@ -515,6 +541,12 @@ class AlgorithmConfig(AllSettings):
         adds = is_ours(chosen, TorchLearner) and bool(changed(chosen, chosen.face(), ["build"]))
         return self.pieces_see == "rollouts" and (self._has_pieces() or adds)
 
+    def _steps_itself(self) -> bool:
+        """Whether a program's own training step may give the learner episodes."""
+        algorithm = resolve_name("polyak.compat.rllib_face.algorithm:Algorithm")
+        own = isinstance(self.algo_class, type) and bool(changed(self.algo_class, algorithm, ["training_step"]))
+        return self.pieces_see == "rollouts" and self.num_learners == 0 and (own or self.by_episodes)
+
     def _of_learner(self, algorithm: type[Any]) -> type[Any]:
         own, chosen = algorithm.learner_class, self._learner_given()
         if is_ours(chosen, TorchLearner):
@@ -537,7 +569,7 @@ class AlgorithmConfig(AllSettings):
         fits = issubclass(algorithm.learner_class, kinds[0]) and kinds[0] is not Learner
         wanted = f"give a subclass of that of {self.name}."
         require(fits, "learner_class", chosen, wanted)
-        if chosen is face and not self._own_losses() and not self._has_pieces():
+        if chosen is face and not self._own_losses() and not self._has_pieces() and not self._steps_itself():
             return algorithm
         refuse("learner_class", chosen, face, {**not_called.TORCH_LEARNER, **face.reasons})
         fix = "a learner of one's own learns in this process: set num_learners=0."

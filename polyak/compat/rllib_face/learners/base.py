@@ -244,6 +244,16 @@ class TorchLearner(Learner):
         own = [one for one in self._registered.values() if one.module_id == module_id]
         return [(one.name, one.optimizer) for one in own]
 
+    @property
+    def names_optimizers(self) -> bool:
+        """Whether its optimizers have names of their own."""
+        return bool(self._registered)
+
+    def rates(self, module_id: str) -> dict[str, float]:
+        """The learning rates of a module's optimizers, as they are reported."""
+        optimizers = self.get_optimizers_for_module(module_id)
+        return {f"{name}_learning_rate": float(one.param_groups[0]["lr"]) for name, one in optimizers}
+
     def filter_param_dict_for_optimizer(self, param_dict: Gradients, optimizer: Optimizer) -> Gradients:
         """The entries of a dict that are of an optimizer's parameters."""
         return {p: param_dict[p] for group in optimizer.param_groups for p in group["params"] if p in param_dict}

@@ -21,12 +21,13 @@ from ray.rllib.core.rl_module.apis import InferenceOnlyAPI, ValueFunctionAPI
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.utils.annotations import (
+    DeveloperAPI,
     OverrideToImplementCustomLogic,
     OverrideToImplementCustomLogic_CallToSuperRecommended,
     override,
 )
 from ray.rllib.utils.typing import TensorType
-from ray.util.annotations import DeveloperAPI
+
 
 CALLS = Calls()
 SEEN = {}
