@@ -32,7 +32,7 @@ from polyak.compat.rllib_face.filters import filter_around
 from polyak.compat.rllib_face.groups import LearnerGroup, LocalRunner, beside, learns_with
 from polyak.compat.rllib_face.learners.base import TorchLearner
 from polyak.compat.rllib_face.metrics import MetricsLogger
-from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
+from polyak.compat.rllib_face.models.default_modules import view_of
 from polyak.compat.rllib_face.models.rl_module import read_state
 from polyak.compat.rllib_face.places import check_processes, made, make_places, of_others
 from polyak.compat.rllib_face.processes.evaluators import RemoteEvaluators
@@ -170,7 +170,7 @@ class Algorithm(MayBeNamed):
             model.runner.actor.layer = layers[0]
         if isinstance(model.learner, TorchLearner) and model.learner.pipeline is not None:
             check_pieces(model)
-        if pieces_of_learner(model) is not None and self.config.pieces_see == "rollouts":
+        if pieces_of_learner(model) is not None and self.config.shown_to_pieces == "rollouts":
             fix = "pieces of the learner are shown the episodes of this process: set num_env_runners=0."
             require(bool(layers), "num_env_runners", self.config.num_env_runners, fix)
             layers[0].keeps = True
@@ -508,10 +508,7 @@ class Algorithm(MayBeNamed):
             raise KeyError(f"{module_id!r} is the learner's: learner_group._learner.module[{module_id!r}].")
         if module_id != DEFAULT_MODULE_ID:
             raise KeyError(f"there is no module {module_id!r}, only {DEFAULT_MODULE_ID!r}.")
-        policy = self.model.policy
-        if (module := getattr(policy, "rl_module", None)) is not None:
-            return module
-        return DefaultSACTorchRLModule(policy, self._spaces[0], self._turned)
+        return view_of(self.model.policy, self._spaces[0], self._turned)
 
     def get_weights(self, policies: Any = None) -> dict[str, dict[str, np.ndarray]]:
         """{"default_policy": {name: array}}: what :meth:`get_module`'s ``get_state()`` returns, and the same of each

@@ -251,24 +251,20 @@ class ByEpisodes:
         return self._written
 
     def lesson(self, minibatches: Any) -> Gained:
-        model, learner = self.model, self.model.learner
+        learner, config = self.model.learner, self.model.learner.config
         if not learner.plainly:
             found: Gained = super().lesson(minibatches)  # type: ignore[misc]
             return found
         episodes, self._open = self._written.taken()
-        metrics = learner.learn_from_episodes(
-            episodes,
-            num_epochs=model.n_epochs,
-            minibatch_size=model.batch_size,
-            shuffle_batch_per_epoch=learner.config.shuffle_batch_per_epoch,
-        )
+        names = ("num_epochs", "minibatch_size", "shuffle_batch_per_epoch")
+        metrics = learner.learn_from_episodes(episodes, **{name: getattr(config, name) for name in names})
         columns = learner.batches[DEFAULT_MODULE_ID]
         learned = {"rewards": Columns.REWARDS, "values": Columns.VF_PREDS, "returns": Columns.VALUE_TARGETS}
-        for name, column in learned.items():  # what was learned from, of one environment after another
+        for name, column in learned.items() if Columns.VF_PREDS in columns else ():  # of one environment after another
             setattr(self.buffer, name, columns[column][columns[Columns.LOSS_MASK]].numpy(force=True))
-        last_pass = -(-len(metrics["approx_kl"]) // model.n_epochs)
-        metrics["approx_kl"] = metrics["approx_kl"][-last_pass:]
-        return Gained({**metrics, "loss": metrics["loss"][-1:]}, model.n_epochs)
+        last_pass = -(-len(metrics["loss"]) // config.num_epochs)
+        metrics |= {name: metrics[name][-last_pass:] for name in ("approx_kl",) if name in metrics}
+        return Gained({**metrics, "loss": metrics["loss"][-1:]}, config.num_epochs)
 
 
 class EpisodesWriter(RolloutWriter):

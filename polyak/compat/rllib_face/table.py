@@ -93,7 +93,7 @@ _NAMES = {
     "core.columns": "Columns",
     "core.distribution.distribution models.distributions": "Distribution",
     "core.distribution.torch.torch_distribution models.torch.torch_distributions": _DISTRIBUTIONS,
-    "core.models.base": "ACTOR CRITIC ENCODER_OUT",
+    "core.models.base": "ACTOR CRITIC ENCODER_OUT Encoder;models.encoders: ActorCriticEncoder Model=TorchModel",
     "core.models.catalog": "Catalog",
     "core.models.configs": _CONFIGS,
     "core.models.torch.encoder": "Encoder TorchModel",

@@ -64,7 +64,7 @@ class ActorCriticConfig(AlgorithmConfig):
         fix = "pieces behind a module do not see recurrent states. Leave use_lstm out."
         require(not (passes and networks.is_recurrent), "module_to_env_connector", self.module_to_env_connector, fix)
         if own or passes:
-            return WholeModulePolicy, {**kwargs, "keeps_inputs": True, "remembers": self.pieces_see == "rollouts"}
+            return WholeModulePolicy, {**kwargs, "keeps_inputs": True, "remembers": self.shown_to_pieces == "rollouts"}
         fix = "recurrent modules learn from sequences of equal lengths. Leave use_lstm out."
         require(not (self._is_whole and networks.is_recurrent), "batch_mode", self.batch_mode, fix)
         apart = self._comes_apart(networks)

@@ -13,7 +13,7 @@ from polyak.compat.rllib_face.config.base import HORIZON, AlgorithmConfig, Plain
 from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.config.settings import OnePass, Points, To
 from polyak.compat.rllib_face.filters import filter_of
-from polyak.compat.rllib_face.learners.values import DQNTorchLearner
+from polyak.compat.rllib_face.learners.values import DQNTorchLearner, ReportsValues
 from polyak.compat.rllib_face.models.catalog import DQNCatalog
 from polyak.compat.rllib_face.models.default_modules import DefaultDQNTorchRLModule
 from polyak.compat.rllib_face.models.rl_module import RLModuleSpec
@@ -294,6 +294,8 @@ class DQNConfig(ReplayConfig):
             "policy_kwargs": policy_kwargs,
         }
         algorithm = self._algorithm(C51 if self.num_atoms > 1 else DQN)
+        if not issubclass(algorithm.learner_class, DQNTorchLearner):
+            algorithm = with_learner(algorithm, ReportsValues)
         fix = "distributions of returns are learned by polyak's own loss: set num_atoms=1, or use C51's learner."
         plainly = self._own_losses() or self._has_pieces()
         require(not plainly or self.num_atoms == 1, "num_atoms", self.num_atoms, fix)

@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from polyak.algorithms.sac import SAC
 from polyak.compat.rllib_face import not_called
-from polyak.compat.rllib_face.config.base import Plain
+from polyak.compat.rllib_face.config.base import Plain, with_learner
 from polyak.compat.rllib_face.config.dqn import ReplayConfig, prioritized
 from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.config.settings import Points, To
-from polyak.compat.rllib_face.learners.values import SACTorchLearner
+from polyak.compat.rllib_face.learners.values import ReportsCritics, SACTorchLearner
 from polyak.compat.rllib_face.models.catalog import Catalog
 from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.rllib_face.models.layers import activation_called
@@ -79,7 +79,10 @@ class SACConfig(ReplayConfig):
             **self._of_losses(image_channels_last),
             "target_update_interval": max(round(self.target_network_update_freq / steps), 1),
         }
-        return Plain(self._algorithm(SAC), "MlpPolicy", kwargs)
+        algorithm = self._algorithm(SAC)
+        if not issubclass(algorithm.learner_class, SACTorchLearner):
+            algorithm = with_learner(algorithm, ReportsCritics)
+        return Plain(algorithm, "MlpPolicy", kwargs)
 
     def _of_losses(self, turned: bool) -> dict[str, Any]:
         """Keyword arguments of actor, critics and temperature."""

@@ -10,16 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from polyak.arrays import mapped
-from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
+from polyak.compat.rllib_face.columns import Columns
 from polyak.compat.rllib_face.connectors.batches import LearnerConnectorPipeline
 from polyak.compat.rllib_face.connectors.environments import (
-    ConnectedEnv,
     layers_of,
     load_state_of_pieces,
     state_of_pieces,
 )
 from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode
-from polyak.hyperparameters.declaration import require
 
 
 def episodes_of(columns: Mapping[str, Any]) -> list[SingleAgentEpisode]:

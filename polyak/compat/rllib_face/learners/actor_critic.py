@@ -149,6 +149,8 @@ class _OfUnrolls(ActorCriticTorchLearner):
             Columns.ACTIONS: policy._taken(rows_of(steps.actions)),
             Columns.REWARDS: rows_of(steps.rewards),
             Columns.ACTION_LOGP: rows_of(steps.log_probs),
+            Columns.TERMINATEDS: rows_of(steps.cuts & (steps.discounts == 0)),
+            Columns.TRUNCATEDS: rows_of(steps.cuts & (steps.discounts != 0)),
         }
         name = Columns.ACTION_DIST_INPUTS
         return found | ({name: rows_of(steps.extras[name])} if name in steps.extras else {})

@@ -84,6 +84,7 @@ class TorchLearner(Learner):
         self.counts: Callable[[], int] = lambda: 0
         self._noted: dict[str, Tensor] = {}
         self._registered: dict[str, Registered] = {}
+        self._schedulers: list[Any] = []
         self._sample: Any = None
         self.beside = nn.ModuleDict()
         self._plain: str | None = None
@@ -104,13 +105,13 @@ class TorchLearner(Learner):
 
     def build(self) -> None:
         """Set up what it needs; called once. A subclass calls ``super().build()``, too."""
-        if self.config.pieces_see is not None:
+        if self.config.shown_to_pieces is not None:
             agents = self.module[DEFAULT_MODULE_ID]
             spaces = agents.observation_space, agents.action_space
             for name, spec in self.config.learner_only_specs().items():
                 self.beside[name] = spec.with_spaces(*spaces).build()
             self.pipeline = self.config.build_learner_connector(*spaces, device=self.device)
-            for piece in self.pipeline.connectors if self.config.pieces_see == "rollouts" else ():
+            for piece in self.pipeline.connectors if self.config.shown_to_pieces == "rollouts" else ():
                 if type(piece) is NumpyToTensor:
                     piece.read = self._read
         if self.beside or changed(type(self), self.face(), OPTIMIZERS):
@@ -123,6 +124,8 @@ class TorchLearner(Learner):
             for owner in (self.policy, *self.policy.modules()):
                 if getattr(owner, "optimizer", None) in first.values():
                     object.__setattr__(owner, "optimizer", next(iter(self.optimizers.values())))
+        kinds = self.config._torch_lr_scheduler_classes or ()
+        self._schedulers = [kind(one) for one in self.optimizers.values() for kind in kinds]
 
     def _read(self, observations: Any) -> Any:
         """Observations as environments have them, as modules read them."""
@@ -226,7 +229,7 @@ class TorchLearner(Learner):
                 set_rate(one.optimizer, PointSchedule(one.rate).update(steps))
 
     def _set_learning_rate(self, value: float) -> None:
-        if not self._registered:
+        if not self._registered and not self._schedulers:
             super()._set_learning_rate(value)
 
     def get_optimizer(self, module_id: str = DEFAULT_MODULE_ID, optimizer_name: str = "default_optimizer") -> Optimizer:
@@ -246,8 +249,8 @@ class TorchLearner(Learner):
 
     @property
     def names_optimizers(self) -> bool:
-        """Whether its optimizers have names of their own."""
-        return bool(self._registered)
+        """Whether the rates of its optimizers are other than the algorithm's one."""
+        return bool(self._registered or self._schedulers)
 
     def rates(self, module_id: str) -> dict[str, float]:
         """The learning rates of a module's optimizers, as they are reported."""
@@ -265,8 +268,12 @@ class TorchLearner(Learner):
         subclass may do what it likes."""
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """After each update. A subclass calls ``super()``, which moves the learning rates of registered optimizers."""
-        self._move_rates(timesteps[SAMPLED])
+        """After each update. A subclass calls ``super()``, which moves the learning rates of registered optimizers, or
+        lets the config's schedulers do so."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        if not self._schedulers:
+            self._move_rates(timesteps[SAMPLED])
 
     @contextmanager
     def _one_update(self, timesteps: Mapping[str, Any] | None = None) -> Iterator[None]:
@@ -291,6 +298,8 @@ class TorchLearner(Learner):
             return f"{type(self).__name__}.{own[0]}() of learner_class"
         if self.beside:
             return f"a learner with the module {next(iter(self.beside))!r}"
+        if self._schedulers:
+            return "a learner with schedulers of torch's"
         module = getattr(self.policy, "rl_module", None)
         if isinstance(module, SelfSupervisedLossAPI):
             return "compute_self_supervised_loss() of the module"

@@ -397,7 +397,8 @@ class WholeModulePolicy(ActorCriticPolicy):
         self.explored += 0 if noise is None else len(log_probs)
         said = {"log_probs": log_probs} | {name: outputs[name] for name in self.stores}
         if not self._state:
-            return Decision(self._shaped(actions), said | {"values": self._values(outputs, batch).flatten()})
+            worth = {"values": self._values(outputs, batch).flatten()} if self.needs_values else {}
+            return Decision(self._shaped(actions), said | worth)
         then = {STATE + name.replace("/", SLASH): part for name, part in paths(outputs[Columns.STATE_OUT])}
         return Decision(self._shaped(actions), said, then)
 
@@ -409,6 +410,12 @@ class WholeModulePolicy(ActorCriticPolicy):
 
     def critic_parameters(self) -> list[nn.Parameter]:
         raise PolicyError("a module that is called whole does not say which of its parameters serve values alone.")
+
+
+class ActorPolicy(WholeModulePolicy):
+    """A module that need not have state values."""
+
+    needs_values = False
 
 
 class DivergenceOfModule(BeforePPO):

@@ -218,6 +218,11 @@ def _option(options: Any, name: str, default: Any) -> Any:
     return options.get(name, default) if isinstance(options, Mapping) else getattr(options, name, default)
 
 
+def view_of(policy: Any, observation_space: Any, turned: bool) -> Any:
+    """The module of a policy, under RLlib's contract."""
+    return getattr(policy, "rl_module", None) or DefaultSACTorchRLModule(policy, observation_space, turned)
+
+
 class DefaultSACTorchRLModule(TorchRLModule):
     """A view of the networks of SAC: means and log standard deviations of actions before tanh, and action values.
 
@@ -239,6 +244,10 @@ class DefaultSACTorchRLModule(TorchRLModule):
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
         mean, log_std, _ = self.actor.get_action_dist_params(self._read(batch))
         return {Columns.ACTION_DIST_INPUTS: torch.cat([mean, log_std], -1)}
+
+    def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
+        values = self.critic.q_values(self._read(batch), batch[Columns.ACTIONS])
+        return {**self._forward(batch), **dict(zip((QF_PREDS, "qf_twin_preds"), values, strict=False))}
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
         """Of the batch's actions, scaled to [-1, 1]: the least of the critics' [B]."""

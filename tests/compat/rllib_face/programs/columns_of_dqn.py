@@ -1,10 +1,8 @@
 """What a learner of DQN is given, and what it reports: n-step returns with the discount that goes with them."""
 
-import torch
 from games import Calls, Counting
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-from ray.rllib.core.columns import Columns
 
 CALLS = Calls()
 SEEN = {"rewards": set()}
@@ -13,7 +11,7 @@ SEEN = {"rewards": set()}
 class Own(DQNTorchLearner):
     def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
         CALLS.note("compute_loss_for_module")
-        wanted = ("obs", "new_obs", "actions", "rewards", "terminateds", "truncateds", "weights", "n_step")
+        wanted = ("obs", "new_obs", "actions", "rewards", "terminateds", "weights", "n_step")
         SEEN["columns"] = {name: list(batch[name].shape[1:]) for name in wanted if name in batch}
         SEEN["outputs"] = sorted({"qf_preds", "qf_next_preds", "qf_target_next_preds"} & set(fwd_out))
         SEEN["steps"] = sorted(set(batch["n_step"].tolist()))

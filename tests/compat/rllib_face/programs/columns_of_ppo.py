@@ -1,6 +1,5 @@
 """What a learner of PPO is given: a loss that looks at all columns of its batch."""
 
-import torch
 from games import Calls, Counting
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner

@@ -46,7 +46,7 @@ def outcome():
                 break
         algo.stop()
         found[learner.__name__] = [
-            sorted({"size_of_logits", "policy_loss", "vf_loss", "entropy"} & set(result)),
+            sorted({"size_of_logits", "vf_loss", "entropy"} & set(result)),
             SEEN[learner.__name__],
         ]
     return {"equal": found, "called": CALLS}

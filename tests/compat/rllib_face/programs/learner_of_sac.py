@@ -20,7 +20,7 @@ class Watched(SACTorchLearner):
 
     def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
         CALLS.note("compute_loss_for_module")
-        wanted = ("obs", "new_obs", "actions", "rewards", "terminateds", "truncateds", "weights", "n_step")
+        wanted = ("obs", "new_obs", "actions", "rewards", "terminateds", "weights", "n_step")
         SEEN["columns"] = {name: list(batch[name].shape[1:]) for name in wanted if name in batch}
         loss = super().compute_loss_for_module(module_id=module_id, config=config, batch=batch, fwd_out=fwd_out)
         SEEN["loss"] = loss.numel() == 1

@@ -1,10 +1,9 @@
 """RLlib's own catalog and modules of PPO in a program's words, annotations and all, with an encoder beside them."""
 
 import abc
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 import gymnasium as gym
-import torch
 from games import Calls, Counting
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.ppo_catalog import _check_if_diag_gaussian
@@ -27,7 +26,6 @@ from ray.rllib.utils.annotations import (
     override,
 )
 from ray.rllib.utils.typing import TensorType
-
 
 CALLS = Calls()
 SEEN = {}
@@ -106,13 +104,13 @@ class MyModule(RLModule, InferenceOnlyAPI, ValueFunctionAPI, abc.ABC):
 
     @OverrideToImplementCustomLogic_CallToSuperRecommended
     @override(InferenceOnlyAPI)
-    def get_non_inference_attributes(self) -> List[str]:
+    def get_non_inference_attributes(self) -> list[str]:
         return ["vf"] + ([] if self.model_config.get("vf_share_layers") else ["encoder.critic_encoder"])
 
 
 class MyTorchModule(TorchRLModule, MyModule):
     @override(RLModule)
-    def _forward(self, batch: Dict[str, Any], **kwargs) -> Dict[str, Any]:
+    def _forward(self, batch: dict[str, Any], **kwargs) -> dict[str, Any]:
         CALLS.note("_forward")
         output = {}
         encoded = self.encoder(batch)
@@ -122,7 +120,7 @@ class MyTorchModule(TorchRLModule, MyModule):
         return output
 
     @override(RLModule)
-    def _forward_train(self, batch: Dict[str, Any], **kwargs) -> Dict[str, Any]:
+    def _forward_train(self, batch: dict[str, Any], **kwargs) -> dict[str, Any]:
         CALLS.note("_forward_train")
         output = {}
         encoded = self.encoder(batch)
@@ -133,7 +131,7 @@ class MyTorchModule(TorchRLModule, MyModule):
         return output
 
     @override(ValueFunctionAPI)
-    def compute_values(self, batch: Dict[str, Any], embeddings: Optional[Any] = None) -> TensorType:
+    def compute_values(self, batch: dict[str, Any], embeddings: Any | None = None) -> TensorType:
         CALLS.note("compute_values with embeddings" if embeddings is not None else "compute_values")
         if embeddings is None:
             if hasattr(self.encoder, "critic_encoder"):

@@ -1,11 +1,9 @@
 """An algorithm of one's own from the ground: REINFORCE by a config, a module, a learner and a training step."""
 
 import numpy as np
-import torch
-import tree
 from games import Calls, Counting
 from ray.rllib.algorithms import Algorithm
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
@@ -70,18 +68,12 @@ class ReinforceLearner(TorchLearner):
 
 
 class ReinforceConfig(AlgorithmConfig):
+    episodes_per_batch = 5
+
     def __init__(self, algo_class=None):
         super().__init__(algo_class=algo_class or Reinforce)
-        self.episodes_per_batch = 10
         self.batch_mode = "complete_episodes"
         self.num_env_runners = 0
-
-    @override(AlgorithmConfig)
-    def training(self, *, episodes_per_batch=NotProvided, **kwargs):
-        super().training(**kwargs)
-        if episodes_per_batch is not NotProvided:
-            self.episodes_per_batch = episodes_per_batch
-        return self
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self):
@@ -105,7 +97,7 @@ class Reinforce(Algorithm):
             lambda runner: (runner.sample(num_episodes=self.config.episodes_per_batch), runner.get_metrics()),
             local_env_runner=self.env_runner_group.num_remote_workers() <= 0,
         )
-        episodes = tree.flatten([part[0] for part in sampled])
+        episodes = [one for part in sampled for one in part[0]]
         self.metrics.aggregate([part[1] for part in sampled], key=ENV_RUNNER_RESULTS)
         SEEN["episodes"] = [len(episodes), sum(map(len, episodes)), all(one.is_done for one in episodes)]
         learned = self.learner_group.update(
@@ -119,7 +111,7 @@ class Reinforce(Algorithm):
 
 
 def outcome():
-    config = ReinforceConfig().environment(Counting).training(episodes_per_batch=5, lr=0.02)
+    config = ReinforceConfig().environment(Counting).training(lr=0.02)
     algo = config.build_algo()
     results = [algo.train() for _ in range(25)]
     algo.stop()

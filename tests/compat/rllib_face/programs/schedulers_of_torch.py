@@ -4,7 +4,6 @@ from functools import partial
 
 import torch
 from games import Calls, Counting
-from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 
 CALLS = Calls()
