@@ -150,7 +150,13 @@ class Algorithm(MayBeNamed):
         if self._learners is not None:
             self._learners.stop()
         with learns_with(model, self.get_module()):
-            self._learners = self.learner_group = self.config.build_learner_group()
+            spec = self.config.get_multi_rl_module_spec(spaces={DEFAULT_MODULE_ID: self._spaces})
+            self._learners = self.learner_group = self.config.build_learner_group(rl_module_spec=spec)
+        self._updates_by_group = bool(changed(type(self.learner_group), LearnerGroup, ["update"]))
+        self._updates_by_group &= not self.learner_group.is_remote
+        fix = f"{self.config.name} learns from no episodes, so that update() of a group of one's own is never called."
+        fits = not self._updates_by_group or self.config.steps_itself
+        require(fits, "build_learner_group()", type(self.learner_group), fix)
         self.env_runner_group = self._make_runners(model, shown, restart)
 
     def _make_runners(self, model: Any, shown: Any, restart: bool) -> Any:
@@ -194,7 +200,17 @@ class Algorithm(MayBeNamed):
 
     def training_step(self) -> None:
         """Collect one batch and learn from it. A subclass may do otherwise."""
-        self.env_runner_group.iterate()
+        if not self._updates_by_group:
+            self.env_runner_group.iterate()
+            return
+        config = self.config
+        self.learner_group.update(
+            episodes=self.env_runner_group.sample(num_timesteps=config.total_train_batch_size),
+            timesteps={"num_env_steps_sampled_lifetime": self._sampled},
+            num_epochs=config.num_epochs,
+            minibatch_size=config.minibatch_size,
+            shuffle_batch_per_epoch=config.shuffle_batch_per_epoch,
+        )
 
     def train(self) -> dict[str, Any]:
         """One iteration: as many training steps as the config's least seconds and steps ask for; then, every

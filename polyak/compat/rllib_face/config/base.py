@@ -357,8 +357,8 @@ class AlgorithmConfig(AllSettings):
         return PiecewiseSchedule(tuple((step / HORIZON, float(y)) for step, y in points))
 
     def plain(self, image_channels_last: bool = False) -> Plain:
-        """The same in polyak's own words: algorithm, policy and the constructor's keyword arguments. Here of an algorithm
-        of a program's own, which has a learner and a training step.
+        """The same in polyak's own words: algorithm, policy and the constructor's keyword arguments. Here those of an
+        algorithm of a program's own, which has a learner and a training step.
 
         Args:
             image_channels_last: whether the environment has images with the channels last.
@@ -549,11 +549,13 @@ class AlgorithmConfig(AllSettings):
         """See :attr:`pieces_see`; an algorithm of a program's own learns from episodes."""
         return self.pieces_see if self.name else "rollouts"
 
-    def _steps_itself(self) -> bool:
-        """Whether a program's own training step may give the learner episodes."""
+    @property
+    def steps_itself(self) -> bool:
+        """Whether a program's own training step or learner group may give the learner episodes."""
         algorithm = resolve_name("polyak.compat.rllib_face.algorithm:Algorithm")
-        own = isinstance(self.algo_class, type) and bool(changed(self.algo_class, algorithm, ["training_step"]))
-        return self.shown_to_pieces == "rollouts" and self.num_learners == 0 and (own or self.by_episodes)
+        own = isinstance(self.algo_class, type) and changed(self.algo_class, algorithm, ["training_step"])
+        own = own or changed(type(self), AlgorithmConfig, ["build_learner_group"]) or self.by_episodes
+        return self.shown_to_pieces == "rollouts" and self.num_learners == 0 and bool(own)
 
     def _of_learner(self, algorithm: type[Any]) -> type[Any]:
         own, chosen = algorithm.learner_class, self._learner_given()
@@ -577,7 +579,7 @@ class AlgorithmConfig(AllSettings):
         fits = issubclass(algorithm.learner_class, kinds[0]) and (kinds[0] is not Learner or not self.name)
         wanted = f"give a subclass of that of {self.name}."
         require(fits, "learner_class", chosen, wanted)
-        if chosen is face and not self._own_losses() and not self._has_pieces() and not self._steps_itself():
+        if chosen is face and not self._own_losses() and not self._has_pieces() and not self.steps_itself:
             return algorithm
         refuse("learner_class", chosen, face, {**not_called.TORCH_LEARNER, **face.reasons})
         fix = "a learner of one's own learns in this process: set num_learners=0."

@@ -1,4 +1,6 @@
-"""From the config of an algorithm of a program's own to polyak's words: it learns from episodes, by a learner of its own."""
+"""From the config of an algorithm of a program's own, which learns from episodes by a learner of its own, to polyak's
+words.
+"""
 
 from __future__ import annotations
 

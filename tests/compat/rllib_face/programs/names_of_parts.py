@@ -40,7 +40,7 @@ def outcome():
             pairs = module.get_target_network_pairs()
             found["pairs"] = [
                 [own is getattr(module, part), copy is getattr(module, f"_target_{part}")]
-                for part, (own, copy) in zip(("encoder", "af", "vf"), pairs)
+                for part, (own, copy) in zip(("encoder", "af", "vf"), pairs, strict=True)
             ]
         found[name] = {
             "children": [child for child, _ in module.named_children()],
