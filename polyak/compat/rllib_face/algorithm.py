@@ -115,7 +115,8 @@ class Algorithm(MayBeNamed):
         self._turned = self._seen.turned
         self._spaces = self._seen.observations, self._seen.own_actions
         try:
-            self.plain = self.config.get_config_for_module(DEFAULT_MODULE_ID).plain(self._turned)
+            own = self.config.get_config_for_module(DEFAULT_MODULE_ID)
+            self.plain = own.watched(own.plain(self._turned))
             self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
             self._continue_with(made(self.config, self.plain, env))
         except BaseException:

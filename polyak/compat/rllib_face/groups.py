@@ -52,7 +52,7 @@ class LocalRunner:
     """
 
     num_healthy_env_runners = num_restarts = 0
-    _loop: Any
+    _loop: Any = None
 
     def __init__(self, model: Any, callback: Any, restart: bool, local_env_runner: Any) -> None:
         self.model, self.local_env_runner = model, local_env_runner
@@ -93,7 +93,7 @@ class LocalRunner:
         """Collect without learning.
 
         Args:
-            num_timesteps: of all environments together, at least so many.
+            num_timesteps: of all environments together, at least so many; ``None`` without ``num_episodes``: a rollout.
             num_episodes: as many that have ended, all of them begun anew; others are dropped.
             explore: must be ``None``, or as the config says.
 
@@ -101,10 +101,13 @@ class LocalRunner:
             the stretches of episodes, with what the module has said of each step.
 
         Raises:
-            HyperparameterError: neither is given, or both; or the algorithm learns from no rollouts.
+            HyperparameterError: both are given; or the algorithm learns from no rollouts.
         """
-        fix = "give num_timesteps or num_episodes."
-        require((num_timesteps is None) != (num_episodes is None), "num_timesteps", num_timesteps, fix)
+        if self._loop is None:
+            with self.under_way():
+                return self.sample(num_timesteps=num_timesteps, num_episodes=num_episodes, explore=explore)
+        fix = "give num_timesteps or num_episodes, and not both."
+        require(num_timesteps is None or num_episodes is None, "num_timesteps", num_timesteps, fix)
         fix = "what is explored is decided by env_runners(explore=...). Leave it out."
         require(explore in (None, not self.model.runner.actor.deterministic), "explore", explore, fix)
         fix = "its training step replays. Only PPO, and algorithms of one's own, collect without learning."
@@ -114,7 +117,7 @@ class LocalRunner:
             self._going_on = {}
             self.model.runner.reset()
         self._ever_sampled = True
-        steps = None if num_timesteps is None else -(-num_timesteps // envs)
+        steps = -(-num_timesteps // envs) if num_timesteps is not None else None
         writer = EpisodesWriter(self.model, steps, dict(self._going_on), num_episodes)
         self._loop.collector.collect(writer, writer)
         episodes, self._going_on = writer.taken()

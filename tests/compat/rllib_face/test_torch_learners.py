@@ -216,7 +216,6 @@ def test_that_a_loss_runs_plainly_is_said_once() -> None:
         (lambda: ppo(learner_class=TorchLearner), "learner_class"),
         (lambda: dqn(learner_class=asking(DQNTorchLearner), num_atoms=51), "num_atoms=51"),
         (lambda: ppo(learner_class=asking(PPOTorchLearner)).learners(num_learners=1), "num_learners=1"),
-        (lambda: sac(learner_class=asking(SACTorchLearner)), r"compute_loss_for_module\(\) would never be called"),
     ],
 )
 def test_what_cannot_be_is_refused(config: Any, words: str) -> None:

@@ -430,6 +430,15 @@ class AlgorithmConfig(AllSettings):
         kind = resolve_name(f"polyak.compat.rllib_face.{name}")
         return kind(config=self, module_spec=spec, placement_group=placement_group)
 
+    reports: ClassVar[type[Any] | None] = None
+    """Stands before the learner of what is built, and reports more of it."""
+
+    def watched(self, plain: Plain) -> Plain:
+        """What is built of what :meth:`plain` returned."""
+        if self.reports is None or issubclass(plain.algorithm.learner_class, self.reports):
+            return plain
+        return plain._replace(algorithm=with_learner(plain.algorithm, self.reports))
+
     by_episodes: ClassVar[bool] = False
     """Whether the learner is to be given episodes by a program, and not by a training step here."""
 

@@ -294,8 +294,6 @@ class DQNConfig(ReplayConfig):
             "policy_kwargs": policy_kwargs,
         }
         algorithm = self._algorithm(C51 if self.num_atoms > 1 else DQN)
-        if not issubclass(algorithm.learner_class, DQNTorchLearner):
-            algorithm = with_learner(algorithm, ReportsValues)
         fix = "distributions of returns are learned by polyak's own loss: set num_atoms=1, or use C51's learner."
         plainly = self._own_losses() or self._has_pieces()
         require(not plainly or self.num_atoms == 1, "num_atoms", self.num_atoms, fix)
@@ -313,6 +311,8 @@ class DQNConfig(ReplayConfig):
         if chooses_itself(module_class, TARGETS):
             algorithm = with_learner(algorithm, TargetsOfModule)
         return Plain(algorithm, ModuleValuePolicy, kwargs)
+
+    reports: ClassVar = ReportsValues
 
     def exploration_schedule(self) -> Any:
         """The probability of a random action, by the remaining progress of

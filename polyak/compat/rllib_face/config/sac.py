@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from polyak.algorithms.sac import SAC
 from polyak.compat.rllib_face import not_called
-from polyak.compat.rllib_face.config.base import Plain, with_learner
+from polyak.compat.rllib_face.config.base import Plain
 from polyak.compat.rllib_face.config.dqn import ReplayConfig, prioritized
 from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.config.settings import Points, To
@@ -79,10 +79,9 @@ class SACConfig(ReplayConfig):
             **self._of_losses(image_channels_last),
             "target_update_interval": max(round(self.target_network_update_freq / steps), 1),
         }
-        algorithm = self._algorithm(SAC)
-        if not issubclass(algorithm.learner_class, SACTorchLearner):
-            algorithm = with_learner(algorithm, ReportsCritics)
-        return Plain(algorithm, "MlpPolicy", kwargs)
+        return Plain(self._algorithm(SAC), "MlpPolicy", kwargs)
+
+    reports: ClassVar = ReportsCritics
 
     def _of_losses(self, turned: bool) -> dict[str, Any]:
         """Keyword arguments of actor, critics and temperature."""

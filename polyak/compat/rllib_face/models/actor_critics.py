@@ -222,7 +222,8 @@ class WholeModulePolicy(ActorCriticPolicy):
         fix = (
             "only PPO learns from a recurrent module of one's own. Use model_config={'use_lstm': True} of the default."
         )
-        self._state = {name: torch.as_tensor(np.asarray(part)) for name, part in paths(module.get_initial_state())}
+        initial = module.get_initial_state() if module.is_stateful() else {}
+        self._state = {name: torch.as_tensor(np.asarray(part)) for name, part in paths(initial)}
         require(remembers or not self._state, "module_class", module_class, fix)
         self._module, self._turned = (module,), turned
         self._in_parts = isinstance(observation_space, spaces.Dict)

@@ -60,9 +60,7 @@ class Among(TorchRLModule, QNetAPI, TargetNetworkAPI):
 
 def outcome():
     config = DQNConfig().environment(Doors).env_runners(num_env_runners=0)
-    config.training(
-        num_steps_sampled_before_learning_starts=30, train_batch_size_per_learner=16, gamma=0.5, lr=0.05
-    )
+    config.training(num_steps_sampled_before_learning_starts=30, train_batch_size_per_learner=16, gamma=0.5, lr=0.05)
     config.evaluation(evaluation_interval=1, evaluation_duration=3)
     config.reporting(min_sample_timesteps_per_iteration=400, min_time_s_per_iteration=0)
     algo = config.rl_module(rl_module_spec=RLModuleSpec(module_class=Among)).build_algo()

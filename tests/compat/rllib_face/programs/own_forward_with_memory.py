@@ -53,7 +53,9 @@ def outcome():
         before = {name: value.copy() for name, value in algo.get_module().get_state().items()}
         result = algo.train()["learners"]["default_policy"]
         after = algo.learner_group._learner.module["default_policy"].get_state()
-        moved = sorted(name for name in before if name.endswith("lstm.weight_hh_l0") and (before[name] != after[name]).any())
+        moved = sorted(
+            name for name in before if name.endswith("lstm.weight_hh_l0") and (before[name] != after[name]).any()
+        )
         algo.stop()
         found["shared" if shared else "apart"] = {
             **SEEN,
