@@ -180,6 +180,8 @@ class Algorithm(MayBeNamed):
         if pieces_of_learner(model) is not None and self.config.shown_to_pieces == "rollouts":
             fix = "pieces of the learner are shown the episodes of this process: set num_env_runners=0."
             require(bool(layers), "num_env_runners", self.config.num_env_runners, fix)
+            fix = "pieces of the learner see rollouts of equal lengths: set batch_mode='truncate_episodes'."
+            require(not getattr(self.config, "_is_whole", False), "batch_mode", self.config.batch_mode, fix)
             layers[0].keeps = True
 
     def _end_replay(self) -> None:

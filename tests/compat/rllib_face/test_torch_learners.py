@@ -23,7 +23,7 @@ from polyak.experience.batch import RolloutBufferSamples, Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.nn.errors import PolicyError
 from tests.compat.rllib_face import own_networks as own
-from tests.compat.rllib_face.test_algorithm import SMALL, dqn, equal, impala, ppo, sac, weights
+from tests.compat.rllib_face.test_algorithm import SMALL, dqn, equal, impala, ppo, weights
 
 LEARNERS = {"PPO": PPOTorchLearner, "DQN": DQNTorchLearner, "IMPALA": IMPALATorchLearner, "APPO": APPOTorchLearner}
 ONCE = pytest.mark.filterwarnings("ignore:.* runs as it is written")

@@ -63,10 +63,11 @@ class ActorCriticConfig(AlgorithmConfig):
         passes = self._passes_actions()
         fix = "pieces behind a module do not see recurrent states. Leave use_lstm out."
         require(not (passes and networks.is_recurrent), "module_to_env_connector", self.module_to_env_connector, fix)
+        fix = "recurrent modules learn from sequences of equal lengths. Leave the memory out."
+        remembers = networks.is_recurrent or bool(self._own_state(networks))
+        require(not (self._is_whole and remembers), "batch_mode", self.batch_mode, fix)
         if own or passes:
             return WholeModulePolicy, {**kwargs, "keeps_inputs": True, "remembers": self.shown_to_pieces == "rollouts"}
-        fix = "recurrent modules learn from sequences of equal lengths. Leave use_lstm out."
-        require(not (self._is_whole and networks.is_recurrent), "batch_mode", self.batch_mode, fix)
         apart = self._comes_apart(networks)
         if networks.is_recurrent and apart:
             return RecurrentModulePolicy, {**kwargs, "memory": "lstm"}
@@ -74,10 +75,13 @@ class ActorCriticConfig(AlgorithmConfig):
 
     def _own_losses(self) -> list[str]:
         networks = self._networks()
-        base = DefaultPPOTorchRLModule if networks.is_default else TorchRLModule
-        own = changed(networks.module_class, base, ["get_initial_state", "is_stateful"])
         lstm = ["use_lstm"] if networks.is_recurrent and not self._comes_apart(networks) else []
-        return [*super()._own_losses(), *own, *lstm]
+        return [*super()._own_losses(), *self._own_state(networks), *lstm]
+
+    def _own_state(self, networks: Networks) -> list[str]:
+        """The methods by which a program's module has a recurrent state of its own."""
+        base = DefaultPPOTorchRLModule if networks.is_default else TorchRLModule
+        return changed(networks.module_class, base, ["get_initial_state", "is_stateful"])
 
     def _networks(self) -> Networks:
         builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")

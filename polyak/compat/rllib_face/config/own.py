@@ -57,6 +57,8 @@ def plain_of(config: AlgorithmConfig, turned: bool) -> Plain:
     fix = "give a TorchLearner that writes compute_loss_for_module(): let get_default_learner_class() return it."
     own = isinstance(chosen, type) and issubclass(chosen, TorchLearner) and is_ours(chosen, TorchLearner)
     require(own and bool(chosen.own()), "learner_class", chosen, fix)
+    fix = "it collects and learns in its training step: write training_step() of an Algorithm, and name that."
+    require(config.steps_itself, "algo_class", config.algo_class, fix)
     networks = Networks(config, NoDefault, (), not_called.PREPROCESSOR)
     envs = config.num_envs_per_env_runner * max(1, config.num_env_runners)
     kwargs = {

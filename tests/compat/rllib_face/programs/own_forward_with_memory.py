@@ -1,6 +1,5 @@
 """RLlib's module with its LSTM, of which a program has forward passes of its own, and a learner that looks at batches."""
 
-import torch
 from games import Calls, Echo
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.ppo.ppo_catalog import PPOCatalog
