@@ -63,7 +63,7 @@ class ActorCriticConfig(AlgorithmConfig):
         passes = self._passes_actions()
         fix = "pieces behind a module do not see recurrent states. Leave use_lstm out."
         require(not (passes and networks.is_recurrent), "module_to_env_connector", self.module_to_env_connector, fix)
-        fix = "recurrent modules learn from sequences of equal lengths. Leave the memory out."
+        fix = "recurrent modules learn from rollouts of equal lengths. Leave use_lstm out, or set 'truncate_episodes'."
         remembers = networks.is_recurrent or bool(self._own_state(networks))
         require(not (self._is_whole and remembers), "batch_mode", self.batch_mode, fix)
         if own or passes:

@@ -1,4 +1,4 @@
-"""RLlib's module with its LSTM, of which a program has forward passes of its own, and a learner that looks at batches."""
+"""RLlib's module with its LSTM, of which a program has its own forward passes, and a learner that looks at batches."""
 
 from games import Calls, Echo
 from ray.rllib.algorithms.ppo import PPOConfig
