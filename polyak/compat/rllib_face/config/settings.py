@@ -340,8 +340,8 @@ class ExperimentalSettings:
 
     group: ClassVar[str] = "experimental"
     _torch_lr_scheduler_classes: list[Any] | None = None
-    """Functions of an optimizer that make schedulers of ``torch.optim.lr_scheduler``; all move its rate after each update,
-    in place of ``lr``."""
+    """Functions of an optimizer that make schedulers of ``torch.optim.lr_scheduler``. All of them move its rate after
+    each update, in place of ``lr``."""
 
 
 @dataclass(init=False, repr=False, eq=False)

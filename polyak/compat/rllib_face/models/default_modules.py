@@ -90,8 +90,8 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         options = catalog._model_config_dict
         self.num_atoms = int(options.get("num_atoms", 1))
         self.encoder = catalog.build_encoder(framework="torch")
-        values = catalog.build_vf_head(framework="torch") if options.get("dueling", False) else None
-        self.af, self.vf = catalog.build_af_head(framework="torch"), values
+        self.vf = catalog.build_vf_head(framework="torch") if options.get("dueling", False) else None
+        self.af = catalog.build_af_head(framework="torch")
         support = torch.linspace(options.get("v_min", -10.0), options.get("v_max", 10.0), self.num_atoms)
         self.register_buffer("support", support, persistent=False)
         self.epsilon_schedule = PointSchedule(options.get("epsilon", 0.0))

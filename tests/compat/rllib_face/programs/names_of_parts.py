@@ -43,7 +43,7 @@ def outcome():
                 for part, (own, copy) in zip(("encoder", "af", "vf"), pairs, strict=True)
             ]
         found[name] = {
-            "children": [child for child, _ in module.named_children()],
+            "children": sorted(child for child, _ in module.named_children()),
             "state": {key: list(value.shape) for key, value in module.get_state().items()},
             "learned": sorted(key for key, value in module.named_parameters() if value.requires_grad),
         }
