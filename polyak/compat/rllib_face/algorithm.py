@@ -29,7 +29,8 @@ from polyak.compat.rllib_face.environments import in_units_of
 from polyak.compat.rllib_face.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.compat.rllib_face.evaluation import LocalEvaluators, order_of
 from polyak.compat.rllib_face.filters import filter_around
-from polyak.compat.rllib_face.groups import LearnerGroup, LocalRunner, beside, learns_with
+from polyak.compat.rllib_face.groups import LocalRunner, beside
+from polyak.compat.rllib_face.learner_groups import LearnerGroup, learns_with
 from polyak.compat.rllib_face.learners.base import TorchLearner
 from polyak.compat.rllib_face.metrics import MetricsLogger
 from polyak.compat.rllib_face.models.default_modules import view_of

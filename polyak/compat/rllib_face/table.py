@@ -63,9 +63,9 @@ _NAMES = {
         f"algorithms.{name}.{name}_learner": f"{name.upper()}Learner={name.upper()}TorchLearner"
         for name in ("ppo", "dqn")
     },
-    "core.learner": "Learner=TorchLearner;groups: LearnerGroup",
+    "core.learner": "Learner=TorchLearner;learner_groups: LearnerGroup",
     "core.learner.learner": "Learner=TorchLearner",
-    "core.learner.learner_group": "groups: LearnerGroup",
+    "core.learner.learner_group": "learner_groups: LearnerGroup",
     "execution execution.rollout_ops": "groups: synchronous_parallel_sample",
     "core.learner.torch.torch_learner": "TorchLearner",
     "algorithms.callbacks callbacks callbacks.callbacks": "RLlibCallback DefaultCallbacks",

@@ -425,7 +425,7 @@ class AlgorithmConfig(AllSettings):
             placement_group: RLlib's, which must be ``None``.
         """
         remote = self.num_learners > 0 and self.collects
-        name = "processes.learners:RemoteLearners" if remote else "groups:LearnerGroup"
+        name = "processes.learners:RemoteLearners" if remote else "learner_groups:LearnerGroup"
         spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
         kind = resolve_name(f"polyak.compat.rllib_face.{name}")
         return kind(config=self, module_spec=spec, placement_group=placement_group)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
-from polyak.compat.rllib_face.groups import LearnerGroup
+from polyak.compat.rllib_face.learner_groups import LearnerGroup
 from polyak.distributed.learners import LearnersElsewhere
 from polyak.fields.off_policy import OffPolicyAlgorithm
 
