@@ -562,9 +562,9 @@ class AlgorithmConfig(AllSettings):
     def steps_itself(self) -> bool:
         """Whether a program's own training step or learner group may give the learner episodes."""
         algorithm = resolve_name("polyak.compat.rllib_face.algorithm:Algorithm")
-        own = isinstance(self.algo_class, type) and changed(self.algo_class, algorithm, ["training_step"])
-        own = own or changed(type(self), AlgorithmConfig, ["build_learner_group"]) or self.by_episodes
-        return self.shown_to_pieces == "rollouts" and self.num_learners == 0 and bool(own)
+        own = changed(self.algo_class, algorithm, ["training_step"]) if isinstance(self.algo_class, type) else []
+        asked = self.by_episodes or bool(own or changed(type(self), AlgorithmConfig, ["build_learner_group"]))
+        return asked and self.shown_to_pieces == "rollouts" and self.num_learners == 0
 
     def _of_learner(self, algorithm: type[Any]) -> type[Any]:
         own, chosen = algorithm.learner_class, self._learner_given()

@@ -121,8 +121,9 @@ class GeneralAdvantageEstimation(DefaultPiece):
         )
         values = values * self.critic
         then, ends = np.append(values[1:], 0).astype(np.float32), (ended | cut | ~real).astype(np.float32)
-        known = rewards.astype(np.float32), values, then, self.gamma * (1 - ended.astype(np.float32))
-        found, targets = gae_of_arrays(*(part[:, None] for part in known), self.lambda_, ends[:, None])
+        known: Any = rewards.astype(np.float32), values, then, self.gamma * (1 - ended.astype(np.float32))
+        of_one: list[np.ndarray] = [part[:, None] for part in known]
+        found, targets = gae_of_arrays(of_one[0], of_one[1], of_one[2], of_one[3], self.lambda_, ends[:, None])
         advantages = (found[:, 0] - found[real].mean()) / max(1e-4, float(found[real].std()))
         for name, column in (
             (Columns.ADVANTAGES, advantages),

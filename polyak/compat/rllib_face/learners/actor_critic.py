@@ -106,7 +106,7 @@ class PPOTorchLearner(ActorCriticTorchLearner, PPOLearner):
 
     def compute_loss_for_module(self, *, module_id: str, config: Any, batch: Batch, fwd_out: Batch) -> Tensor:
         self._check_agents(module_id)
-        distribution, *evaluated = self._evaluated(module_id, batch, fwd_out)
+        distribution, values, log_prob, entropy = self._evaluated(module_id, batch, fwd_out)
         counted = batch.get(Columns.LOSS_MASK)
 
         def rows(column: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ class PPOTorchLearner(ActorCriticTorchLearner, PPOLearner):
 
         names = Columns.VF_PREDS, Columns.ACTION_LOGP, Columns.ADVANTAGES, Columns.VALUE_TARGETS
         sample = RolloutBufferSamples(batch[Columns.OBS], batch[Columns.ACTIONS], *(rows(batch[n]) for n in names))
-        values, log_prob, entropy = (None if part is None else rows(part) for part in evaluated)
+        values, log_prob, entropy = rows(values), rows(log_prob), None if entropy is None else rows(entropy)
         if Columns.ACTION_DIST_INPUTS in batch:
             acting = self.module[module_id].get_exploration_action_dist_cls()
             before = acting.from_logits(batch[Columns.ACTION_DIST_INPUTS])

@@ -129,7 +129,8 @@ class TorchLearner(Learner):
 
     def _read(self, observations: Any) -> Any:
         """Observations as environments have them, as modules read them."""
-        turned, read = self.policy._turned, self.policy.preprocess
+        policy: Any = self.policy
+        turned, read = policy._turned, policy.preprocess
         return read(observations.movedim(-1, 1)).movedim(1, -1) if turned else read(observations)
 
     def shutdown(self) -> None:

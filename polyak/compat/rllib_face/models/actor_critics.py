@@ -266,7 +266,7 @@ class WholeModulePolicy(ActorCriticPolicy):
         read = read.movedim(1, -1) if self._turned else read
         if not self._state:
             return {Columns.OBS: read}
-        memory = state or self.initial_memory(n_rows(read))
+        memory = state or self.initial_memory(n_rows(read)) or {}
         return {Columns.OBS: mapped(lambda part: part[:, None], read), Columns.STATE_IN: nested(memory)}
 
     # -- recurrent state -----------------------------------------------------------------------------------------------
