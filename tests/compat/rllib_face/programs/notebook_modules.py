@@ -82,7 +82,7 @@ class MyCatalog(Catalog):
         return self.vf_head_config.build(framework=framework)
 
 
-@DeveloperAPI(stability="alpha")
+@DeveloperAPI
 class MyModule(RLModule, InferenceOnlyAPI, ValueFunctionAPI, abc.ABC):
     @override(RLModule)
     def setup(self):
