@@ -70,7 +70,7 @@ class RemoteRunners(LocalRunner):
         """Runners in other processes."""
         return self._remote.n_runners
 
-    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True) -> list[Any]:
+    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True, **how: Any) -> list[Any]:
         """What a function returns of each runner that answers; this process has none.
 
         Args:
