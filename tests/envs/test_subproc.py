@@ -27,6 +27,7 @@ from polyak.envs.vec.vec_env import VecEnv
 from polyak.envs.wrappers.monitor import Monitor
 from tests.pairs import one_of_each
 from tests.processes import PATIENCE, assert_gone
+from tests.warm import python
 
 START_METHODS = ["fork", "forkserver", "spawn"]
 SLOWLY = ["fork", *(pytest.param(method, marks=pytest.mark.slow) for method in ("forkserver", "spawn"))]
@@ -757,7 +758,7 @@ def run_script(tmp_path, text, **kwargs):
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = [root, os.path.dirname(os.path.abspath(__file__))]
     script.write_text(textwrap.dedent(text.format(path=path, **kwargs)))
-    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=PATIENCE)
+    return python([script])
 
 
 @pytest.mark.parametrize("start_method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)])

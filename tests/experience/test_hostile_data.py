@@ -7,8 +7,6 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_file, check_inside
 from tests.experience.hostile.zips import arrays, bomb, header
 from tests.experience.hostile.zips import npz as write_npz
+from tests.warm import python
 
 for package in ("h5py", "minari", "pandas", "pyarrow", "optuna", "matplotlib", "plotly", "PIL"):
     pytest.importorskip(package)
@@ -39,10 +38,9 @@ MOST_BYTES = 512 * 2**20
 def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What came of each input."""
     folder = tmp_path_factory.mktemp("hostile")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
     environment |= {"MINARI_DATASETS_PATH": str(folder / "minari"), "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-m", "tests.experience.hostile.reader", str(folder)]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=900)
+    ended = python(["-m", "tests.experience.hostile.reader", folder], folder, environment)
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert ended.returncode == 0, f"{lines[-1:]} ended it: {ended.stderr[-2000:]}"
     return {line["name"]: line for line in lines if "kind" in line}

@@ -14,6 +14,7 @@ from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions, enjoy, play
 from polyak.zoo.options import spread_lists
 from tests.processes import PATIENCE
+from tests.warm import python
 
 
 def run(*arguments: object) -> int:
@@ -173,7 +174,7 @@ def test_off_policy_run_with_noise_and_replay_buffer(tmp_path: Path) -> None:
 
 
 def test_python_m_polyak() -> None:
-    result = subprocess.run([sys.executable, "-m", "polyak", "--version"], capture_output=True, text=True, check=True)
+    result = python(["-m", "polyak", "--version"], check=True)
     assert result.stdout.startswith("polyak ")
 
 

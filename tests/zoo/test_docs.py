@@ -5,7 +5,6 @@ import importlib
 import os
 import re
 import shlex
-import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from polyak.zoo.cli import ALIASES, GROUPS, HELP_ALL, load_command
+from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -122,10 +122,7 @@ def run_as_script(code: str, path: Path) -> None:
     """Run `code` as ``python snippet.py`` does: workers import the file."""
     path.write_text(code, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    result = subprocess.run(
-        [sys.executable, path.name], cwd=path.parent, env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
+    python([path.name], path.parent, environment, check=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
