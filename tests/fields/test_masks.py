@@ -311,6 +311,10 @@ ON_POLICY = [
     *product(["ActorCritic", "REINFORCE"], ACTIONS),
     *product(["PQN"], ["discrete", "discrete_from_3"]),
 ]
+QUICK_ON_POLICY = {
+    ("TRPO", next(iter(COMPOSED))),
+    *((name, "discrete") for name in ("A2C", "ActorCritic", "REINFORCE", "PQN")),
+}
 #: What is done to a batch does not depend on where its masks came from: only one algorithm of a loop tries them all.
 SAID_ON_POLICY = [
     *(
@@ -319,7 +323,7 @@ SAID_ON_POLICY = [
         for k, says in enumerate(SAYS)
     ),
     *(
-        pytest.param(*case, SAYS[i % 3], marks=[pytest.mark.slow] * (case[0] == "TRPO" and case[1] in ACTIONS))
+        pytest.param(*case, SAYS[i % 3], marks=[pytest.mark.slow] * (case not in QUICK_ON_POLICY))
         for i, case in enumerate(ON_POLICY)
     ),
 ]

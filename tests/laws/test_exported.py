@@ -16,7 +16,7 @@ from tests.exported import AS_CLOSE, assert_same_actions, exported_policy, margi
 from tests.laws.test_matrix import CELLS, IGNORING_MASKS, NAMES, TABULAR, build, choices, is_refused
 from tests.trials import trial
 
-ROWS, STEPS = 20, 50
+ROWS, STEPS = 50, 20
 OBSERVATIONS = ROWS * STEPS
 QUICK = {
     ("ppo", "dict action"),
