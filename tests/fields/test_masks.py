@@ -27,7 +27,6 @@ from polyak.nn.distributions.discrete import (
     SparseCategoricalFamily,
 )
 from polyak.ops.tsallis import sparsemax
-from tests.pairs import one_of_each
 from tests.tolerance import bound
 
 COMPOSED: dict[str, spaces.Space] = {
@@ -366,7 +365,8 @@ def goes_on(model: Any, env: DummyVecEnv, tmp_path: Any) -> None:
     loaded.learn(70, reset_num_timesteps=False)
 
 
-@pytest.mark.parametrize("algo", one_of_each(["PPO", "DQN", "PQN"], "PPO"))
+@pytest.mark.parametrize("algo", ["PPO", "DQN", "PQN"])
+@pytest.mark.slow
 def test_it_learns_which_of_the_allowed_is_best(algo: str) -> None:
     options = {
         "PPO": {"n_steps": 64, "batch_size": 64, "learning_rate": 3e-3, "gamma": 0.0},

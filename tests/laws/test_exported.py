@@ -20,9 +20,7 @@ ROWS, STEPS = 50, 20
 OBSERVATIONS = ROWS * STEPS
 QUICK = {
     ("ppo", "dict action"),
-    ("dqn", "mask"),
     ("sac", "memory"),
-    ("td3", "dict"),
     ("double_q_learning", "table"),
 }
 IMITATING = {"bc", "dagger", "decision_transformer", "marwil"}
