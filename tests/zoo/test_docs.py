@@ -1,17 +1,21 @@
 """Code in the README and the documentation runs, names what exists, and every page can be reached."""
 
 import ast
+import functools
 import importlib
 import os
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from polyak import PPO
 from polyak.zoo.cli import ALIASES, GROUPS, HELP_ALL, load_command
 from tests.warm import python
 
@@ -52,6 +56,18 @@ def shortened(code: str) -> str:
     return re.sub(r"(n_(?:eval_)?episodes=)\d+", r"\g<1>2", short)
 
 
+def in_short(init: Callable[..., None]) -> Callable[..., None]:
+    """PPO's constructor, with short rollouts and one epoch where a program says nothing of them."""
+
+    @functools.wraps(init)
+    def made(self: Any, *args: Any, **options: Any) -> None:
+        if len(args) < 4 and not {"n_steps", "batch_size", "n_epochs"} & options.keys():
+            options |= {"n_steps": 128, "n_epochs": 1}
+        init(self, *args, **options)
+
+    return made
+
+
 LONG = {
     "offline",
     "model_based",
@@ -82,6 +98,7 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.setattr("polyak.algorithms._REGISTERED", {})  # what a page registers, other tests do not know
+    monkeypatch.setattr(PPO, "__init__", in_short(PPO.__init__))
     program = ModuleType("__main__")  # loading looks for classes of the program there
     monkeypatch.setitem(sys.modules, "__main__", program)
     for number, block in enumerate(blocks(page)):
