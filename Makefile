@@ -99,7 +99,7 @@ $(BIN)/python:
 
 # torch first and on its own: it is by far the largest download.
 $(VENV)/.installed-torch: constraints.txt | $(BIN)/python
-	$(PIP) install --quiet -c constraints.txt $(TORCH)
+	$(PIP) install --quiet --no-compile -c constraints.txt $(TORCH)
 	@touch $@
 
 $(VENV)/.installed-demo: $(INPUTS) $(VENV)/.installed-torch
