@@ -454,8 +454,17 @@ def test_next_masks_of_n_steps_are_those_of_the_last() -> None:
 # -- arrays ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [1, 6])
-@pytest.mark.parametrize("name", ["PPO discrete", "PPO multi_discrete", "PPO multi_binary", "PPO dict", *DISCRETE_ONLY])
+CHOOSING = ["PPO discrete", "PPO multi_discrete", "PPO multi_binary", "PPO dict", *DISCRETE_ONLY]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        pytest.param(name, rows, marks=[pytest.mark.slow] * ((i + k) % 2))
+        for i, name in enumerate(CHOOSING)
+        for k, rows in enumerate((6, 1))
+    ],
+)
 def test_arrays_choose_as_torch_does(name: str, rows: int) -> None:
     if name.startswith("PPO"):
         model = polyak.PPO("MlpPolicy", vector(name.split()[1]), **ROLLOUTS, batch_size=32)

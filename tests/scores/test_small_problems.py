@@ -106,7 +106,7 @@ def test_learns_to_name_a_continuous_state(algo: str) -> None:
     assert mean_return(model, env) >= 42.5
 
 
-@pytest.mark.parametrize("algo", EACH)
+@pytest.mark.parametrize("algo", one_of_each(["PPO", "A2C", *DISCRETE, *CONTINUOUS], "PPO", "DQN"))
 def test_carries_value_back_through_a_corridor(algo: str) -> None:
     continuous = algo in CONTINUOUS
     env = Corridor(continuous)
