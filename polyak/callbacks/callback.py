@@ -48,12 +48,12 @@ class LoopLocals(dict[str, Any]):
 
     def renew(self, other: Mapping[str, Any]) -> None:
         """Takes over the entries of a later step; those that it is to compute replace the present ones."""
-        self.compute = None
+        entries, self.compute = other, None
         if isinstance(other, LoopLocals):
-            for name in self.COSTLY if other.compute else ():
+            entries, self.compute = other.entries, other.compute
+            for name in self.COSTLY if self.compute else ():
                 super().pop(name, None)
-            other, self.compute = other.entries, other.compute
-        super().update(other)
+        super().update(entries)
 
     def also(self, names: Mapping[str, Any]) -> "LoopLocals":
         """The same with other entries besides."""

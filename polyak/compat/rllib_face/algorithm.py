@@ -407,11 +407,11 @@ class Algorithm(MayBeNamed):
             require(right, "custom_evaluation_function", function, fix)
         else:
             returns, lengths = self._evaluators.result()
-            counters, (steps, episodes) = self._counters, (int(sum(lengths)), len(returns))
-            counters["evaluated_steps"] += steps
-            counters["evaluated_episodes"] += episodes
-            so_far = int(counters["evaluated_steps"]), int(counters["evaluated_episodes"])
-            counts = results.of_steps(steps, so_far[0], episodes, so_far[1])
+            sampled, played, counters = int(sum(lengths)), len(returns), self._counters
+            counters["evaluated_steps"] += sampled
+            counters["evaluated_episodes"] += played
+            lifetime = int(counters["evaluated_steps"]), int(counters["evaluated_episodes"])
+            counts = results.of_steps(sampled, lifetime[0], played, lifetime[1])
             logged = self._hooks.evaluation_logger.reduced()
             found = {"env_runners": {**results.of_episodes(returns, lengths), **counts, **logged}}
         found = {

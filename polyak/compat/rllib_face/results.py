@@ -112,7 +112,7 @@ class Since:
 
     def __init__(self) -> None:
         self.iterations, self.seconds = 0, 0.0
-        self._counts: Counter[str] = Counter()
+        self._counts = {"steps": 0.0, "rows": 0.0}
 
     def rates(self, name: str, count: float, seconds: float) -> dict[str, float]:
         """Counts something more; how many there were in a second of the iteration, and of all of them."""

@@ -18,7 +18,7 @@ from polyak.compat.rllib_face.connectors.base import Batch, ConnectorPipelineV2,
 from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode, mapped_parts, stacked
 from polyak.compat.rllib_face.connectors.pieces import Rewriting
 from polyak.compat.rllib_face.models.parts import check_output
-from polyak.experience.rollout_buffer import gae_of_arrays
+from polyak.experience.rollout_buffer import gae_by_torch
 from polyak.hyperparameters.declaration import require
 
 
@@ -123,7 +123,7 @@ class GeneralAdvantageEstimation(DefaultPiece):
         then, ends = np.append(values[1:], 0).astype(np.float32), (ended | cut | ~real).astype(np.float32)
         known: Any = rewards.astype(np.float32), values, then, self.gamma * (1 - ended.astype(np.float32))
         of_one: list[np.ndarray] = [part[:, None] for part in known]
-        found, targets = gae_of_arrays(of_one[0], of_one[1], of_one[2], of_one[3], self.lambda_, ends[:, None])
+        found, targets = gae_by_torch(of_one[0], of_one[1], of_one[2], of_one[3], self.lambda_, ends[:, None])
         advantages = (found[:, 0] - found[real].mean()) / max(1e-4, float(found[real].std()))
         for name, column in (
             (Columns.ADVANTAGES, advantages),
