@@ -12,16 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.compat.rllib_face.test_result_keys import ABSENT
 from tests.warm import RUN, python
 
 FOLDER = Path(__file__).parent
 RECORDED: dict[str, Any] = json.loads((FOLDER / "recorded_examples.json").read_text())
 ARGUMENTS = ["--no-tune", "--num-env-runners=0", "--stop-iters=2"]
-NOT_REPORTED = [
-    *("env_runners/*_connector/*", "env_runners/env_to_module_sum_episodes_length_*", "env_runners/env_reset_timer"),
-    *("learners/*/weights_seq_no", "learners/*/diff_num_grad_updates_vs_sampler_policy", "*connector*timer*"),
-]
-"""Results of RLlib that are not among those here: timers of its own pieces, and numbers of its messages."""
 OF_ENVIRONMENTS = ("reset", "step", "observation")
 
 
@@ -46,7 +42,7 @@ def test_an_example_program_does_what_it_does_under_the_peer(name: str, tmp_path
     assert between(ours["calls"]) == between(theirs["calls"])
     assert set(ours["calls"]) == set(theirs["calls"])
     missing = set(theirs["keys"]) - set(ours["keys"])
-    assert not [key for key in missing if not any(fnmatch(key, known) for known in NOT_REPORTED)]
+    assert not [key for key in missing if not any(fnmatch(key, known) for known in ABSENT)]
     for key, value in theirs["numbers"].items():
         if math.isnan(value):  # which the peer does not report again
             continue

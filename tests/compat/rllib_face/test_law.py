@@ -20,6 +20,7 @@ import pytest
 from polyak.compat.rllib_face import AlgorithmConfig
 from polyak.compat.rllib_face.config import unread
 from polyak.compat.rllib_face.config.base import _hints
+from polyak.compat.rllib_face.learner_groups import learns_with
 from polyak.compat.rllib_face.places import check_processes
 from polyak.compat.rllib_face.processes import acting, learners, runners
 from polyak.compat.rllib_face.processes.evaluators import RemoteEvaluators
@@ -38,6 +39,7 @@ READ_BY_PROGRAMS = {"learner_config_dict"}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "DQN": [{"num_atoms": 5, "noisy": True}, {"replay_buffer_config": {"num_replay_buffer_shards": 1}}],
     "SAC": [{"replay_buffer_config": {"num_replay_buffer_shards": 1}}],
+    "TQC": [{"replay_buffer_config": {"num_replay_buffer_shards": 1}}],
     "IMPALA": [{"opt_type": "rmsprop"}],
     "APPO": [{"opt_type": "rmsprop", "use_kl_loss": True}],
     "CQL": [{"lagrangian": True}],
@@ -122,7 +124,8 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, config: Any, algo: Any) -> None:
     if type(config).collects:
         asks.env_runners(num_env_runners=1).plain()
         runners.RemoteRunners(asks, runners.environments_elsewhere(asks), MagicMock(), None, False)
-        learners.RemoteLearners(asks, algo.model, None)
+        with learns_with(algo.model, None):
+            learners.RemoteLearners(config=asks)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

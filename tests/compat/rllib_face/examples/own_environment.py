@@ -16,7 +16,6 @@ class SimpleCorridor(gym.Env):
     def __init__(self, config=None):
         config = config or {}
         self.end_pos = config.get("corridor_length", 7)
-        SAID["config"] = sorted(config)
         self.cur_pos = 0.0
         self.action_space = gym.spaces.Discrete(2)
         self.observation_space = gym.spaces.Box(0.0, self.end_pos, shape=(1,), dtype=np.float32)
