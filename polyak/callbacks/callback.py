@@ -119,7 +119,7 @@ class BaseCallback(ABC):
     model: Watched
     # Not inherited: a subclass of a callback that does not read the loop's variables may do so.
     _reads_locals: bool
-    _locals: dict[str, Any]
+    _locals: LoopLocals
 
     def __init__(self, verbose: int = 0) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ class BaseCallback(ABC):
 
     @locals.setter
     def locals(self, value: dict[str, Any]) -> None:
-        self._locals = value
+        self._locals = value if isinstance(value, LoopLocals) else LoopLocals(value)
 
     @property
     def needs_locals(self) -> bool:
@@ -222,8 +222,6 @@ class BaseCallback(ABC):
 
     def update_locals(self, locals_: dict[str, Any]) -> None:
         """Renew ``self.locals``, and the children's."""
-        if not isinstance(self._locals, LoopLocals):
-            self._locals = LoopLocals(self._locals)
         self._locals.renew(locals_)
         self.update_child_locals(locals_)
 

@@ -89,7 +89,7 @@ class RolloutRows(NamedTuple):
         """A column of the minibatch, for learners that read it outside of their ``run``."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self.gathered(), name)
+        return _gather(getattr(self.rollout, name), self.rows)
 
 
 class DictRolloutBufferSamples(RolloutBufferSamples):
