@@ -138,8 +138,7 @@ def wait_for_room(ray: Any, placement: Reservation, number: int, name: str) -> N
         most, now = room(placement, nodes, ray.available_resources())
         waited = time.monotonic() - began
         if now >= number:
-            _ask_autoscaler([] if asks else None)
-            return
+            break
         if placement.wait > 0 and most < number and not asks:
             asks = True
             warn_user(f"{name}={number}: there is room for {most}. Waiting {placement.wait:g} seconds for more.")
@@ -147,7 +146,10 @@ def wait_for_room(ray: Any, placement: Reservation, number: int, name: str) -> N
         if waited >= max(placement.wait, GRACE if most >= number else 0.0):
             break
         time.sleep(0.2)
-    _ask_autoscaler([] if asks else None)
+    if asks:
+        _ask_autoscaler([])
+    if now >= number:
+        return
     each = ", ".join(f"{amount:g} {name}" for name, amount in placement.bundle.items())
     why = f"each reserves {each}, and the cluster of {len(nodes)} nodes has room for {now}"
     why += f" now, and for {most} when nothing else runs" if now < most else ""
@@ -157,8 +159,7 @@ def wait_for_room(ray: Any, placement: Reservation, number: int, name: str) -> N
     )
 
 
-def _ask_autoscaler(bundles: list[dict[str, float]] | None) -> None:
-    """Let an autoscaler, if there is one, make room for these; none takes back what was asked for."""
-    if bundles is not None:
-        with contextlib.suppress(Exception):  # it is no part of a small Ray
-            import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)
+def _ask_autoscaler(bundles: list[dict[str, float]]) -> None:
+    """Let an autoscaler, if there is one, make room for these, and for nothing that it was asked for before."""
+    with contextlib.suppress(Exception):  # it is no part of a small Ray
+        import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)
