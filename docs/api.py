@@ -4,12 +4,17 @@ The tool that makes the pages (griffe) reads the source and runs nothing. It doe
 from another function's, nor what ``Becomes``, ``Annotated`` and ``later`` stand for.
 """
 
+import re
 from typing import Any
 
 import griffe
 
+from polyak.hyperparameters.docstrings import FOR_AUTHORS
+
 _HIDDEN = ("Becomes", "Annotated", "InitVar")
 """Generics of which a reader wants the first argument alone."""
+_FACES = r"polyak\.(algorithm|network_algorithm|fields|algorithms)\."
+"""Where classes stand that users call, and the groups of fields that these are made of."""
 
 
 class Readable(griffe.Extension):
@@ -21,7 +26,9 @@ class Readable(griffe.Extension):
         Constructors of dataclasses are made of those fields afterwards.
         """
         for cls in _classes(pkg, set()):
-            cls.members.pop("card", None)  # tables show what it says
+            if re.match(_FACES, cls.path):
+                for name in FOR_AUTHORS:
+                    cls.members.pop(name, None)
             for name, member in cls.members.items():
                 if isinstance(member, griffe.Function):
                     _inherit(cls, name, member)
