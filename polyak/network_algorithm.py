@@ -59,7 +59,7 @@ _NOMINAL_RUN = 1_000_000
 OnDevice = Annotated[
     Becomes[torch.device | str | int, torch.device], Fixed("the networks are there already. Use load(path, {}=...).")
 ]
-Compiled = Annotated[bool | Literal["auto"], Fixed("the engine is built with it. Use load(path, {}=...).")]
+Compiled = Annotated[bool | Literal["auto", "replay"], Fixed("the engine is built with it. Use load(path, {}=...).")]
 Precision = Annotated[Literal["float32", "bfloat16"], Fixed("the learner is built with it. Use load(path, {}=...).")]
 
 
@@ -241,7 +241,7 @@ class NetworkAlgorithm(Algorithm):
             )
 
     @property
-    def _compiles(self) -> bool | Literal["auto"]:
+    def _compiles(self) -> bool | Literal["auto", "replay"]:
         """What the engine is asked for."""
         return False if self.n_learners > 1 and self.compile == "auto" else self.compile  # all must do the same
 

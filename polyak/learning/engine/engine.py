@@ -18,6 +18,7 @@ from polyak.learning.engine.flops import flops
 from polyak.learning.engine.optimizer_rules import UnsteppedError, UntraceableError
 from polyak.learning.engine.program import Program
 from polyak.learning.engine.pytree import Layouts, tensors_of
+from polyak.learning.engine.replay import ReplayedProgram
 from polyak.learning.engine.shield import unseen_by_others
 from polyak.learning.learner import Learner
 from polyak.warning import advise
@@ -28,8 +29,10 @@ TENSOR_SECONDS = 4e-5
 """Nominal time that a program saves in each gradient step for each parameter that the step reads."""
 NUMBER_SECONDS = 6e-9
 """The same for each number observed: images pass through memory less often where operations are joined."""
-PROGRAMS: dict[str, type[Program]] = {"cpu": Program, "cuda": CudaProgram}
+Kinds = dict[str, type[Program]]
 """What a gradient step becomes, by the type of the learner's device."""
+COMPILED: Kinds = {"cpu": Program, "cuda": CudaProgram}
+REPLAYED: Kinds = {"cpu": ReplayedProgram}
 MOST_LAYOUTS = 8
 """Batch layouts that are compiled for each method; any further ones run uncompiled."""
 MOST_VARIANTS = 8
@@ -45,8 +48,8 @@ class Engine:
 
     Args:
         learner: whose methods it calls from now on, see :meth:`~polyak.learning.learner.Learner.run`.
-        mode: True compiles; ``"auto"`` does so for long runs of networks made of torch's and polyak's modules; False
-            never does.
+        mode: True compiles; ``"replay"`` replays; ``"auto"`` compiles for long runs of networks made of torch's and
+            polyak's modules; False never does.
         report: called with what takes long, such as ``print``.
     """
 
@@ -64,10 +67,11 @@ class Engine:
         """Programs that are up to date with the learner since it was last changed."""
         self._waited: dict[str, int] = {}
         """By method: how often it could not be compiled yet."""
+        self._kinds: Kinds = COMPILED
         self.compiles = False
         """Whether methods run as programs where they can."""
         learner.engine = self
-        self._compile(mode is True)
+        self._use({True: COMPILED, "replay": REPLAYED}.get(mode))
 
     def expect(self, updates: int, rows: int) -> None:
         """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never
@@ -85,13 +89,14 @@ class Engine:
             if self.report is not None:
                 self.report(self.status)
         else:
-            self._compile(True)
+            self._use(COMPILED)
 
-    def _compile(self, yes: bool) -> None:
-        """Run methods as programs from now on, or no longer."""
-        self.compiles = yes
+    def _use(self, kinds: Kinds | None) -> None:
+        """Run methods as such programs from now on; None: as they are written."""
+        self.compiles = kinds is not None
+        self._kinds = kinds or self._kinds
         line_by_line = None if self.learner.precision == "float32" else self.plainly  # see LearnerHost.check
-        self.learner.run_by(self.run if yes else line_by_line)
+        self.learner.run_by(self.run if self.compiles else line_by_line)
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of a gradient step, roughly."""
@@ -144,7 +149,7 @@ class Engine:
 
     def _make(self, name: str, batch: Any, static: tuple[Any, ...]) -> Program:
         with _ONE_AT_A_TIME, unseen_by_others():
-            program = _kind_of_program(self.learner, batch)(self.learner, name, batch, static)
+            program = _kind_of_program(self.learner, batch, self._kinds)(self.learner, name, batch, static)
             program.report = self.report
             program.compile()
         return program
@@ -172,11 +177,13 @@ class Engine:
         Raises:
             RuntimeError: the user asked for compilation.
         """
-        self._compile(False)
+        self._use(None)
         self.status = f"uncompiled: {error}"
-        if self.mode is True:
+        if self.mode in (True, "replay"):
+            done = "compiled" if self.mode is True else "replayed"
             raise RuntimeError(
-                f"compile=True, but the gradient step could not be compiled: {error}. Use compile='auto' or False."
+                f"compile={self.mode!r}, but the gradient step could not be {done}: {error}. Use compile='auto' or "
+                "False."
             ) from error
         reason = str(error).strip().partition("\n")[0] or type(error).__name__  # compilers write pages
         self._say(f"training continues uncompiled, since {name} could not be compiled: {reason}")
@@ -189,7 +196,7 @@ class Engine:
         return {**vars(self), "programs": {}, "_bound": set()}  # a copy of the learner needs programs of its own
 
 
-def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
+def _kind_of_program(learner: Learner, batch: Any, kinds: Kinds) -> type[Program]:
     """The class of programs for the learner's device.
 
     Raises:
@@ -199,11 +206,11 @@ def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
     if len(devices) > 1:
         raise UntraceableError(f"learner and batch are not on one device: {sorted(map(str, devices))}")
     kind = devices.pop().type
-    if kind not in PROGRAMS:
-        raise UntraceableError(f"programs run on {' and '.join(PROGRAMS)} devices, and the learner is on {kind}")
+    if kind not in kinds:
+        raise UntraceableError(f"such programs run on {' and '.join(kinds)} devices, and the learner is on {kind}")
     if learner.group is not None and kind != "cpu":
         raise UntraceableError(f"learners that exchange gradients are compiled on the CPU only, this one is on {kind}")
-    return PROGRAMS[kind]
+    return kinds[kind]
 
 
 def _strange_module(learner: torch.nn.Module) -> str | None:
