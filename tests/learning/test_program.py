@@ -400,7 +400,7 @@ def dqn(**options: Any) -> DQN:
 def test_short_runs_are_not_compiled() -> None:
     model = dqn().learn(200)
     assert model.compile == "auto"
-    assert model.engine.status == "uncompiled: the run is short"
+    assert model.engine.status == f"replayed from update {engine.REPLAYED_FROM} on"
 
 
 def test_what_counts_is_what_a_program_saves() -> None:
@@ -408,12 +408,15 @@ def test_what_counts_is_what_a_program_saves() -> None:
     deep, tensors = dqn(policy_kwargs={"net_arch": [8] * 9}), len(list(small.learner.parameters()))
     enough = math.ceil(engine.WORTHWHILE_SECONDS / engine.TENSOR_SECONDS / tensors)
     rows = math.ceil(engine.WORTHWHILE_SECONDS / engine.NUMBER_SECONDS / enough / 4)  # of CartPole's four numbers
+    wide = math.ceil(engine.WORTHWHILE_SECONDS / engine.FLOP_SECONDS / large.engine.flops(64))
     for model, updates, observed, compiles in (
         (small, enough - 1, 0, False),
         (small, enough, 0, True),
         (large, enough - 1, 0, False),
         (large, enough - 1, rows, True),
         (deep, enough - 1, 0, True),
+        (dqn(policy_kwargs={"net_arch": [8]}), min(wide, enough - 1), 1, False),
+        (dqn(policy_kwargs={"net_arch": [64]}), wide, 64, True),
     ):
         model.engine.expect(updates, observed)
         assert model.engine.compiles is compiles

@@ -1,4 +1,4 @@
-"""Gradient steps replayed without a compiler: the numbers of the plain step, to rounding, whatever happens meanwhile."""
+"""Gradient steps replayed without a compiler: the numbers of the plain step, to rounding, whatever happens."""
 
 import copy
 from collections.abc import Callable
@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from polyak import DQN, PPO, SAC
+from polyak import PPO, SAC
 from polyak.envs.testing import FakeImageEnv
 from polyak.experience import Transition
 from polyak.learning.engine import engine
+from polyak.learning.engine.replay import ReplayedProgram
 from tests.tolerance import drift
 
 from .changes import loaded_optimizer, replaced_network
@@ -148,3 +149,43 @@ def test_equal_seeds_give_equal_weights_whatever_lies_in_the_cache(
 def test_what_cannot_be_replayed_but_must_be_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="compile='replay', but .* could not be replayed: .*Adagrad.*Use compile='a"):
         sac(compile="replay", policy_kwargs={"optimizer_class": torch.optim.Adagrad}).learn(60)
+
+
+# -- the choice --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [sac, ppo])
+def test_by_itself_it_begins_at_an_update_of_the_learner(
+    make: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a training in pieces makes the numbers of one that is whole."""
+    monkeypatch.setattr(engine, "REPLAYED_FROM", 10)
+    whole = make().learn(128)
+    plain = make(compile=False).learn(128)
+    piece = make().learn(24)
+    assert piece.engine.status.startswith("replayed from update 10 on")
+    for end in (64, 128):
+        piece.save(tmp_path / "piece", include=piece.saves_also)
+        piece = type(piece).load(tmp_path / "piece", env=piece.get_env().envs[0].spec.id, resume=True, device="cpu")
+        piece.learn(end - piece.num_timesteps, reset_num_timesteps=False)
+    assert piece.engine.status == whole.engine.status == "replayed"
+    assert_same(weights(whole), weights(piece), 0.0)
+    assert_same(moments(whole), moments(piece), 0.0)
+    assert_same(weights(whole), weights(plain), near(plain))
+
+
+def test_where_it_fails_steps_stay_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "REPLAYED_FROM", 5)
+
+    def fail(self: Any) -> None:
+        raise ValueError("no plan\nmore words")
+
+    monkeypatch.setattr(ReplayedProgram, "compile", fail)
+    with pytest.warns(
+        UserWarning, match="training continues uncompiled, since .* could not be replayed: no plan"
+    ) as said:
+        model = sac().learn(60)
+    assert len(said) == 1
+    assert "\n" not in str(said[0].message)
+    assert model.engine.status.startswith("uncompiled: no plan")
+    assert_same(weights(model), weights(sac(compile=False).learn(60)), 0.0)

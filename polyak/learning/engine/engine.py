@@ -1,4 +1,4 @@
-"""The engine, which runs a learner's gradient steps: in which precision, and when as compiled programs.
+"""The engine, which runs a learner's gradient steps: in which precision, and when as replayed or compiled programs.
 
 The choice depends on the run alone, never on the clock: two runs with the same seed and settings make the same
 numbers, also when the first of them had to compile.
@@ -24,11 +24,18 @@ from polyak.learning.learner import Learner
 from polyak.warning import advise
 
 WORTHWHILE_SECONDS = 5.0
-"""Nominal time that a program must save in a run to be made: building it takes as long, or several times that, once."""
-TENSOR_SECONDS = 4e-5
-"""Nominal time that a program saves in each gradient step for each parameter that the step reads."""
+"""Nominal time that compiling must save in a run, compared to replaying: it takes as long, or several times that,
+once for each machine."""
+TENSOR_SECONDS = 5e-6
+"""Nominal time that a compiled program saves in each gradient step for each parameter that the step reads."""
+FLOP_SECONDS = 5e-12
+"""The same for each floating-point operation: results stay in the processor's cache from one to the next."""
 NUMBER_SECONDS = 6e-9
 """The same for each number observed: images pass through memory less often where operations are joined."""
+REPLAYED_FROM = 250
+"""Updates of a learner's life that are made as they are written, where its others are replayed: to trace a step takes
+as long as a replay saves in some hundred of them. It is a number of updates of the learner, and not of the run, so that
+a training in pieces makes the numbers of one that is whole."""
 Kinds = dict[str, type[Program]]
 """What a gradient step becomes, by the type of the learner's device."""
 COMPILED: Kinds = {"cpu": Program, "cuda": CudaProgram}
@@ -48,8 +55,8 @@ class Engine:
 
     Args:
         learner: whose methods it calls from now on, see :meth:`~polyak.learning.learner.Learner.run`.
-        mode: True compiles; ``"replay"`` replays; ``"auto"`` compiles for long runs of networks made of torch's and
-            polyak's modules; False never does.
+        mode: True compiles; ``"replay"`` replays; ``"auto"`` does one or the other, by the length of a run, for
+            networks made of torch's and polyak's modules; False runs methods as they are written.
         report: called with what takes long, such as ``print``.
     """
 
@@ -67,36 +74,55 @@ class Engine:
         """Programs that are up to date with the learner since it was last changed."""
         self._waited: dict[str, int] = {}
         """By method: how often it could not be compiled yet."""
-        self._kinds: Kinds = COMPILED
-        self.compiles = False
-        """Whether methods run as programs where they can."""
+        self._kinds: Kinds | None = None
+        """Which programs methods run as; None: as they are written."""
+        self._from = 0
+        """Updates of the learner before the first of them."""
         learner.engine = self
         self._use({True: COMPILED, "replay": REPLAYED}.get(mode))
+
+    @property
+    def compiles(self) -> bool:
+        """Whether methods run as programs where they can."""
+        return self._kinds is not None and self.learner.steps >= self._from
 
     def expect(self, updates: int, rows: int) -> None:
         """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never
         revoked."""
-        if self.mode != "auto" or self.compiles:
+        if self.mode != "auto" or self._kinds is COMPILED:
             return
+        parameters = list(self.learner.parameters())
         observed = rows * spaces.flatdim(self.learner.policy.observation_space)
-        saved = updates * (TENSOR_SECONDS * len(list(self.learner.parameters())) + NUMBER_SECONDS * observed)
-        if saved < WORTHWHILE_SECONDS:
-            self.status = "uncompiled: the run is short"
-        elif (strange := _strange_module(self.learner)) is not None:
+        each = TENSOR_SECONDS * len(parameters) + FLOP_SECONDS * self.flops(rows) + NUMBER_SECONDS * observed
+        if (strange := _strange_module(self.learner)) is not None:
             self.status = (
                 f"uncompiled: {strange} may hold Python code that a program would freeze (compile=True if not)"
             )
             if self.report is not None:
                 self.report(self.status)
-        else:
+        elif updates * each >= WORTHWHILE_SECONDS:
             self._use(COMPILED)
+        elif any(parameter.device.type not in REPLAYED for parameter in parameters):
+            self.status = "uncompiled: the run is short"
+        elif self._kinds is None:
+            self.status = f"replayed from update {REPLAYED_FROM} on"
+            self._use(REPLAYED, REPLAYED_FROM)
 
-    def _use(self, kinds: Kinds | None) -> None:
-        """Run methods as such programs from now on; None: as they are written."""
-        self.compiles = kinds is not None
-        self._kinds = kinds or self._kinds
+    def _use(self, kinds: Kinds | None, updates: int = 0) -> None:
+        """Run methods as such programs from now on, or from that update of the learner on; None: as they are
+        written."""
+        self._kinds, self._from = kinds, updates
+        self.programs.clear()
+        self._bound.clear()
         line_by_line = None if self.learner.precision == "float32" else self.plainly  # see LearnerHost.check
-        self.learner.run_by(self.run if self.compiles else line_by_line)
+        self.learner.run_by(line_by_line if kinds is None else self._at_first if updates else self.run)
+
+    def _at_first(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+        """As :meth:`plainly`, until there have been enough updates."""
+        if self.learner.steps <= self._from:
+            return self.plainly(method, batch, *static)
+        self.learner.run_by(self.run)
+        return self.run(method, batch, *static)
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of a gradient step, roughly."""
@@ -148,6 +174,7 @@ class Engine:
         return program
 
     def _make(self, name: str, batch: Any, static: tuple[Any, ...]) -> Program:
+        assert self._kinds is not None
         with _ONE_AT_A_TIME, unseen_by_others():
             program = _kind_of_program(self.learner, batch, self._kinds)(self.learner, name, batch, static)
             program.report = self.report
@@ -177,16 +204,16 @@ class Engine:
         Raises:
             RuntimeError: the user asked for compilation.
         """
+        done = "replayed" if self._kinds is REPLAYED else "compiled"
         self._use(None)
         self.status = f"uncompiled: {error}"
         if self.mode in (True, "replay"):
-            done = "compiled" if self.mode is True else "replayed"
             raise RuntimeError(
                 f"compile={self.mode!r}, but the gradient step could not be {done}: {error}. Use compile='auto' or "
                 "False."
             ) from error
         reason = str(error).strip().partition("\n")[0] or type(error).__name__  # compilers write pages
-        self._say(f"training continues uncompiled, since {name} could not be compiled: {reason}")
+        self._say(f"training continues uncompiled, since {name} could not be {done}: {reason}")
 
     def _say(self, what: str) -> None:
         """Warn, once for each reason."""
@@ -207,7 +234,7 @@ def _kind_of_program(learner: Learner, batch: Any, kinds: Kinds) -> type[Program
         raise UntraceableError(f"learner and batch are not on one device: {sorted(map(str, devices))}")
     kind = devices.pop().type
     if kind not in kinds:
-        raise UntraceableError(f"such programs run on {' and '.join(kinds)} devices, and the learner is on {kind}")
+        raise UntraceableError(f"programs run on {' and '.join(kinds)} devices, and the learner is on {kind}")
     if learner.group is not None and kind != "cpu":
         raise UntraceableError(f"learners that exchange gradients are compiled on the CPU only, this one is on {kind}")
     return kinds[kind]

@@ -209,8 +209,8 @@ class Inputs:
         return len(self.tensors) - 1
 
     def twin(self, tensors: Sequence[Tensor], rules: Mapping[type[Optimizer], Rule]) -> Learner:
-        """A copy of the learner with other tensors, optimizers that update them by ``rules``, and markers at its sums over learners:
-        running it does not change the learner."""
+        """A copy of the learner with other tensors, optimizers that update them by ``rules``, and markers at its sums
+        over learners: running it does not change the learner."""
         learner = self.learner
         stand_ins: dict[int, Any] = {id(was): tensors[place] for place, was in enumerate(self._own)}
         for name, optimizer in learner.optimizers.items():
