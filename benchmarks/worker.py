@@ -12,7 +12,9 @@ The job names the library, the task and what to measure:
 * ``offline_score``: the return that an offline learner reaches;
 * ``from_disk``: updates per second on a set that is in memory or on the disk;
 * ``scale``: seconds to begin, environment steps per second and seconds to a return, by a config that builds;
-* ``scaling``: environment steps per second of runners whose environments sleep.
+* ``scaling``: environment steps per second of runners whose environments sleep;
+* ``ways``: steps per CPU second of a plain training and of one in another way;
+* ``ways_others``: CPU seconds of ``predict``, an evaluation, saving and loading.
 
 It runs under each library's own interpreter, so it imports nothing but the standard library before the clock starts.
 """
@@ -250,6 +252,20 @@ def measure_scaling(job: dict[str, Any]) -> dict[str, Any]:
     return scale_calls.scaling(job)
 
 
+def measure_ways(job: dict[str, Any]) -> dict[str, Any]:
+    """Train plainly and in another way, by turns."""
+    import ways_calls
+
+    return ways_calls.measure(job)
+
+
+def measure_ways_others(job: dict[str, Any]) -> dict[str, Any]:
+    """Predict, evaluate, save and load."""
+    import ways_calls
+
+    return ways_calls.measure_others(job)
+
+
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     sys.path.insert(0, str(Path(__file__).parent))
@@ -266,6 +282,8 @@ def main() -> None:
         "atari": measure_atari,
         "scale": measure_scale,
         "scaling": measure_scaling,
+        "ways": measure_ways,
+        "ways_others": measure_ways_others,
     }
     result = measures[job["measure"]](job)
     import libraries

@@ -5,6 +5,7 @@ The model is the one that learns. Callbacks use its ``num_timesteps``, ``logger`
 """
 # ruff: noqa: B027  (hooks are empty until a subclass defines them)
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,24 +18,86 @@ from polyak.warning import warn_user
 CallbackFunction = Callable[[dict[str, Any], dict[str, Any]], bool]
 
 
+def _of_whole(name: str) -> Any:
+    """A method of dict that begins by computing all entries."""
+    method = getattr(dict, name)
+
+    @functools.wraps(method)
+    def of_whole(entries: "LoopLocals", *args: Any) -> Any:
+        entries.whole()
+        return method(entries, *args)
+
+    return of_whole
+
+
 class LoopLocals(dict[str, Any]):
-    """The ``locals`` of a training loop; expensive entries are computed when they are read.
+    """The ``locals`` of a training loop. Entries that are expensive are computed when they are read.
+
+    Reading one of :attr:`COSTLY` computes these; so does what shows all entries, such as iterating and copying.
 
     Args:
         entries: by name.
-        compute: called once for further entries; existing names keep their values.
+        compute: called at most once, for the values of :attr:`COSTLY`; names in ``entries`` keep their values.
     """
 
-    def __init__(self, entries: Mapping[str, Any], compute: Callable[[], Mapping[str, Any]]) -> None:
-        super().__init__(entries)
-        self.compute = compute
-        self._computed: Mapping[str, Any] | None = None
+    COSTLY = ("obs_tensor", "values", "log_probs")
 
-    def later(self) -> Mapping[str, Any]:
-        """The further entries."""
-        if self._computed is None:
-            self._computed = {name: value for name, value in self.compute().items() if name not in self}
-        return self._computed
+    def __init__(self, entries: Mapping[str, Any], compute: Callable[[], Mapping[str, Any]] | None = None) -> None:
+        super().__init__(entries)
+        self.entries, self.compute = entries, None if compute is None else functools.cache(compute)
+
+    def renew(self, other: Mapping[str, Any]) -> None:
+        """Takes over the entries of a later step; those that it is to compute replace the present ones."""
+        self.compute = None
+        if isinstance(other, LoopLocals):
+            for name in self.COSTLY if other.compute else ():
+                super().pop(name, None)
+            other, self.compute = other.entries, other.compute
+        super().update(other)
+
+    def also(self, names: Mapping[str, Any]) -> "LoopLocals":
+        """The same with other entries besides."""
+        new = LoopLocals({**self.entries, **names})
+        new.compute = self.compute
+        return new
+
+    def whole(self) -> dict[str, Any]:
+        """All entries, computed."""
+        if self.compute is not None:
+            found, self.compute = self.compute(), None
+            super().update(
+                {name: value for name, value in found.items() if not super(LoopLocals, self).__contains__(name)}
+            )
+        return self
+
+    def __missing__(self, name: str) -> Any:
+        if name in self.COSTLY and self.compute is not None:
+            return self.whole()[name]
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (self.compute is not None and name in self.COSTLY)
+
+    def __reduce__(self) -> Any:
+        return LoopLocals, ({**self},)
+
+    copy = _of_whole("copy")
+    items = _of_whole("items")
+    keys = _of_whole("keys")
+    values = _of_whole("values")
+    __eq__ = _of_whole("__eq__")
+    __iter__ = _of_whole("__iter__")
+    __len__ = _of_whole("__len__")
+    __or__ = _of_whole("__or__")
+    __repr__ = _of_whole("__repr__")
+    __reversed__ = _of_whole("__reversed__")
+    __ror__ = _of_whole("__ror__")
 
 
 class BaseCallback(ABC):
@@ -46,7 +109,7 @@ class BaseCallback(ABC):
         num_timesteps: environment steps so far, over all environments.
         locals, globals: what the training loop publishes: ``self`` (the model), ``infos``, ``rewards``, ``dones``,
             ``new_obs``, ``actions`` ..., renewed at every step. On-policy algorithms compute ``values``,
-            ``log_probs`` and ``obs_tensor`` when ``locals`` is read.
+            ``log_probs`` and ``obs_tensor`` when one of them is read.
         parent: the callback that this one is a child of, if any.
 
     Args:
@@ -56,8 +119,7 @@ class BaseCallback(ABC):
     model: Watched
     # Not inherited: a subclass of a callback that does not read the loop's variables may do so.
     _reads_locals: bool
-    _locals: dict[str, Any]
-    _later: Callable[[], Mapping[str, Any]] | None
+    _locals: LoopLocals
 
     def __init__(self, verbose: int = 0) -> None:
         super().__init__()
@@ -72,14 +134,11 @@ class BaseCallback(ABC):
     @property
     def locals(self) -> dict[str, Any]:
         """What the training loop publishes."""
-        if self._later is not None:
-            later, self._later = self._later, None
-            self._locals.update(later())
         return self._locals
 
     @locals.setter
     def locals(self, value: dict[str, Any]) -> None:
-        self._locals, self._later = value, getattr(value, "later", None)
+        self._locals = value if isinstance(value, LoopLocals) else LoopLocals(value)
 
     @property
     def needs_locals(self) -> bool:
@@ -159,8 +218,7 @@ class BaseCallback(ABC):
 
     def update_locals(self, locals_: dict[str, Any]) -> None:
         """Renew ``self.locals``, and the children's."""
-        self._locals.update(locals_)
-        self._later = getattr(locals_, "later", None)
+        self._locals.renew(locals_)
         self.update_child_locals(locals_)
 
     def update_child_locals(self, locals_: dict[str, Any]) -> None:

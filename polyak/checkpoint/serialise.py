@@ -29,6 +29,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import cloudpickle
+import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -45,7 +46,7 @@ from polyak.schedules import schedule_from_json, schedule_to_json
 from polyak.warning import printable, warn_user
 
 _KINDS: tuple[type, ...] = (
-    *(nn.Module, torch.optim.Optimizer, BaseBuffer, ReplayBuffer, enum.Enum, ActionNoise),
+    *(nn.Module, torch.optim.Optimizer, BaseBuffer, ReplayBuffer, enum.Enum, ActionNoise, gym.Env),
     MayBeNamed,
 )
 

@@ -1,3 +1,5 @@
+import copy
+import pickle
 import sys
 import warnings
 from collections import deque
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 from polyak.callbacks.attached import as_callback
-from polyak.callbacks.callback import BaseCallback, CallbackList, ConvertCallback, EventCallback
+from polyak.callbacks.callback import BaseCallback, CallbackList, ConvertCallback, EventCallback, LoopLocals
 from polyak.callbacks.evaluating import EvalCallback, evaluation_seed
 from polyak.callbacks.periodic import EveryNTimesteps, LogEveryNTimesteps
 from polyak.callbacks.progress_bar import ProgressBarCallback
@@ -712,3 +714,38 @@ def test_no_file_of_the_model_is_imported():
     source = Path(sys.modules[BaseCallback.__module__].__file__).read_text()
     assert "polyak.algorithm" not in source
     assert "polyak.algorithms" not in source
+
+
+def test_names_that_are_costly_are_computed_when_they_are_read():
+    computed = []
+
+    def step(number):
+        def compute():
+            computed.append(number)
+            return {"values": number, "log_probs": -number, "obs_tensor": None}
+
+        return LoopLocals({"infos": [], "rewards": number}, compute)
+
+    seen = LoopLocals({"self": "model"})
+    for number, read in enumerate(
+        (
+            lambda names: (names["infos"], names.get("rewards"), names.get("nothing"), "values" in names, "x" in names),
+            lambda names: names["values"] == 1 and names.get("log_probs") == -1,
+            list,
+            lambda names: {**names}["values"] == 3 and len(names) == 6,
+            lambda names: copy.deepcopy(names)["values"] == 4 and dict(names) == names.copy() == names,
+            lambda names: pickle.loads(pickle.dumps(names))["values"] == 5,
+            lambda names: "values" in repr(names),
+        )
+    ):
+        seen.renew(step(number))
+        assert computed == list(range(1, number)), "an entry that no one reads is not computed"
+        assert seen["rewards"] == number
+        assert read(seen)
+        assert computed == list(range(1, number + 1))
+    with pytest.raises(KeyError, match="nothing"):
+        seen["nothing"]
+    assert seen["values"] == 6
+    seen.renew({"values": 7})  # of a loop that knows it
+    assert seen["values"] == 7
+    assert computed[-1] == 6

@@ -115,8 +115,8 @@ class Relay(BaseCallback):
         return self.callback.is_idle
 
     def update_locals(self, locals_: dict[str, Any]) -> None:
-        names = {**locals_, "self": self.owner}
-        self.callback.update_locals(LoopLocals(names, locals_.later) if isinstance(locals_, LoopLocals) else names)
+        published = locals_ if isinstance(locals_, LoopLocals) else LoopLocals(locals_)
+        self.callback.update_locals(published.also({"self": self.owner}))
 
     def on_rollout_start(self) -> None:
         rewarding = self.owner._rewarding

@@ -6,6 +6,7 @@ What learns is polyak's own algorithm, under ``algo.model``: with no further pro
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from typing_extensions import Self
 
+from polyak.checkpoint.may_be_named import MayBeNamed
 from polyak.compat.rllib_face import checkpoints, not_called, results, states
 from polyak.compat.rllib_face.callbacks import Hooks
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
@@ -45,7 +47,7 @@ from polyak.schedules import LinearSchedule
 from polyak.suggestions import did_you_mean
 
 
-class Algorithm:
+class Algorithm(MayBeNamed):
     """What a config builds.
 
     Args:
@@ -64,6 +66,8 @@ class Algorithm:
     """
 
     config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
+    trial_id = "default"
+    """As RLlib calls an algorithm that is no trial of Ray Tune; Tune writes its own into results."""
 
     def __init__(self, config: AlgorithmConfig | None = None) -> None:
         config = self.get_default_config() if config is None else config
@@ -74,7 +78,7 @@ class Algorithm:
         config.validate()
         config.freeze()
         self.config, self.iteration = config, 0
-        self._since_restore = [0.0, 0.0]  # iterations and their seconds in this process
+        self._since, self._last_result = results.Since(), dict[str, Any]()
         self.setup(config)
         fix = f"setup() of {type(self).__name__} has made no model: let it call super().setup(config)."
         require("model" in vars(self), "algo_class", type(self), fix)
@@ -119,7 +123,7 @@ class Algorithm:
             raise
         if (path := self.config.get_rl_module_spec().load_state_path) is not None:
             self._begin_with(path)
-        self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
+        self._counters = results.COUNTERS.copy()
 
     def _continue_with(self, model: Any, restart: bool = True) -> None:
         """Continue with a model."""
@@ -235,35 +239,39 @@ class Algorithm:
             "num_training_step_calls_per_iteration": calls,
             "num_env_steps_sampled_lifetime": self._sampled,
             "env_runners": self._of_runners(self._sampled - steps, self._episodes.lifetime - episodes, seconds),
-            "learners": self._of_learners(rows, seconds),
+            "learners": self._of_learners(rows, model.learner.steps - updates, seconds),
             "fault_tolerance": {
                 "num_healthy_workers": self.env_runner_group.num_healthy_env_runners,
                 "num_remote_worker_restarts": self.env_runner_group.num_restarts,
             },
-            "timers": self._timers(split, seconds, calls),
             "done": False,
+            "trial_id": self.trial_id,
             "config": config.to_dict(),
             **results.of_now(),
         }
+        self._add_timers(result, split, seconds, calls)
+        if config.collects and (buffer := getattr(model, "replay_buffer", None)) is not None:
+            so_far = self._sampled, rows, self._counters["rows"]
+            result["replay_buffer"] = results.of_replay(buffer, self._sampled - steps, *so_far)
         if evaluates:
             evaluated = time.perf_counter()
             result["evaluation"] = self._end_evaluation() if meanwhile else self.evaluate()
             result["timers"]["evaluation_iteration"] = time.perf_counter() - evaluated
             seconds = time.perf_counter() - began
         self._counters["seconds"] += seconds
-        self._since_restore[0] += 1
-        self._since_restore[1] += seconds
+        self._since.iterations += 1
+        self._since.seconds += seconds
         result |= {
             "time_this_iter_s": seconds,
             "time_total_s": self._counters["seconds"],
-            "iterations_since_restore": int(self._since_restore[0]),
-            "time_since_restore": self._since_restore[1],
-            "num_env_steps_sampled_lifetime_throughput": (self._sampled - steps) / seconds,
+            "iterations_since_restore": self._since.iterations,
+            "time_since_restore": self._since.seconds,
         }
         if config.log_sys_usage:
             result["perf"] = results.of_machine()
         self._hooks("on_train_result", algorithm=self, result=result)
         self._files.add(result)
+        self._last_result = result
         return result
 
     @property
@@ -293,29 +301,21 @@ class Algorithm:
         return round(updates / -(-rows // model.batch_size) * rows)
 
     def _of_runners(self, steps: int, episodes: int, seconds: float) -> dict[str, Any]:
-        by_module = {DEFAULT_MODULE_ID: steps}
-        lifetime = {DEFAULT_MODULE_ID: self._sampled}
         return {
             **results.of_training(self._episodes, self._envs),
-            "num_episodes": episodes,
-            "num_episodes_lifetime": self._episodes.lifetime,
+            **results.of_steps(steps, self._sampled, episodes, self._episodes.lifetime),
             "num_episodes_kept": len(self._episodes),
-            "num_env_steps_sampled": steps,
-            "num_env_steps_sampled_lifetime": self._sampled,
-            "num_agent_steps_sampled": {"default_agent": steps},
-            "num_agent_steps_sampled_lifetime": {"default_agent": self._sampled},
-            "num_module_steps_sampled": by_module,
-            "num_module_steps_sampled_lifetime": lifetime,
-            "num_env_steps_sampled_lifetime_throughput": steps / seconds,
+            "num_env_steps_sampled_lifetime_throughput": self._since.rates("steps", steps, seconds),
             "weights_seq_no": float(self.model.learner.steps),
             **self._hooks.metrics_logger.reduced(),
         }
 
-    def _of_learners(self, rows: int, seconds: float) -> dict[str, Any]:
+    def _of_learners(self, rows: int, updates: int, seconds: float) -> dict[str, Any]:
         others = beside(self.model.learner)
         counts = {name: sum(p.numel() for p in one.parameters() if p.requires_grad) for name, one in others.items()}
-        parameters = sum(p.numel() for p in self.model.learner.parameters() if p.requires_grad) - sum(counts.values())
-        found = results.of_learner(self._log.taken(), parameters, rows, self._counters["rows"], seconds)
+        lifetime, learner = self._counters["rows"], self.model.learner
+        found = results.of_learner(self._log.taken(), learner, rows, updates, lifetime, seconds, self._since)
+        found[DEFAULT_MODULE_ID]["num_trainable_parameters"] -= sum(counts.values())
         if "entropy_coeff" in self.config.to_dict():
             found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.tunables["ent_coef"])
         if self.config.name == "PPO" and "vf_loss" in found[DEFAULT_MODULE_ID]:
@@ -331,16 +331,24 @@ class Algorithm:
                 found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
         return found
 
-    def _timers(self, before: Mapping[str, float], seconds: float, calls: int) -> dict[str, float]:
-        after = self.model.time_split
-        spent = {name: max(value - before.get(name, 0.0), 0.0) for name, value in after.items()}
-        return {
+    def _add_timers(self, result: dict[str, Any], before: Mapping[str, float], seconds: float, calls: int) -> None:
+        """Says where an iteration's seconds have gone. Acting and stepping are told apart where this process does."""
+        spent = {name: max(now - before.get(name, 0.0), 0.0) for name, now in self.model.time_split.items()}
+        sampling = spent["env"] + spent["inference"] + spent["copy"]
+        result["timers"] = {
             "training_iteration": seconds,
             "training_step": seconds / calls,
-            "env_runner_sampling_timer": spent["env"] + spent["inference"] + spent["copy"],
+            "env_runner_sampling_timer": sampling,
             "learner_update_timer": spent["update"] + spent["sample"],
             "synch_weights": 0.0,
         }
+        runners = result["env_runners"] | {
+            "sample": sampling / calls,
+            "time_between_sampling": (seconds - sampling) / calls,
+        }
+        if self.config.num_env_runners == 0 and (steps := runners["num_env_steps_sampled"] // self._envs):
+            runners |= {"env_step_timer": spent["env"] / steps, "rlmodule_inference_timer": spent["inference"] / steps}
+        result["env_runners"] = runners
 
     @staticmethod
     def summary(result: Mapping[str, Any]) -> str:
@@ -378,10 +386,19 @@ class Algorithm:
             require(right, "custom_evaluation_function", function, fix)
         else:
             returns, lengths = self._evaluators.result()
-            counts = {"num_episodes": len(returns), "num_env_steps_sampled": sum(lengths)}
+            counters, (steps, episodes) = self._counters, (int(sum(lengths)), len(returns))
+            counters["evaluated_steps"] += steps
+            counters["evaluated_episodes"] += episodes
+            so_far = int(counters["evaluated_steps"]), int(counters["evaluated_episodes"])
+            counts = results.of_steps(steps, so_far[0], episodes, so_far[1])
             logged = self._hooks.evaluation_logger.reduced()
             found = {"env_runners": {**results.of_episodes(returns, lengths), **counts, **logged}}
-        found = {**found, "iteration": self.iteration}
+        found = {
+            **found,
+            "iteration": self.iteration,
+            "num_healthy_workers": self.config.evaluation_num_env_runners,
+            "num_remote_worker_restarts": self._evaluators.num_restarts,
+        }
         self._counters["evaluations"] += 1
         self._hooks("on_evaluate_end", algorithm=self, evaluation_metrics=found)
         return found
@@ -557,28 +574,55 @@ class Algorithm:
 
         Args:
             path: what :meth:`save_to_path` returned.
-            component: ``"rl_module"``, or a path of RLlib's that ends so: the weights alone.
+            component: one of those of :meth:`get_state` alone, such as ``"learner_group"``, ``"env_runner"`` or
+                ``"learner_group/learner/rl_module"``; of the last, ``"rl_module"`` is short for the path.
 
         Raises:
             FileNotFoundError: there is none.
             ValueError: it is damaged, or of another algorithm or other networks. Nothing has changed then.
+            HyperparameterError: there is no component of that name.
         """
         checkpoints.restore(self, path, component)
         self._hooks("on_checkpoint_loaded", algorithm=self)
 
+    def save(self, checkpoint_dir: Any = None) -> checkpoints.SavedTraining:
+        """:meth:`save_to_path` under RLlib's earlier name.
+
+        Args:
+            checkpoint_dir: where to; ``None``: a new temporary folder, which is yours to delete.
+
+        Returns:
+            ``.checkpoint.path``, and the latest result of :meth:`train` as ``.metrics``.
+        """
+        folder = tempfile.mkdtemp() if checkpoint_dir is None else checkpoint_dir
+        return checkpoints.SavedTraining(checkpoints.Checkpoint(self.save_to_path(folder)), self._last_result)
+
+    def restore(self, checkpoint_path: Any) -> None:
+        """:meth:`restore_from_path` of a path, or of what :meth:`save` returned."""
+        self.restore_from_path(checkpoints.folder_of(checkpoint_path))
+
+    save_checkpoint, load_checkpoint = save_to_path, restore_from_path
+
+    def get_config(self) -> AlgorithmConfig:
+        """The config."""
+        return self.config
+
     @classmethod
-    def from_checkpoint(cls, path: Any, config: AlgorithmConfig | None = None) -> Algorithm:
+    def from_checkpoint(cls, path: Any, config: AlgorithmConfig | None = None, *, trust: bool = False) -> Algorithm:
         """Build an algorithm from a checkpoint.
 
         Args:
-            path: what :meth:`save_to_path` returned.
-            config: instead of the file's. Needed where that had settings which no file can hold, such as functions.
+            path: what :meth:`save_to_path` or :meth:`save` returned.
+            config: instead of the file's. The file's own classes (callbacks, modules, learners, environments) are found
+                where the program has imported or defined them under the same names.
+            trust: let functions and other objects of the file's config be unpickled, which may run any code.
 
         Raises:
             FileNotFoundError: there is none.
-            ValueError: it is damaged, or needs a config.
+            ValueError: it is damaged, or has settings for which a config or trust is needed.
         """
-        algorithm = checkpoints.built(path, config, cls)
+        path = checkpoints.folder_of(path)
+        algorithm = checkpoints.built(path, config, cls, trust)
         try:
             algorithm.restore_from_path(path)
         except BaseException:
@@ -617,10 +661,6 @@ class Algorithm:
 
 
 _REPLACED = {
-    "save": "save_to_path(path)",
-    "save_checkpoint": "save_to_path(path)",
-    "load_checkpoint": "restore_from_path(path)",
-    "restore": "restore_from_path(path)",
     "get_policy": "get_module()",
     "compute_action": "compute_single_action(observation)",
     "compute_actions": "predict(observations)",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from polyak.checkpoint.may_be_named import MayBeNamed
 from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
 from polyak.compat.rllib_face.config.settings import CallbackSettings
@@ -20,7 +21,7 @@ STEPS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_sample
 """Those that only episodes of this process are shown to."""
 
 
-class RLlibCallback:
+class RLlibCallback(MayBeNamed):
     """Subclass it, and write those methods that are needed.
 
     All of them take keyword arguments only: those that are named here, ``metrics_logger``, and, of environments and

@@ -12,16 +12,18 @@ import shutil
 import sys
 import warnings
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, NamedTuple
 
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
 from polyak.checkpoint.parameters import saved_parameters, set_parameters
 from polyak.checkpoint.saved import Saved
-from polyak.checkpoint.serialise import decode, encode, is_plain
+from polyak.checkpoint.serialise import Untrusted, decode, encode, is_plain
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
 from polyak.compat.rllib_face.connectors.learning import load_state_of_all, state_of_all
@@ -37,8 +39,38 @@ from polyak.writing import replacing
 FILE, MEMBER, VERSION = "model.zip", "algorithm.json", 1
 MODULES = Path("learner_group") / "learner" / "rl_module"
 """The folder of modules in that of a checkpoint, as RLlib has it."""
+ABOUT = "rllib_checkpoint.json"
+"""The file by which RLlib's programs tell what a folder is."""
 _BESIDE = "beside."
 """Tensors of modules that only the learner has are called so in the file."""
+
+
+class Checkpoint(NamedTuple):
+    """A folder that an algorithm was saved to."""
+
+    path: str
+
+    @contextmanager
+    def as_directory(self) -> Iterator[str]:
+        """The folder, as long as the block runs."""
+        yield self.path
+
+    def to_directory(self, path: Any = None) -> str:
+        """The folder, or a copy of it at ``path``."""
+        return self.path if path is None else str(shutil.copytree(self.path, path, dirs_exist_ok=True))
+
+
+class SavedTraining(NamedTuple):
+    """What :meth:`Algorithm.save` returns: a checkpoint, and the latest result of ``train()``."""
+
+    checkpoint: Checkpoint
+    metrics: dict[str, Any]
+
+
+def folder_of(given: Any) -> str:
+    """The folder of a path, a :class:`Checkpoint` (also Ray's), or of what :meth:`Algorithm.save` returned."""
+    given = getattr(given, "checkpoint", given)
+    return str(getattr(given, "path", given))
 
 
 def save(algorithm: Any, path: Any) -> str:
@@ -68,6 +100,9 @@ def save(algorithm: Any, path: Any) -> str:
         archive.writestr(MEMBER, json.dumps(described, indent=1, allow_nan=False))
     with replacing(folder / FILE) as file:
         file.write(written.getbuffer())
+    about = {"type": "Algorithm", "checkpoint_version": "2.1", "format": described["format"], "state_file": FILE}
+    with replacing(folder / ABOUT) as file:
+        file.write(json.dumps({**about, "module_ids": [DEFAULT_MODULE_ID, *beside(model.learner)]}).encode())
     if hasattr(model.policy, "rl_module"):
         for name, module in {DEFAULT_MODULE_ID: model.policy.rl_module, **beside(model.learner)}.items():
             _save_module(module, folder / MODULES / name)
@@ -125,9 +160,10 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
         raise ValueError(
             f"path={str(path)!r} is a checkpoint of {described['algorithm']}, not of {algorithm.config.name}."
         )
+    if component is not None and component.rstrip("/").split("/")[-1] not in ("rl_module", "default_policy"):
+        _restore_part(algorithm, path, component.rstrip("/"))
+        return
     if component is not None:
-        if component.rstrip("/").split("/")[-1] not in ("rl_module", "default_policy"):
-            raise ValueError(f"component={component!r}: only 'rl_module' can be restored by itself.")
         saved = saved_parameters(checkpoint.read(file))
         policies = {name: value for name, value in saved.items() if not name.endswith("optimizer")}
         further = {name: policies.pop(name) for name in list(policies) if name.startswith(_BESIDE)}
@@ -140,7 +176,7 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
     own = {**plain.kwargs, "policy_class": plain.policy}
     own.pop("kl_coef", None)  # which moves during training: the file's counts
     device = own.pop("device")
-    counters = {name: described["counters"][name] for name in algorithm._counters}
+    counters = {name: described["counters"].get(name, 0) for name in algorithm._counters}
     with warnings.catch_warnings():  # the filter takes the file's statistics below
         warnings.filterwarnings("ignore", "env has a VecNormalize")
         model = plain.algorithm.load(
@@ -158,13 +194,22 @@ def _restore(algorithm: Any, path: Any, component: str | None) -> None:
     algorithm._episodes.lifetime = int(described["num_episodes_lifetime"])
 
 
-def built(path: Any, config: AlgorithmConfig | None, cls: Any) -> Any:
+def _restore_part(algorithm: Any, path: Any, component: str) -> None:
+    """Take over a component of an algorithm that is built of the checkpoint for as long as that takes."""
+    with type(algorithm)(algorithm.config.copy(copy_frozen=False)) as other:
+        restore(other, path)
+        state = other.get_state(components=component)
+    above = component.split("/")[0]
+    algorithm.set_state({above: state[above]})
+
+
+def built(path: Any, config: AlgorithmConfig | None, cls: Any, trust: bool = False) -> Any:
     """An algorithm that a checkpoint can be restored into; see :meth:`Algorithm.from_checkpoint`."""
     described, saved = _contents(path)
     if config is not None:
         return config.build_algo()
     with damage_named(path):
-        config = _described_config(path, described, cls)
+        config = _described_config(path, described, cls, trust)
         with no_larger_than(saved.networks.values(), config.model_config):
             return config.build_algo()
 
@@ -172,10 +217,13 @@ def built(path: Any, config: AlgorithmConfig | None, cls: Any) -> Any:
 class _Author(Author):
     """Of a config in a file."""
 
-    way_out = "Build the config as it was, and pass it: from_checkpoint(path, config=config)."
+    way_out = (
+        "Build the config as it was, and pass it: from_checkpoint(path, config=config). Or pass trust=True, if you "
+        "trust the file."
+    )
 
 
-def _described_config(path: Any, described: dict[str, Any], cls: Any) -> AlgorithmConfig:
+def _described_config(path: Any, described: dict[str, Any], cls: Any, trust: bool) -> AlgorithmConfig:
     own = cls.config_class
     if not own.name:  # Algorithm.from_checkpoint(path)
         own = resolve_name("polyak.compat.rllib_face.trainables:config_class")(described["algorithm"])
@@ -186,8 +234,12 @@ def _described_config(path: Any, described: dict[str, Any], cls: Any) -> Algorit
             f"path={str(path)!r}: no file can hold the settings {left_out}. Build the config as it was and pass it: "
             "from_checkpoint(path, config=config)."
         )
-    values = {name: decode(value) for name, value in settings.items()}
-    env, author = values.get("env"), _Author()
+    values = {name: decode(value, trust) for name, value in settings.items()}
+    if unread := {name: value for name, value in values.items() if _holds_untrusted(value)}:
+        raise ValueError(f"path={str(path)!r}: the file holds code in its settings {unread}. {_Author.way_out}")
+    if isinstance(spec := values.get("rl_module_spec"), dict):
+        values["rl_module_spec"] = resolve_name("polyak.compat.rllib_face.models.rl_module:RLModuleSpec")(**spec)
+    env, author = values.get("env"), _Author(is_trusted=trust)
     if isinstance(env, str) and env not in registered():
         module, _, name = env.rpartition(":")
         author.check_environment(name if module in sys.modules else env, source="the config")
@@ -196,6 +248,12 @@ def _described_config(path: Any, described: dict[str, Any], cls: Any) -> Algorit
         author.check_values(values[name], source="the config", key=name, kind="hyperparameter", sizes=True)
     config: AlgorithmConfig = own.from_dict(values)
     return config
+
+
+def _holds_untrusted(value: Any) -> bool:
+    if isinstance(value, list | tuple | dict):
+        return any(map(_holds_untrusted, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Untrusted)
 
 
 def _was_left_out(value: Any) -> bool:

@@ -76,6 +76,7 @@ class LocalEvaluators:
 
     show: Callable[..., None] | None = None
     metrics: Any = None
+    num_restarts = 0
 
     def __init__(self, config: AlgorithmConfig, created: Callable[..., None] | None) -> None:
         self._config, self._created = config.evaluation_settings(), created

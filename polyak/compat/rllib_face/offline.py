@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from polyak.compat.rllib_face import results
 from polyak.compat.rllib_face.algorithm import Algorithm
 from polyak.compat.rllib_face.config.offline import OfflineConfig, own_names
 from polyak.compat.rllib_face.environments import Spaces, in_units_of, limited, make_environments, scaled_space
@@ -47,7 +48,7 @@ class OfflineAlgorithm(Algorithm):
         self._continue_with(self.plain.algorithm(self.plain.policy, data, **self.plain.kwargs))
         if (path := config.get_rl_module_spec().load_state_path) is not None:
             self._begin_with(path)
-        self._counters = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0}
+        self._counters = results.COUNTERS.copy()
 
     def _make_runners(self, model: Any, shown: Any, restart: bool) -> OfflineRunner:
         return OfflineRunner(model, self._steps, self.config.moves, restart, self.env_runner)

@@ -6,9 +6,11 @@ import datetime
 import importlib.util
 import os
 import platform
+import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,10 @@ NAMES = {
     "n_updates": "num_gradient_passes_lifetime",
 }
 """Polyak's names of what a learner reports -> RLlib's."""
+
+
+COUNTERS = {"rows": 0, "steps": 0, "seconds": 0.0, "evaluations": 0, "evaluated_steps": 0, "evaluated_episodes": 0}
+"""What an algorithm counts besides its model."""
 
 
 class Means(Logger):
@@ -101,23 +107,73 @@ def of_training(episodes: LatestEpisodes, n_envs: int) -> dict[str, Any]:
     return found
 
 
+class Since:
+    """What this process has done since it built or restored an algorithm."""
+
+    def __init__(self) -> None:
+        self.iterations, self.seconds = 0, 0.0
+        self._counts: Counter[str] = Counter()
+
+    def rates(self, name: str, count: float, seconds: float) -> dict[str, float]:
+        """Counts something more; how many there were in a second of the iteration, and of all of them."""
+        self._counts[name] += count
+        return {
+            "throughput_since_last_reduce": count / seconds,
+            "throughput_since_last_restore": self._counts[name] / (self.seconds + seconds),
+        }
+
+
+def of_steps(steps: int, lifetime: int, episodes: int, episodes_lifetime: int) -> dict[str, Any]:
+    """Counts of environment steps and episodes, now and so far; there is one agent, and one module."""
+    by_name: dict[str, Any] = {}
+    for ending, count in (("", steps), ("_lifetime", lifetime)):
+        by_name[f"num_env_steps_sampled{ending}"] = count
+        by_name[f"num_agent_steps_sampled{ending}"] = {"default_agent": count}
+        by_name[f"num_module_steps_sampled{ending}"] = {DEFAULT_MODULE_ID: count}
+    return {**by_name, "num_episodes": episodes, "num_episodes_lifetime": episodes_lifetime}
+
+
+def of_replay(buffer: Any, steps: int, lifetime: int, rows: int, rows_lifetime: float) -> dict[str, Any]:
+    """Counts of steps that a replay buffer was given, lost and lent to the learner, now and so far."""
+    stored = buffer.size() * buffer.n_envs
+    lost = max(lifetime - stored, 0)
+    counts = {
+        "added": (steps, lifetime),
+        "evicted": (min(steps, lost), lost),
+        "sampled": (rows, rows_lifetime),
+    }
+    found: dict[str, Any] = {"num_env_steps_stored": stored}
+    for what, both in counts.items():
+        for ending, count in zip(("", "_lifetime"), both, strict=True):
+            found[f"num_env_steps_{what}{ending}"] = count
+            found[f"num_agent_steps_{what}{ending}"] = {"default_agent": count}
+            found[f"num_module_steps_{what}{ending}"] = {DEFAULT_MODULE_ID: count}
+    return found
+
+
 def of_learner(
-    means: Mapping[str, float], parameters: int, rows: int, lifetime: float, seconds: float
+    means: Mapping[str, float], learner: Any, rows: int, updates: int, lifetime: float, seconds: float, since: Since
 ) -> dict[str, Any]:
-    """What the learner reports, under ``learners``. Throughputs are rows in a second of the iteration."""
+    """What the learner reports, under ``learners``; counts are rows. Networks of which only a learner has some are in
+    ``learner.beside``."""
     own = {NAMES.get(name, name): value for name, value in means.items()}
     if "entropy_loss" in own:
         own["entropy"] = -own.pop("entropy_loss")
-    own |= {
-        "num_trainable_parameters": parameters,
-        "num_module_steps_trained": rows,
-        "num_module_steps_trained_lifetime": lifetime,
-        "num_module_steps_trained_lifetime_throughput": rows / seconds,
-    }
+    sizes = Counter[bool]()
+    for parameter in learner.parameters():
+        sizes[parameter.requires_grad] += parameter.numel()
+    trained: dict[str, Any] = {"num_module_steps_trained": rows, "num_module_steps_trained_lifetime": lifetime}
+    trained["num_module_steps_trained_lifetime_throughput"] = rates = since.rates("rows", rows, seconds)
+    own |= {"num_trainable_parameters": sizes[True], "module_train_batch_size_mean": rows / max(updates, 1), **trained}
     of_all = {
+        **trained,
+        "num_module_steps_trained_throughput": rows / seconds,
         "num_env_steps_trained": rows,
         "num_env_steps_trained_lifetime": lifetime,
-        "num_env_steps_trained_lifetime_throughput": rows / seconds,
+        "num_env_steps_trained_lifetime_throughput": dict(rates),
+        "num_env_steps_trained_throughput": rows / seconds,
+        "num_trainable_parameters": sizes[True],
+        "num_non_trainable_parameters": sizes[False],
     }
     return {DEFAULT_MODULE_ID: own, "__all_modules__": of_all}
 
@@ -135,7 +191,18 @@ def of_now() -> dict[str, Any]:
     """When and where."""
     now = time.time()
     date = datetime.datetime.fromtimestamp(now).strftime("%Y-%m-%d_%H-%M-%S")
-    return {"date": date, "timestamp": int(now), "pid": os.getpid(), "hostname": platform.node()}
+    return {"date": date, "timestamp": int(now), "pid": os.getpid(), "hostname": platform.node(), "node_ip": _node_ip()}
+
+
+@cache
+def _node_ip() -> str:
+    """The address by which other machines reach this one, without asking any; 127.0.0.1 where there is no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # of no machine; a datagram socket sends nothing to connect
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
 
 
 def summary(result: Mapping[str, Any]) -> str:

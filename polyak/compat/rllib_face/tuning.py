@@ -18,7 +18,7 @@ from polyak.compat.rllib_face.trainables import get_trainable_cls as algorithm_c
 
 _UNKNOWN = float("nan")
 _OF_EPISODES = tuple(f"episode_{what}_{how}" for what in ("return", "len") for how in ("mean", "min", "max"))
-_TUNES_OWN = ("config", "date", "done", "hostname", "pid", "timestamp")
+_TUNES_OWN = ("config", "date", "done", "hostname", "node_ip", "pid", "timestamp", "trial_id")
 """Results that Tune fills in itself."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import polyak
 from polyak.callbacks.callback import BaseCallback
@@ -23,6 +25,7 @@ from polyak.compat.rllib_face import (
     DQNConfig,
     EnvContext,
     IMPALAConfig,
+    MeanStdFilter,
     PPOConfig,
     RainbowConfig,
     RLlibCallback,
@@ -31,6 +34,8 @@ from polyak.compat.rllib_face import (
     get_trainable_cls,
     register_env,
 )
+from polyak.compat.rllib_face.learners.actor_critic import PPOTorchLearner
+from polyak.compat.rllib_face.result_files import flattened
 from polyak.nn.backends.numpy import Numpy
 from tests.compat.rllib_face import own_networks as own
 from tests.compat.rllib_face.test_config import NOTEBOOK
@@ -118,7 +123,7 @@ def test_the_notebooks_flow(name: str, tmp_path: Path) -> None:
     assert [result["training_iteration"] for result in results] == [1, 2, 3]
     assert ["evaluation" in result for result in results] == [False, False, True]
     assert results[2]["evaluation"]["env_runners"]["num_episodes"] == 3
-    assert all(math.isfinite(value) for value in results[2]["learners"]["default_policy"].values())
+    assert all(math.isfinite(value) for _, value in flattened(results[2]["learners"]))
 
     with Algorithm.from_checkpoint(final) as again:
         assert again.iteration == 3
@@ -142,7 +147,7 @@ def test_the_notebooks_convolutions_play_breakout(name: str) -> None:
         assert algo.model.get_env().observation_space.shape == (3, 210, 160)
         assert algo.get_module().catalog.latent_dims == (64 * 27 * 20,)
         result = algo.train()
-        assert all(math.isfinite(value) for value in result["learners"]["default_policy"].values())
+        assert all(math.isfinite(value) for _, value in flattened(result["learners"]))
         assert algo.compute_single_action(np.zeros((210, 160, 3), np.uint8)) in range(4)
 
 
@@ -284,9 +289,7 @@ def test_an_encoder_of_ones_own_by_one_method_of_the_catalog(catalog: type, tmp_
         assert all(not torch.equal(net.conv1.weight, old) for net, old in zip(nets, before, strict=True))
         algo.save_to_path(tmp_path)
         ours = weights(algo)
-    with pytest.raises(ValueError, match="rl_module_spec"):
-        Algorithm.from_checkpoint(tmp_path)
-    with Algorithm.from_checkpoint(tmp_path, config=config) as again:
+    with Algorithm.from_checkpoint(tmp_path) as again:
         assert equal(weights(again), ours)
 
 
@@ -663,8 +666,6 @@ def test_single_actions_and_many() -> None:
 
 def test_methods_of_earlier_versions_name_what_took_their_place() -> None:
     with ppo().build() as algo:
-        with pytest.raises(AttributeError, match="save_to_path"):
-            algo.save()
         with pytest.raises(AttributeError, match="get_module"):
             algo.get_policy()
         with pytest.raises(AttributeError, match="Did you mean 'train'"):
@@ -716,7 +717,7 @@ def test_checkpoints_hold_no_pickles_and_the_plain_api_reads_them(tmp_path: Path
             folder = Path(algo.save_to_path(tmp_path / name))
             action = algo.model.predict(np.zeros(algo.observation_space.shape, np.float32), deterministic=True)[0]
         names = sorted(path.name for path in folder.iterdir())
-        assert names == (["model.zip"] if name == "SAC" else ["learner_group", "model.zip"])
+        assert names == ["learner_group"] * (name != "SAC") + ["model.zip", "rllib_checkpoint.json"]
         files = [path for path in folder.rglob("*") if path.is_file() and path.name != "model.zip"]
         assert all(path.suffix in (".json", ".safetensors", ".zip") for path in files)
         with zipfile.ZipFile(folder / "model.zip") as archive:
@@ -727,6 +728,23 @@ def test_checkpoints_hold_no_pickles_and_the_plain_api_reads_them(tmp_path: Path
         np.testing.assert_array_equal(action, again)
 
 
+def test_the_earlier_names_of_saving(tmp_path: Path) -> None:
+    with ppo().build() as algo:
+        result = algo.train()
+        saved = algo.save(tmp_path)
+        assert saved.metrics is result
+        assert (saved.checkpoint.path, saved.checkpoint.to_directory()) == (str(tmp_path), str(tmp_path))
+        ours, about = weights(algo), json.loads((tmp_path / "rllib_checkpoint.json").read_text())
+        assert (about["type"], about["module_ids"]) == ("Algorithm", ["default_policy"])
+        algo.train()
+        algo.restore(saved)
+        assert equal(weights(algo), ours)
+        assert algo.get_config() is algo.config
+    with saved.checkpoint.as_directory() as folder, Algorithm.from_checkpoint(saved) as again:
+        assert (folder, again.iteration) == (str(tmp_path), 1)
+        assert equal(weights(again), ours)
+
+
 def test_the_weights_alone(tmp_path: Path) -> None:
     with ppo().build() as algo, ppo().debugging(seed=4).build() as other:
         algo.train()
@@ -735,7 +753,25 @@ def test_the_weights_alone(tmp_path: Path) -> None:
         assert equal(weights(other), weights(algo))
         assert other.iteration == 0
         with pytest.raises(ValueError, match="component"):
-            other.restore_from_path(tmp_path, component="env_runner")
+            other.restore_from_path(tmp_path, component="enw_runner")
+
+
+def test_a_component_alone(tmp_path: Path) -> None:
+    config = ppo().env_runners(env_to_module_connector=lambda *_, **__: MeanStdFilter())
+    with config.build() as algo, config.copy(copy_frozen=False).debugging(seed=4).build() as other:
+        algo.train()
+        algo.save_to_path(tmp_path)
+        ours = weights(other)
+        other.restore_from_path(tmp_path, component="env_runner")
+        assert other.model.num_timesteps == 128
+        assert equal(weights(other), ours)
+        seen, before = (one.get_state()["env_runner"]["env_to_module_connector"] for one in (other, algo))
+        assert before["obs_rms"]["count"] > 100
+        np.testing.assert_equal(seen, before)
+        other.restore_from_path(tmp_path, component="learner_group/learner")
+        assert equal(weights(other), weights(algo))
+        assert other.model.learner.steps == algo.model.learner.steps
+        assert other.iteration == 0
 
 
 def test_a_checkpoint_takes_the_place_of_an_older_one_when_it_is_complete(
@@ -749,7 +785,11 @@ def test_a_checkpoint_takes_the_place_of_an_older_one_when_it_is_complete(
         with pytest.raises(OSError, match="disk"):
             algo.save_to_path(tmp_path)
         monkeypatch.undo()
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["learner_group", "model.zip"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "learner_group",
+            "model.zip",
+            "rllib_checkpoint.json",
+        ]
         assert (tmp_path / "model.zip").read_bytes() == before
         algo.save_to_path(tmp_path)
         assert (tmp_path / "model.zip").read_bytes() != before
@@ -778,11 +818,53 @@ def test_checkpoints_that_do_not_fit_change_nothing(tmp_path: Path) -> None:
         algo.train()
 
 
-def test_settings_that_no_file_can_hold_are_asked_for(tmp_path: Path) -> None:
+def test_functions_of_a_file_are_asked_for_or_trusted(tmp_path: Path) -> None:
     config = ppo().callbacks(on_train_result=lambda **_: None)
     with config.build() as algo:
         algo.save_to_path(tmp_path)
-    with pytest.raises(ValueError, match="on_train_result"):
+    with pytest.raises(ValueError, match=r"code in its settings \{'on_train_result'.*trust=True"):
         Algorithm.from_checkpoint(tmp_path)
-    with get_trainable_cls("PPO").from_checkpoint(tmp_path, config=config) as again:
-        assert again.config.on_train_result is not None
+    for trusted in ({"config": config}, {"trust": True}):
+        with get_trainable_cls("PPO").from_checkpoint(tmp_path, **trusted) as again:
+            assert again.config.on_train_result is not None
+    with ppo().callbacks(on_train_result=partial(print, _Unpickled())).build() as algo:
+        algo.save_to_path(tmp_path)
+    with pytest.raises(ValueError, match="no file can hold the settings.*on_train_result"):
+        Algorithm.from_checkpoint(tmp_path, trust=True)
+
+
+class _Unpickled:
+    def __reduce__(self) -> Any:
+        raise TypeError("not this one")
+
+
+class Counting(RLlibCallback):
+    loaded = 0
+
+    def on_checkpoint_loaded(self, **kwargs: Any) -> None:
+        Counting.loaded += 1
+
+
+class OwnLearner(PPOTorchLearner):
+    """As it is."""
+
+
+class OwnEnv(CartPoleEnv):
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.length = dict(config or {}).get("length", 0)
+
+
+def test_classes_of_a_program_are_found_again(tmp_path: Path) -> None:
+    config = ppo().environment(OwnEnv, env_config={"length": 7}).callbacks(Counting).training(learner_class=OwnLearner)
+    spec = RLModuleSpec(module_class=own.OwnModule, model_config={"hidden": 8})
+    with config.rl_module(rl_module_spec=spec, model_config={}).build() as algo:
+        algo.train()
+        algo.save_to_path(tmp_path)
+        before, Counting.loaded = weights(algo), 0
+    with Algorithm.from_checkpoint(tmp_path) as again:
+        assert equal(weights(again), before)
+        assert Counting.loaded == 1
+        assert isinstance(again.model.learner, OwnLearner)
+        assert type(again.get_module()) is own.OwnModule
+        assert again.env_runner.env.envs[0].unwrapped.length == 7

@@ -64,7 +64,7 @@ def test_results_have_the_peers_further_names(tmp_path: Path) -> None:
         algo.save_to_path(tmp_path)
         assert algo.training_iteration == 2
     assert second["env_runners"]["num_agent_steps_sampled_lifetime"] == {"default_agent": 64}
-    assert second["num_env_steps_sampled_lifetime_throughput"] > 0
+    assert second["env_runners"]["num_env_steps_sampled_lifetime_throughput"]["throughput_since_last_restore"] > 0
     found = [one["learners"]["default_policy"]["curr_entropy_coeff"] for one in (first, second)]
     assert found == pytest.approx([0.3, 0.1])
     with Algorithm.from_checkpoint(tmp_path) as again:

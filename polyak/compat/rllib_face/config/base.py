@@ -299,18 +299,19 @@ class AlgorithmConfig(AllSettings):
         return f"{type(self).__name__}({changed})"
 
     def changed(self) -> dict[str, Any]:
-        """The settings that were set, for a file: JSON values. What no file can hold has ``{"$left_out": words}``."""
+        """The settings that were set, for a file: JSON values. What cannot be pickled has ``{"$left_out": words}``."""
         values = {}
         for name in sorted(self._given):
             value = getattr(self, name)
             if name == "model_config" and isinstance(value, DefaultModelConfig):
                 value = asdict(value)  # all of them, since it is not an algorithm's defaults that it leaves as they are
+            if name == "rl_module_spec" and hasattr(value, "module_class"):
+                value = {key: asdict(v) if isinstance(v, DefaultModelConfig) else v for key, v in vars(value).items()}
             try:
-                held = encode(value)
-                readable = "$pickle" not in json.dumps(held)
-            except TypeError:
-                readable = False
-            values[name] = held if readable else {"$left_out": f"{value!r:.200}"}
+                values[name] = encode(value)
+                json.dumps(values[name])
+            except Exception:  # pickling may raise anything
+                values[name] = {"$left_out": f"{value!r:.200}"}
         return values
 
     # -- what they amount to -------------------------------------------------------------------------------------------

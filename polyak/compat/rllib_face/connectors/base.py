@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from polyak.checkpoint.may_be_named import MayBeNamed
 from polyak.compat.rllib_face.columns import Columns
 from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode, mapped_parts, stacked
 from polyak.hyperparameters.declaration import require
@@ -16,7 +17,7 @@ from polyak.hyperparameters.declaration import require
 Batch = dict[str, Any]
 
 
-class ConnectorV2:
+class ConnectorV2(MayBeNamed):
     """A piece: subclass it, and write ``__call__``, and :meth:`recompute_output_observation_space` where observations
     become others.
 
