@@ -70,8 +70,8 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         "Seconds of whole programs, from the start of a fresh process to the end, with an empty cache: of the clock, "
-        f"and of the processor in brackets. {report['machine']['processor']}, {report['threads']} thread each; medians of "
-        f"{report['repeats']} runs, libraries in turn."
+        f"and of the processor in brackets. {report['machine']['processor']}, {report['threads']} thread each; medians "
+        f"of {report['repeats']} runs, libraries in turn."
     )
     yield ""
     titles = [f"compile={kind} | beside it" for kind in kinds]
