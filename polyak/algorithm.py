@@ -57,8 +57,8 @@ from polyak.hyperparameters.declaration import (
 from polyak.hyperparameters.docstrings import Documentation, Signature
 from polyak.hyperparameters.held import Held
 from polyak.logging.logger import Logger, configure_logger
-from polyak.loops.clock import Clock, EpisodeStatistics
-from polyak.loops.training import Loop, Training, watched, write_logs
+from polyak.loops.clock import Clock, EpisodeStatistics, write_logs
+from polyak.loops.training import Loop, Training, watched
 from polyak.parts import episodes
 from polyak.parts.part import MadeOf, Part
 from polyak.seeding import set_random_seed

@@ -12,9 +12,8 @@ from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.changing import Reload, WithNetworks
 from polyak.hyperparameters.declaration import Count, Fraction, Natural, NonNegative, Only, Positive, Scheduled
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update
-from polyak.learning.rollout_learner import OnPolicyLearner
+from polyak.learning.rollout_learner import OnPolicyLearner, entropy_loss
 from polyak.nn.catalog import policy_aliases
-from polyak.ops.policy_gradient import entropy_loss
 from polyak.ops.updates import polyak_update
 from polyak.parts.epsilon import EpsilonOfRollouts, EpsilonOfSteps
 from polyak.parts.part import KeptAttributes, Part, Through, of_policy

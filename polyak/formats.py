@@ -100,6 +100,15 @@ MODULES_MOVED = {
     "polyak.nn.value_policy": "polyak.nn.policies.value",
 }
 """Modules of earlier commits whose classes can stand in a file -> the modules that hold them now."""
+TENSORS_RENAMED = (
+    (r"\bnet\.(\d+)\.(?!cnn)", r"net.mlp.\1."),
+    (r"\bcnn\.", "net.0.cnn."),
+    (r"\bcore\.", "lstm."),
+    (r"\bcore\.", "gru."),
+)
+"""Parts of the names of tensors in files of earlier commits -> what they are now, where a model has no such tensor."""
+CONSTANTS = ("log_std_clip_param_const",)
+"""How names of tensors end that files of earlier commits lack, since no training changes them."""
 ROOMS_MOVED = {
     "polyak.compat.sb3_files.": "polyak.compat.sb3_face.files.",
     "polyak.compat.recurrent.": "polyak.compat.sb3_face.recurrent.",

@@ -24,6 +24,7 @@ from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.runner import Acting, Runner
 from polyak.distributed.learners import LearnerGroup
+from polyak.distributed.placement import check_placement, placement_of
 from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, envs_of_runners
 from polyak.envs import VecEnv
 from polyak.envs.adapters.counted import Counted
@@ -40,7 +41,7 @@ from polyak.learning.engine.device import get_device
 from polyak.learning.engine.engine import Engine
 from polyak.learning.host import LearnerHost, Load, faster_device
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
-from polyak.loops.training import read_episodes
+from polyak.loops.clock import read_episodes
 from polyak.loops.updates import Schedules, following
 from polyak.nn.export.observations import Reader, image_keys
 from polyak.nn.export.policy_graph import PolicyGraph
@@ -48,7 +49,7 @@ from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
 from polyak.parts import episodes
 from polyak.parts.acting import predict
-from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, value_of
+from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, is_constant, value_of
 from polyak.suggestions import did_you_mean
 from polyak.warning import advise
 
@@ -95,7 +96,7 @@ class NetworkAlgorithm(Algorithm):
     float32. For large networks on a GPU."""
 
     n_runners, n_learners = 0, 1  # hyper-parameters where a kind declares them
-    transport, runner_timeout = cast(Any, "ray"), cast("float | None", None)
+    transport, runner_timeout, placement = cast(Any, "ray"), cast("float | None", None), cast(Any, None)
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
@@ -147,6 +148,7 @@ class NetworkAlgorithm(Algorithm):
         freq: Any = getattr(self, "sde_sample_freq", -1)
         fix = "only noise that depends on the state is drawn so. Pass use_sde=True as well."
         require(freq != "episode" or getattr(self, "use_sde", False), "sde_sample_freq", freq, fix)
+        check_placement(self.placement)
         shared = self.n_learners == 1 or self.learner_class.steps_are_shared
         fix = f"{type(self).__name__} learns from a rollout as a whole, in this process. Pass n_learners=1."
         require(shared, "n_learners", self.n_learners, fix)
@@ -179,9 +181,10 @@ class NetworkAlgorithm(Algorithm):
     def renew_schedules(self) -> None:
         """Bring the hyper-parameters that stay the same to the learner, and find those that move."""
         values = {name: getattr(self, name) for name in self.learner.tunables if name != "learning_rate"}
-        self.schedules.moving = {name: value for name, value in values.items() if callable(value)}
+        self.schedules.moving = {name: value for name, value in values.items() if not is_constant(value)}
         self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
-        self.learner.set(**{name: value for name, value in values.items() if not callable(value)})
+        still = {name: value for name, value in values.items() if name not in self.schedules.moving}
+        self.learner.set(**{name: value(1.0) if callable(value) else value for name, value in still.items()})
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each; (0, 1) if not known."""
@@ -267,7 +270,9 @@ class NetworkAlgorithm(Algorithm):
         if self.n_learners == 1:
             return
         if self._learners is None:
-            self._learners = LearnerGroup(self.n_learners, self.transport, self.seed)
+            self._learners = LearnerGroup(
+                self.n_learners, self.transport, self.seed, placement_of(self.placement, "learners")
+            )
             weakref.finalize(self, self._learners.close)
         self._learners.begin(self.learner)
 
@@ -284,7 +289,8 @@ class NetworkAlgorithm(Algorithm):
         if envs_of_runners(env) is None:
             if self.n_runners == 0:
                 return super()._vectorised(env)
-            env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, timeout=self.runner_timeout)
+            options: Any = {"timeout": self.runner_timeout, "placement": placement_of(self.placement, "runners")}
+            env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, **options)
         return env.normalized() if isinstance(env, RemoteEnvs) else env
 
     def _masks(self) -> Masks | None:

@@ -1,9 +1,12 @@
 """What holds for all tests."""
 
 import gc
+import importlib
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -19,13 +22,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_collection() -> Iterator[None]:
-    """The garbage collector walks through what libraries and tests have defined neither now nor later: it all stays."""
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """The garbage collector walks through what libraries and tests have defined neither now nor later: it all stays.
+
+    Before they are collected, each of several processes imports files of tests that no other begins with: whose asserts
+    it has rewritten, the others find in the cache.
+    """
     gc.disable()
+    _import_a_share(session.config)
     yield
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
     gc.enable()
+
+
+def _import_a_share(config: pytest.Config) -> None:
+    worker = getattr(config, "workerinput", None)
+    if worker is None or sys.dont_write_bytecode or config.args != ["tests"]:
+        return
+    number, of = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    for path in files[number::of]:
+        name = ".".join(path.relative_to(config.rootpath).with_suffix("").parts)
+        with suppress(Exception, pytest.skip.Exception):  # collecting the file will say what is wrong with it
+            importlib.import_module(name)
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from polyak.hyperparameters.changing import Fixed, WithOptimizer
 from polyak.hyperparameters.declaration import Count, Fraction, LearningRate, Positive
 from polyak.learning.lagging_critic import TARGET, LaggingCriticLearner, check_lagging_critic
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable, Update
+from polyak.learning.rollout_learner import entropy_loss
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import entropy_loss
 from polyak.parts.part import MadeOf, Part
 
 # -- losses ------------------------------------------------------------------------------------------------------------

@@ -27,10 +27,10 @@ from polyak.hyperparameters.declaration import Count, Fraction, LearningRate, Sc
 from polyak.hyperparameters.settled import Settled
 from polyak.learning.lagging_critic import LaggingCriticLearner
 from polyak.learning.learner import Learner, LearnerRecipe, Objective, Tunable, Update, set_rate
+from polyak.learning.rollout_learner import entropy_loss
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.distributions.choice import SINGLE_SPACES
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import entropy_loss
 
 # -- one gradient step -------------------------------------------------------------------------------------------------
 

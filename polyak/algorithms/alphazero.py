@@ -53,7 +53,8 @@ from polyak.hyperparameters.declaration import (
     require,
 )
 from polyak.learning.learner import Learner, Objective, Tunable, Update
-from polyak.loops.training import Loop, engine_checks, write_logs
+from polyak.loops.clock import write_logs
+from polyak.loops.training import Loop, engine_checks
 from polyak.loops.updates import measured, record_means
 from polyak.network_algorithm import NetworkAlgorithm
 from polyak.nn.catalog import PolicyRecipe

@@ -177,7 +177,7 @@ class RoundLoop:
         actor, updates = plain.collector.actor, plain.updates
         actor.beta = model._beta()
         round_ = Round(-(-model.steps_per_round // model.n_envs), model.episodes_per_round)
-        if plain.collector.collect(round_, plain.store, plain.count) is None:
+        if plain.collector.collect(round_, plain.store, (plain.count,)) is None:
             return False
         model._rounds += 1
         buffer = model.memory.own

@@ -18,8 +18,8 @@ from polyak.fields.asynchronous import AsynchronousAlgorithm
 from polyak.hyperparameters.changing import WithOptimizer
 from polyak.hyperparameters.declaration import Fraction, Positive
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable, Update
+from polyak.learning.rollout_learner import entropy_loss
 from polyak.learning.vtrace_learner import Evaluated, Unroll, VTraceLearner
-from polyak.ops.policy_gradient import entropy_loss
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 

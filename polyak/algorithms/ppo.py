@@ -5,8 +5,9 @@ Schulman et al. 2017, "Proximal Policy Optimization Algorithms", arXiv:1707.0634
 Shapes: B minibatch rows.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import torch
@@ -18,10 +19,9 @@ from polyak.experience.batch import RolloutRows
 from polyak.fields.on_policy import OnPolicyAlgorithm
 from polyak.hyperparameters.declaration import Count, NonNegative, Only, Positive, Scheduled, require
 from polyak.learning.learner import Learner, Objective, OptimizerRecipe, Tunable, Update
-from polyak.learning.rollout_learner import OnPolicyLearner
+from polyak.learning.rollout_learner import OnPolicyLearner, entropy_loss
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import entropy_loss
 from polyak.parts.part import MadeOf
 from polyak.parts.rollouts import Rollouts
 from polyak.schedules import Schedule
@@ -98,28 +98,22 @@ class PPOLearner(OnPolicyLearner):
         """Make a gradient step on each minibatch of several passes over a rollout, until one is skipped.
 
         Args:
-            passes: each an iterable of minibatches; of a pass that is not reached, none is asked for.
+            passes: each an iterable of as many minibatches; of a pass that is not reached, none is asked for.
         """
+        each = [list(passes)] if self.target_kl is None else ([one] for one in passes)  # no step is skipped without
         metrics: dict[str, list[Tensor]] = {}
-        sizes: list[int] = []
-
-        def of(some: Iterable[Iterable[Any]]) -> Iterator[Any]:
-            for minibatches in some:
-                sizes.append(0)
-                for batch in minibatches:
-                    sizes[-1] += 1
-                    yield batch
-
-        too_far = False
-        for some in [passes] if self.target_kl is None else ([one] for one in passes):  # no step is skipped without
-            for update in self.learn_all(of(some)):
+        too_far, begun = False, 0
+        for some in each:
+            begun += len(some)
+            metrics.get("approx_kl", []).clear()
+            for update in self.learn_all(chain.from_iterable(some)):
                 for name, value in update.metrics.items():
                     metrics.setdefault(name, []).append(value)
-                too_far = update.skipped is not None and bool(update.skipped)
-            if too_far:
+            if too_far := update.skipped is not None and bool(update.skipped):
                 break
-        metrics["approx_kl"] = metrics.get("approx_kl", [])[sum(sizes[:-1]) :]
-        return Lesson(metrics, len(sizes), too_far)
+        steps = len(metrics["approx_kl"])
+        metrics["approx_kl"] = metrics["approx_kl"][steps - steps // len(some) :]
+        return Lesson(metrics, begun, too_far)
 
     def gradient_step(self, batch: RolloutSamples) -> Update:
         """Descend the objective, unless the policy has moved more than 1.5 ``target_kl``."""
@@ -127,14 +121,11 @@ class PPOLearner(OnPolicyLearner):
         objective = self.objective(batch, values.flatten(), log_prob, entropy)
         with torch.no_grad():
             kl = self.divergence(batch, log_prob - batch.old_log_prob)
-        too_far = None
         if self.target_kl is not None or self.kl_coef is not None:
             (kl,) = self.averaged([kl])  # so that all learners stop, or none, and weigh divergence alike
-        if self.target_kl is not None:
-            too_far = kl > 1.5 * self.target_kl
+        too_far = None if self.target_kl is None else kl > 1.5 * self.target_kl
         self.minimise("policy", objective.loss, self.max_grad_norm, unless=too_far)
-        metrics = {"loss": objective.loss.detach(), "approx_kl": kl}
-        return Update({**metrics, **objective.metrics}, skipped=too_far)
+        return Update({"loss": objective.loss.detach(), "approx_kl": kl, **objective.metrics}, skipped=too_far)
 
     def objective(self, batch: RolloutSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Objective:
         """-(L^CLIP - c1 L^VF + c2 S), eq. 9. Of the policy as it is: values [B], log_prob [B] of the batch's actions,

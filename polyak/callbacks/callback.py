@@ -48,12 +48,12 @@ class LoopLocals(dict[str, Any]):
 
     def renew(self, other: Mapping[str, Any]) -> None:
         """Takes over the entries of a later step; those that it is to compute replace the present ones."""
-        self.compute = None
+        entries, self.compute = other, None
         if isinstance(other, LoopLocals):
-            for name in self.COSTLY if other.compute else ():
+            entries, self.compute = other.entries, other.compute
+            for name in self.COSTLY if self.compute else ():
                 super().pop(name, None)
-            other, self.compute = other.entries, other.compute
-        super().update(other)
+        super().update(entries)
 
     def also(self, names: Mapping[str, Any]) -> "LoopLocals":
         """The same with other entries besides."""
@@ -203,10 +203,14 @@ class BaseCallback(ABC):
         self.n_calls += 1
         self.num_timesteps = self.model.num_timesteps
         keep_going = self._on_step()
-        if keep_going is None and not self._has_warned:
+        return True if keep_going else self._stop(keep_going)
+
+    def _stop(self, said: Any) -> bool:
+        """False, with a warning where ``None`` was said instead."""
+        if said is None and not self._has_warned:
             self._has_warned = True
             warn_user(f"{self!r} returned None, which stops training as False does. Return True to continue.")
-        return bool(keep_going)
+        return False
 
     def on_rollout_end(self) -> None:
         """Called after experience is collected, before the update."""

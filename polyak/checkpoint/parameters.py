@@ -1,6 +1,7 @@
 """Parameters and optimizer states of a learner: by Stable-Baselines3's names, and in a model file."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from polyak.checkpoint.saved import Arrays, Saved, check_counter, prefixed
 from polyak.checkpoint.serialise import decode, encode
+from polyak.formats import CONSTANTS, TENSORS_RENAMED
 from polyak.learning.learner import Learner
 from polyak.learning.vtrace_learner import PublishedWeights, VTraceLearner
 from polyak.nn.compiled import plain_name
@@ -140,7 +142,8 @@ def restore(learner: Learner, saved: Saved) -> None:
     for name, array in ((plain_name(name), array) for name, array in saved.networks.items()):
         if name in own and (array.dtype.kind == "f") != own[name].is_floating_point():
             raise ValueError(f"the file has {name} as {array.dtype}, the model as {own[name].dtype}: it is damaged.")
-    learner.load_networks({name: torch.from_numpy(array) for name, array in saved.networks.items()})
+    found = {plain_name(name): torch.from_numpy(array) for name, array in saved.networks.items()}
+    learner.load_networks(as_named_now(found, learner.networks()))
     for name in learner.optimizers:
         if name not in saved.info["optimizers"]:
             raise ValueError(f"the file has no {optimizer_key(name)}, only {sorted(saved.info['optimizers'])}.")
@@ -208,3 +211,17 @@ def join_optimizer(numbers: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]
         state.setdefault(int(index), {})[value_name] = torch.from_numpy(array)
     groups = [{key: decode(value) for key, value in group.items()} for group in numbers["groups"]]
     return {"state": state, "param_groups": groups}
+
+
+def as_named_now(state: Mapping[str, Any], own: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Tensors of a file by the names that a model has for them today, with the constants that the file lacks.
+
+    Args:
+        state: name in the file -> tensor.
+        own: name -> tensor of the model.
+    """
+    found = {name: tensor for name, tensor in own.items() if name.endswith(CONSTANTS) and name not in state}
+    for name, tensor in state.items():
+        others = (re.sub(before, after, name) for before, after in TENSORS_RENAMED)
+        found[name if name in own else next((other for other in others if other in own), name)] = tensor
+    return found

@@ -43,9 +43,6 @@ class Actor:
         memory: the policy's recurrent state, by name [N, ...]; ``None`` of one without, or before the first step.
     """
 
-    _next: Mapping[str, Exploration] | None = None
-    """How to explore from the next series of steps on, if that differs."""
-
     def __init__(
         self,
         policy: Policy,
@@ -84,11 +81,15 @@ class Actor:
 
     def explore_next(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from the next series of steps on."""
-        self._next = exploration
+        self._begin: list[Any] = [partial(self._explore_and_begin, exploration)]
+
+    def _explore_and_begin(self, exploration: Mapping[str, Exploration], policy: Policy, rows: int) -> None:
+        self.explore(exploration)
+        for begin in self._begin:
+            begin(policy, rows)
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         """Explore in another way from now on."""
-        self._next = None
         if self.in_tensors:
             exploration = {name: part.made_for_tensors(self.policy) for name, part in exploration.items()}
         self.exploration = dict(exploration)
@@ -113,11 +114,8 @@ class Actor:
         if self._backend != self.policy.backend:
             self._act_by(self.policy)
         self._decide.begin()
-        if restart:
-            if self._next is not None:
-                self.explore(self._next)
-            for begin in self._begin:
-                begin(self.policy, rows)
+        for begin in self._begin if restart else ():
+            begin(self.policy, rows)
 
     def act(
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
@@ -140,13 +138,16 @@ class Actor:
             if (actions := before(self.policy, starts, masks)) is not None:
                 break
         if actions is None or self._recurrent:  # a recurrent state advances whatever acts
-            memory = self.recall(starts)
-            chosen, extras, self.memory = self._decide(observations, self.deterministic, masks, memory)
-            extras = {**{name: place(part, self._device) for name, part in (memory or {}).items()}, **extras}
+            memory = self.recall(starts) if self._recurrent else None
+            chosen, found, self.memory = self._decide(observations, self.deterministic, masks, memory)
+            extras = {**self._columns_of(memory), **found} if memory else dict(found)
             actions = chosen if actions is None else actions
         for after in self._after:
             actions = after(actions)
         return Acted(self.codec.to_env(actions), actions, extras)
+
+    def _columns_of(self, memory: State) -> Arrays:
+        return {name: place(part, self._device) for name, part in memory.items()}
 
     def recall(self, starts: np.ndarray) -> State | None:
         """The policy's recurrent state before the next step: nothing of episodes that are over. ``starts`` [N]: where

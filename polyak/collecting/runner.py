@@ -101,9 +101,6 @@ class Runner:
     def _begin(self) -> None:
         self.episode_starts: Any = full((self.env.num_envs,), True, bool, self.env.device)
 
-    def plan(self, steps: int) -> None:
-        """So many steps will be asked for, one after another: a runner elsewhere makes them at once."""
-
     @property
     def stored_obs(self) -> Observations | None:
         """[N, ...] the observations to act on next, as experience keeps them."""

@@ -28,6 +28,7 @@ from polyak.distributed.learner_process import (
     tensors_in,
     texts_of,
 )
+from polyak.distributed.placement import Placement
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
 from polyak.distributed.runners import Transport
@@ -51,12 +52,16 @@ class LearnerGroup:
         n_learners: how many, the one here among them.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for threads that take turns.
         seed: of the model; fellow k draws from the streams of ``seed + 1000 * k``.
+        placement: of fellows on Ray.
 
     Raises:
         ImportError: ``polyak[scale]`` is missing.
     """
 
-    def __init__(self, n_learners: int, transport: Transport, seed: int | None) -> None:
+    def __init__(
+        self, n_learners: int, transport: Transport, seed: int | None, placement: Placement = Placement()
+    ) -> None:
+        self.placement = placement
         self.size, self.restarts, self.busy = n_learners, 0, False
         self.integrity = Integrity()
         first = int(torch.initial_seed() % 2**31) if seed is None else seed
@@ -75,7 +80,7 @@ class LearnerGroup:
 
     def _made(self, arguments: list[tuple[int, int]], transport: Transport) -> OnRay | InTurns:
         """Fellows of these ranks and seeds."""
-        return OnRay(arguments[1:]) if transport == "ray" else InTurns(arguments[1:])
+        return OnRay(arguments[1:], placement=self.placement) if transport == "ray" else InTurns(arguments[1:])
 
     def begin(self, learner: Learner) -> None:
         """Let all be what a learner here is now."""
@@ -219,24 +224,24 @@ class LearnersElsewhere(LearnerGroup):
             numbers of a learner here.
         device: of all of them.
         threads: of each.
-        **options: what each reserves, in Ray's words.
+        placement: what each reserves, and where it is.
 
     Raises:
         ImportError: ``polyak[scale]`` is missing.
     """
 
     def __init__(
-        self, n_learners: int, seed: int | None, shares_streams: bool, device: str, threads: int, **options: Any
+        self, n_learners: int, seed: int | None, shares_streams: bool, device: str, threads: int, placement: Placement
     ) -> None:
         self._shares_streams = shares_streams
-        self._device, self._threads, self._options = device, threads, options
+        self._device, self._threads = device, threads
         self._since: list[tuple[str, list[tuple[Any, ...]]]] = []
         """What they were asked since the one here was brought to where they are."""
         self.fellows: OnRay
-        super().__init__(n_learners, "ray", seed)
+        super().__init__(n_learners, "ray", seed, placement)
 
     def _made(self, arguments: list[tuple[int, int]], transport: Transport) -> OnRay:
-        return OnRay(arguments, self._device, self._threads, **self._options)
+        return OnRay(arguments, self._device, self._threads, self.placement, "num_learners")
 
     @whole
     def update(self, batches: Iterable[Any]) -> list[Update]:
@@ -320,12 +325,21 @@ class OnRay:
         arguments: rank and seed of each.
         device: of all of them.
         threads: of each.
-        **options: what each reserves, in Ray's words.
+        placement: what each reserves, and where it is.
+        name: of the setting that says how many there are.
     """
 
-    def __init__(self, arguments: list[tuple[int, int]], device: str = "cpu", threads: int = 1, **options: Any) -> None:
+    def __init__(
+        self,
+        arguments: list[tuple[int, int]],
+        device: str = "cpu",
+        threads: int = 1,
+        placement: Placement = Placement(),
+        name: str = "n_learners",
+    ) -> None:
         self.device = device
-        self.workers = Workers(LearnerProcess, [(*one, threads) for one in arguments], PATIENCE, **options)
+        made = [(*one, threads) for one in arguments]
+        self.workers = Workers(LearnerProcess, made, PATIENCE, placement=placement, name=name)
         self.put = self.workers.put
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:

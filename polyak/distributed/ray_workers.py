@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyak.distributed.placement import Placement, wait_for_room
 from polyak.envs.vec.subproc import EnvTimeoutError
 from polyak.warning import warn_user
 
@@ -39,17 +40,18 @@ class _Session:
     """Ray as long as it is used here; one that was there before is left as it is."""
 
     def __init__(self) -> None:
-        self.users, self.ours = 0, False
+        self.users, self.ours, self.is_own_machine = 0, False, False
+        self.address, self.runtime_env = "", dict[str, Any]()
 
-    def enter(self, processors: float) -> None:
+    def enter(self) -> None:
         """Start it, unless it is there."""
         if self.users == 0 and not ray().is_initialized():
             quiet = {"log_to_driver": False, "logging_level": "error"}
-            if os.environ.get("RAY_ADDRESS"):
-                ray().init(**quiet)
+            if address := self.address or os.environ.get("RAY_ADDRESS"):
+                ray().init(address, runtime_env=self.runtime_env or None, **quiet)
             else:  # not whatever cluster happens to run on this machine
-                number = max(os.cpu_count() or 1, int(processors + 1))
-                ray().init("local", num_cpus=number, include_dashboard=False, **quiet)
+                ray().init("local", include_dashboard=False, **quiet)
+                self.is_own_machine = True
             self.ours = True
         self.users += 1
 
@@ -57,11 +59,22 @@ class _Session:
         """The last one ends what was started."""
         self.users -= 1
         if self.users == 0 and self.ours:
-            self.ours = False
+            self.ours = self.is_own_machine = False
             ray().shutdown()
 
 
 _SESSION = _Session()
+
+
+def join_cluster(address: str, working_dir: str = "") -> None:
+    """Let processes that are made from now on be on a cluster, as ``RAY_ADDRESS`` does.
+
+    Args:
+        address: ``"auto"`` for the one that this machine belongs to, ``"HOST:PORT"``, or ``"ray://HOST:PORT"``; ``""``:
+            that of ``RAY_ADDRESS``.
+        working_dir: a folder whose modules all nodes are to have.
+    """
+    _SESSION.address, _SESSION.runtime_env = address, {"working_dir": working_dir} if working_dir else {}
 
 
 @dataclass(frozen=True)
@@ -111,7 +124,11 @@ class Workers:
         arguments: for the constructor of each.
         timeout: seconds after which a process that has not answered is ended.
         tolerance: which failures :meth:`replace` puts up with.
-        options: what each reserves, in Ray's words.
+        placement: what each reserves, and on which nodes they are.
+        name: of the setting that says how many there are.
+
+    Raises:
+        HyperparameterError: the cluster has no room for them.
     """
 
     def __init__(
@@ -120,7 +137,8 @@ class Workers:
         arguments: Sequence[tuple[Any, ...]],
         timeout: float,
         tolerance: Tolerance = Tolerance(),
-        **options: Any,
+        placement: Placement = Placement(),
+        name: str = "n_runners",
     ) -> None:
         self.timeout, self.tolerance, self.restarts, self.failures = timeout, tolerance, 0, 0
         self._first: tuple[str, float] | None = None
@@ -129,13 +147,41 @@ class Workers:
         self._due: dict[int, float] = {}
         self._arguments = list(arguments)
         self._asked: dict[Any, _Asked] = {}
-        _SESSION.enter(len(arguments) * float(options.get("num_cpus", 1)))
+        _SESSION.enter()
+        self._group: Any = None
         try:
-            self._class = ray().remote(**{"max_restarts": 0, **options})(cls)
-            self._actors = [self._class.remote(*each) for each in self._arguments]
+            self._class = ray().remote(max_restarts=0, **self._reserved(placement, name))(cls)
+            self._actors = [self._made(worker) for worker in range(len(self._arguments))]
         except BaseException:
-            _SESSION.leave()
+            self._free()
             raise
+
+    def _reserved(self, placement: Placement, name: str) -> dict[str, Any]:
+        """What each reserves, in Ray's words, when there is room for all. Ray on this machine alone shares its
+        processors."""
+        if _SESSION.is_own_machine:
+            return {**placement.options(), "num_cpus": 0}
+        number = len(self._arguments)
+        wait_for_room(ray(), placement, number, name)
+        if placement.strategy == "SPREAD" or not placement.bundle:
+            return {**placement.options(), "scheduling_strategy": "SPREAD"}
+        self._group = ray().util.placement_group([placement.bundle] * number, strategy=placement.strategy)
+        return placement.options()
+
+    def _made(self, worker: int) -> Any:
+        """A process for a place of the group, if there is one."""
+        if self._group is None:
+            return self._class.remote(*self._arguments[worker])
+        strategies = ray().util.scheduling_strategies
+        place = strategies.PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=worker)
+        return self._class.options(scheduling_strategy=place).remote(*self._arguments[worker])
+
+    def _free(self) -> None:
+        """Reserve nothing any more."""
+        if self._group is not None and ray().is_initialized():
+            with contextlib.suppress(Exception):  # the cluster is gone
+                ray().util.remove_placement_group(self._group)
+        _SESSION.leave()
 
     def __len__(self) -> int:
         return len(self._actors)
@@ -290,7 +336,7 @@ class Workers:
         """Put a new one in the place of one that is gone."""
         self.end(worker)
         self.restarts += 1
-        self._actors[worker] = self._class.remote(*self._arguments[worker])
+        self._actors[worker] = self._made(worker)
         self._renewed_at[worker] = time.monotonic()
         if self._first is not None:
             self.ask(worker, self._first[0], within=self._first[1])
@@ -345,7 +391,7 @@ class Workers:
             self.end(worker)
         if self._actors:
             self._actors = []
-            _SESSION.leave()
+            self._free()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # Ray or the interpreter is at its end

@@ -24,6 +24,7 @@ from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
+from polyak.distributed.placement import Placement
 from polyak.distributed.ray_workers import PATIENCE, Failure, Tolerance, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
 from polyak.distributed.statistics import Report, SharedStatistics, settings_of
@@ -73,6 +74,7 @@ class RemoteEnvs(VecEnv):
         n_runners: how many runners.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
         seed: of the model. Runner ``i`` takes ``seed + 1000 * i``.
+        placement: of runners on Ray.
         workers: the runners, each a :class:`~polyak.distributed.runner_process.RunnerProcess`, where they are there
             already.
         patience: seconds within which one must have begun.
@@ -92,13 +94,14 @@ class RemoteEnvs(VecEnv):
         transport: Transport = "ray",
         seed: int | None = None,
         *,
+        placement: Placement = Placement(),
         workers: Workers | LocalWorkers | None = None,
         patience: float = PATIENCE,
         timeout: float | None = TIMEOUT,
         as_one: bool = False,
     ) -> None:
         timeout = None if timeout == math.inf else fitted("runner_timeout", timeout, Positive | None)
-        workers = _runners(env, n_runners, transport, seed, timeout) if workers is None else workers
+        workers = _runners(env, n_runners, transport, seed, timeout, placement) if workers is None else workers
         self.recipe, self.workers, self.n_runners = env, workers, n_runners
         self.integrity = Integrity()
         self.masked, self.resets = False, 0
@@ -374,7 +377,7 @@ class RemoteEnvs(VecEnv):
 
 
 def _runners(
-    env: Any, number: int, transport: Transport, seed: int | None, timeout: float | None
+    env: Any, number: int, transport: Transport, seed: int | None, timeout: float | None, placement: Placement
 ) -> Workers | LocalWorkers:
     """Runners that make environments by a recipe."""
     if not (isinstance(env, str) or callable(env)):
@@ -387,7 +390,7 @@ def _runners(
     if transport == "local":
         return LocalWorkers(RunnerProcess, [(made, index, seed, False) for index in range(number)])
     arguments = [(made, index, seed, True, timeout) for index in range(number)]
-    return Workers(RunnerProcess, arguments, math.inf, Tolerance(in_a_row=MOST_IN_A_ROW))
+    return Workers(RunnerProcess, arguments, math.inf, Tolerance(in_a_row=MOST_IN_A_ROW), placement, "n_runners")
 
 
 def envs_of_runners(env: VecEnv | None) -> RemoteEnvs | None:
@@ -405,6 +408,8 @@ class RemoteActor(Actor):
     """
 
     is_new, begins = True, True
+    _next: Mapping[str, Exploration] | None = None
+    """How to explore from the next series of steps on, if that differs."""
 
     def adopt(self, policy: Policy) -> None:
         super().adopt(policy)
@@ -412,7 +417,10 @@ class RemoteActor(Actor):
 
     def explore(self, exploration: Mapping[str, Exploration]) -> None:
         super().explore(exploration)
-        self.is_new = True
+        self.is_new, self._next = True, None
+
+    def explore_next(self, exploration: Mapping[str, Exploration]) -> None:
+        self._next = exploration
 
     def begin(self, rows: int, restart: bool = True) -> None:
         self.policy.set_training_mode(False)

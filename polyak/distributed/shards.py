@@ -25,6 +25,7 @@ from polyak.arrays import joined, mapped, shared, to_device
 from polyak.collecting.runner import on_host
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
+from polyak.distributed.placement import Placement
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runners import Transport
 from polyak.distributed.shard_process import ShardProcess
@@ -80,6 +81,7 @@ class ShardedReplay:
             for shards then, and batches follow rows and priorities that are so much older. ``None``: some within a
             call, where they do not depend on what is learned.
         handle_timeout_termination: False treats a time limit as a termination.
+        placement: of shards on Ray.
         **options: as for :class:`~polyak.experience.ReplayBuffer`.
 
     Raises:
@@ -104,6 +106,7 @@ class ShardedReplay:
         columns: Any = None,
         drawn_ahead: int | None = None,
         handle_timeout_termination: bool = True,
+        placement: Placement = Placement(num_cpus=0.0),
         **options: Any,
     ) -> None:
         fix = f"each holds the steps of at least one environment, and there are {n_envs}. Use at most as many."
@@ -132,7 +135,7 @@ class ShardedReplay:
         self.workers: Workers | LocalWorkers = (
             LocalWorkers(ShardProcess, arguments)
             if transport == "local"
-            else Workers(ShardProcess, arguments, PATIENCE, num_cpus=0)
+            else Workers(ShardProcess, arguments, PATIENCE, placement=placement, name="n_replay_shards")
         )
         self._end = weakref.finalize(self, self.workers.stop)
         self._ahead = drawn_ahead

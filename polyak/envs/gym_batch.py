@@ -171,24 +171,23 @@ class EnvSlot:
                 self._single[...] = obs  # type: ignore[index]
             else:
                 self._write(env, obs)
-            if raw_info == {}:
-                info = {}
-            else:
-                check_info(env, raw_info)
-                info = own_info(raw_info)
-            if (terminated is False and truncated is False) or not is_over(env, terminated, truncated):
-                info["TimeLimit.truncated"] = False
-                return reward, False, info
-            info["TimeLimit.truncated"] = not terminated
-            reset_infos[self.index] = self._begin_another(env, obs, info)
-            return reward, True, info
+            info = {} if raw_info == {} else own_info(check_info(env, raw_info))
+            info["TimeLimit.truncated"] = False
+            done = not (terminated is False and truncated is False) and is_over(env, terminated, truncated)
+            if done:
+                reset_infos[self.index] = self._begin_another(env, obs, info, not terminated)
+            return reward, done, info
         except (Exception, SystemExit) as error:
-            where = f"raised by step() of environment {self.index} ({env}), {self._last_seed()}"
-            add_note(error, f"{where}, action {action!r:.500}")
+            self._say_where(error, env, action)
             raise
 
-    def _begin_another(self, env: gym.Env, obs: Any, info: dict[str, Any]) -> dict[str, Any]:
+    def _say_where(self, error: BaseException, env: gym.Env, action: Any) -> None:
+        where = f"raised by step() of environment {self.index} ({env}), {self._last_seed()}"
+        add_note(error, f"{where}, action {action!r:.500}")
+
+    def _begin_another(self, env: gym.Env, obs: Any, info: dict[str, Any], is_cut: bool) -> dict[str, Any]:
         """Complete the last info of an episode, which ended with ``obs``, and reset; the info of the reset."""
+        info["TimeLimit.truncated"] = is_cut
         check_success(env, info)
         check_choices(env, obs)  # no policy acts on it, so no other check reads it
         info["terminal_observation"] = self._read(obs)

@@ -139,8 +139,8 @@ def _at(key: Key) -> str:
     return "" if key is None else f" at key {key!r}"
 
 
-def check_info(env: gym.Env, info: Any) -> None:
-    """Accept a dict.
+def check_info(env: gym.Env, info: Any) -> dict[str, Any]:
+    """Accept a dict, and return it.
 
     Raises:
         ValueError: it is something else.
@@ -150,6 +150,7 @@ def check_info(env: gym.Env, info: Any) -> None:
             f"step() of {class_of(env)} returned the info {_shown(info)}, which is not a dict. "
             "Return {} where there is nothing to say."
         )
+    return info
 
 
 def check_success(env: gym.Env, info: dict[str, Any]) -> None:

@@ -448,9 +448,13 @@ class ReplayBuffer(BaseBuffer):
             "observations": obs, "next_observations": next_obs, "actions": action, "rewards": reward, "dones": done,
             "timeouts": timeouts, "extras": extras,
         }  # fmt: skip
-        if not self._watched:
+        if self._watched:
+            self._append_watched(row, done, infos)
+        else:
             self.storage.append(row)
-            return
+
+    def _append_watched(self, row: dict[str, Any], done: np.ndarray, infos: list[dict[str, Any]]) -> None:
+        """Append a row that the sampler, or the relabelling, must see."""
         cells = self._lanes + self.pos * self.n_envs
         if self.relabel is None:
             self.storage.append(row)
@@ -523,7 +527,8 @@ class ReplayBuffer(BaseBuffer):
             RuntimeError: hindsight replay, and no episode has ended yet.
             ValueError: nothing was added yet.
         """
-        self._require_rows(batch_size)
+        if batch_size < 1 or not self.can_sample():
+            raise self._why_none(batch_size)
         cells, weights = self.sampler.draw(batch_size, self.size() * self.n_envs, self.relabel)
         rows = cells if self.n_envs == 1 else cells // self.n_envs
         self._drawn = _Draw(rows, cells, weights)
@@ -548,30 +553,35 @@ class ReplayBuffer(BaseBuffer):
             a :class:`Transition` whose float64 observations became float32, or the :class:`TransitionRows` to gather it
             from, and the indices [batch_size] for :meth:`update_priorities` (None unless prioritised).
         Raises:
-            RuntimeError, ValueError: as :meth:`sample`, at the first batch.
+            RuntimeError, ValueError: as :meth:`sample`.
         """
         if self._has_own(_BATCHES):
-            for _ in range(batches):
-                samples = self.sample(batch_size, env=env)
-                yield Transition.from_samples(samples, gamma), getattr(samples, "indices", None)
-            return
-        self._require_rows(batch_size)
-        pipeline, sampler, filled = self._pipeline(env), self.sampler, self.storage.filled * self.n_envs
-        if late and pipeline.learner_can_gather:
-            draw: Any = late_batches
-        else:
-            uniform = self.relabel is None and type(sampler) is Uniform and not self.reduce.random
-            draw = uniform_batches if uniform else each_batch
-        yield from draw(pipeline, sampler, filled, batch_size, gamma, batches)
+            return self._samples(batch_size, gamma, env, batches)
+        if batch_size < 1 or not self.can_sample():
+            raise self._why_none(batch_size)
+        pipeline, filled = self._pipeline(env), self.storage.filled * self.n_envs
+        draw = late_batches if late and pipeline.learner_can_gather else self._gather
+        return draw(pipeline, self.sampler, filled, batch_size, gamma, batches)
 
-    def _require_rows(self, batch_size: int) -> None:
-        if batch_size >= 1 and self.can_sample():
-            return
+    def _samples(self, batch_size: int, gamma: float, env: Normalizer | None, batches: int) -> Iterator[Any]:
+        """The same by :meth:`sample`."""
+        for _ in range(batches):
+            samples = self.sample(batch_size, env=env)
+            yield Transition.from_samples(samples, gamma), getattr(samples, "indices", None)
+
+    @cached_property
+    def _gather(self) -> Callable[..., Iterator[Any]]:
+        """Makes the minibatches that learners do not gather."""
+        uniform = self.relabel is None and type(self.sampler) is Uniform and not self.reduce.random
+        return uniform_batches if uniform else each_batch
+
+    def _why_none(self, batch_size: int) -> Exception:
+        """What is wrong where there is nothing to draw."""
         if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
+            return ValueError(f"batch_size must be at least 1, got {batch_size}.")
         if self.size() == 0:
-            raise ValueError("The replay buffer is empty: add transitions before sampling.")
-        raise RuntimeError(
+            return ValueError("The replay buffer is empty: add transitions before sampling.")
+        return RuntimeError(
             "No episode has ended yet, and hindsight replay draws from finished episodes only. Set learning_starts "
             "above the number of steps (times n_envs) that the longest episode takes, or give the environment a time "
             "limit."

@@ -81,13 +81,12 @@ class ReplayMemory:
             normalizer: of observations and rewards.
             late: let the reader gather the rows of a minibatch, where they do not come from both.
         """
-        own, recorded = self.own, self.recorded
-        if own is None or recorded is None:
+        if self.own is None or self.recorded is None:
             return self.prioritized.transitions(batch_size, gamma, normalizer, steps, late=late)
-        share = _share_of_recorded(own, recorded, share)
-        if share in (0, 1):
-            return (recorded if share else own).transitions(batch_size, gamma, normalizer, steps, late=late)
-        return mixed(own, recorded, share, batch_size, gamma, normalizer, steps)
+        share = _share_of_recorded(self.own, self.recorded, share)
+        if 0 < share < 1:
+            return mixed(self.own, self.recorded, share, batch_size, gamma, normalizer, steps)
+        return (self.recorded if share else self.own).transitions(batch_size, gamma, normalizer, steps, late=late)
 
 
 def _share_of_recorded(own: ReplayBuffer, recorded: ReplayBuffer, share: float | None) -> float:

@@ -304,7 +304,7 @@ class Records:
 def unpack(field: np.ndarray) -> Any:
     """A field of records as nested dicts of arrays; any other array as it is. Views, nothing is copied."""
     names = field.dtype.names
-    return field if names is None else {name: unpack(field[name]) for name in names}
+    return field if names is None else {n: unpack(p) if p.dtype.names else p for n in names for p in (field[n],)}
 
 
 def _fields(block: Tensor, dtype: np.dtype, offset: int, lead: tuple[int, ...]) -> Column:

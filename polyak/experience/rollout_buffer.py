@@ -6,7 +6,7 @@ Shapes: T steps of N environments; R = T * N rows, step by step; S states that n
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -126,9 +126,8 @@ class RolloutBuffer(BaseBuffer):
         self._on: Device = self.device if in_tensors else None
         parts = observation_space.values() if isinstance(observation_space, spaces.Dict) else [observation_space]
         has_numbers = any(isinstance(part, spaces.Discrete) for part in parts)
-        self._rows_of: Callable[[Any], Any] = self._with_axis if has_numbers else _as_they_are
+        self._shapings = (self._with_axis,) if has_numbers else ()
         self._by_add = type(self).add is not RolloutBuffer.add or self._has_own("compute_returns_and_advantage")
-        self._gae = gae if in_tensors else gae_of_arrays
         scalars = "rewards", "episode_starts", "values", "log_probs", "advantages", "returns", "final_values"
         self._layouts: dict[str, Any] = {
             "observations": _layouts(observation_space, self.obs_shape),
@@ -225,7 +224,8 @@ class RolloutBuffer(BaseBuffer):
         pos = self.pos
         assign(self.observations, pos, observations)
         self.actions[pos], self.rewards[pos], self.episode_starts[pos] = actions, rewards, starts
-        assign(self.extras, pos, extras)
+        for name, column in self.extras.items():
+            assign(column, pos, extras[name])
         self.pos = pos + 1
         self.full = self.pos == self.buffer_size
 
@@ -233,7 +233,7 @@ class RolloutBuffer(BaseBuffer):
         """Whether a subclass outside of this library has one of these methods."""
         return not all(getattr(type(self), name).__module__.startswith("polyak.") for name in methods)
 
-    @property
+    @cached_property
     def values_may_follow(self) -> bool:
         """Whether :meth:`record` needs no values, which may be assigned after the rollout.
 
@@ -270,8 +270,9 @@ class RolloutBuffer(BaseBuffer):
         if self.in_tensors or (ended and truncated.any()):
             self.truncated[self.pos] = truncated
             self._keep(self.pos, slice(None) if self.in_tensors else truncated, step, memory)
-        kept = {name: extras[name] for name in self.extras}
-        self._write(self._rows_of(obs), actions.reshape(self._action_batch), rewards, starts, kept)
+        for shape in self._shapings:
+            obs = shape(obs)
+        self._write(obs, actions.reshape(self._action_batch), rewards, starts, extras)
 
     def _record_by_add(self, step: Step, value: Any, log_prob: Any, final_values: Any, memory: Any) -> None:
         """As :meth:`record`, by the ``add`` of a subclass, or with values."""
@@ -369,7 +370,7 @@ class RolloutBuffer(BaseBuffer):
 
     def _stored(self, states: Experience) -> Experience:
         """Some states as :attr:`finals` has them."""
-        seen = mapped(partial(_typed, self), self._layouts["observations"], states.observations)
+        seen = mapped(partial(_typed, self), self._layouts["observations"], states.columns["observations"])
         return states.plus(observations=seen).map(partial(place, device=self._on))
 
     def fill(self, found: Mapping[str, Tensor], next_values: Tensor) -> Tensor:
@@ -405,7 +406,8 @@ class RolloutBuffer(BaseBuffer):
         next_values = where(self.truncated, self.final_values, self._following(values, last_values))
         cuts = self._cuts(dones)
         discounts = self.gamma * (1 - cuts * ~self.truncated)
-        self.advantages, self.returns = self._gae(
+        of_arrays = gae_by_torch if len(values) > LOOP_UP_TO else gae_by_loop
+        self.advantages, self.returns = (gae if self.in_tensors else of_arrays)(
             self.rewards, self.values, next_values, discounts, self.gae_lambda, cuts
         )
 
@@ -457,8 +459,14 @@ class RolloutBuffer(BaseBuffer):
 
         Args:
             batch_size: rows of a minibatch (the last one may be smaller); None gives all rows at once.
+
+        Raises:
+            ValueError: ``batch_size`` is less than 1.
         """
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         if type(self)._get_samples is not RolloutBuffer._get_samples:
+            self._read()
             order, size = self._order(batch_size)
             for start in range(0, len(order), size):
                 yield self._get_samples(order[start : start + size])
@@ -470,17 +478,16 @@ class RolloutBuffer(BaseBuffer):
         self, batch_size: int | None = None, rollout: RolloutSamples | None = None
     ) -> Generator[RolloutRows, None, None]:
         """As :meth:`get`, but nothing is gathered yet; ``rollout``: the whole one, if it is converted already."""
-        order, size = self._order(batch_size)
         rollout = self._rollout() if rollout is None else rollout
+        order, size = self._order(batch_size)
         for rows in to_device(torch.from_numpy(order), self.device).split(size):
             yield RolloutRows(rollout, rows)
 
     def passes(self) -> Callable[[int | None], Generator[RolloutRows, None, None]]:
         """:meth:`minibatches` of the rollout as it is now, which is converted once for all passes over it."""
-        self._read()
         return partial(self.minibatches, rollout=self._rollout())
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether minibatches are just rows of the rollout: no subclass makes them otherwise."""
         cls = type(self)
@@ -492,12 +499,9 @@ class RolloutBuffer(BaseBuffer):
         return self.buffer_size * self.n_envs
 
     def _order(self, batch_size: int | None) -> tuple[np.ndarray, int]:
-        """All rows in a new random order, and how many make a minibatch; flattens the arrays."""
-        self._read()
+        """All rows in a new random order, and how many make a minibatch."""
         rows = self._rows
         batch_size = rows if batch_size is None else batch_size
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
         steps = self.sequence_length
         order = self.rng.permutation(rows // steps)[:, None] * steps + np.arange(steps)
         return order.reshape(-1), max(1, batch_size // steps) * steps
@@ -521,6 +525,7 @@ class RolloutBuffer(BaseBuffer):
 
     def _rollout(self) -> RolloutSamples:
         """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
+        self._read()
         scalars = (self.values, self.log_probs, self.advantages, self.returns)
         values, log_probs, advantages, returns = (tensor_of(self, column.reshape(-1)) for column in scalars)
         actions = tensor_of(self, self.actions).float()  # for all spaces, as in SB3
@@ -541,7 +546,7 @@ class RolloutBuffer(BaseBuffer):
         return RolloutRows(self._rollout(), rows).gathered()
 
 
-def gae_of_arrays(
+def gae_by_loop(
     rewards: np.ndarray,
     values: np.ndarray,
     next_values: np.ndarray,
@@ -549,16 +554,26 @@ def gae_of_arrays(
     lam: float,
     cuts: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`~polyak.ops.returns.gae` of arrays in main memory: numpy's operations cost a fraction of torch's there."""
-    if len(rewards) > LOOP_UP_TO:
-        r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
-        advantages, targets = gae(r, v, then, gammas, lam, ends)
-        return advantages.numpy(), targets.numpy()
+    """:func:`~polyak.ops.returns.gae` of few steps: numpy's operations cost a fraction of torch's there."""
     y = rewards + discounts * next_values - values
     traces = discounts * lam * (cuts == 0)
     for t in range(len(y) - 2, -1, -1):
         y[t] += traces[t] * y[t + 1]
     return y, y + values
+
+
+def gae_by_torch(
+    rewards: np.ndarray,
+    values: np.ndarray,
+    next_values: np.ndarray,
+    discounts: np.ndarray,
+    lam: float,
+    cuts: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of many steps."""
+    r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
+    advantages, targets = gae(r, v, then, gammas, lam, ends)
+    return advantages.numpy(), targets.numpy()
 
 
 class DictRolloutBuffer(RolloutBuffer):
@@ -574,10 +589,6 @@ def _layouts(space: spaces.Space, shape: Any) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _layouts(sub, shape[key]) for key, sub in space.spaces.items()}
     return np.dtype((space.dtype, shape))
-
-
-def _as_they_are(observations: Any) -> Any:
-    return observations
 
 
 def _typed(buffer: RolloutBuffer, layout: np.dtype, part: Array) -> Array:

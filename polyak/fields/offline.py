@@ -37,6 +37,11 @@ class OfflineAlgorithm(LearnsFromData):
     transport: Reload[Transport] = "ray"
     """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
     this process, with the same results."""
+    placement: Reload[dict[str, Any] | None] = None
+    """What other processes reserve on a cluster, and where they are, by their kind (``"runners"``, ``"learners"``,
+    ``"shards"``): arguments of :class:`~polyak.distributed.placement.Placement`, such as
+    ``{"runners": {"num_cpus": 2, "strategy": "PACK"}}``. Runners and learners reserve a processor each, and are spread
+    over the nodes, unless something else is said."""
     batch_size: Count = 256
     """Transitions per gradient step."""
     optimize_memory_usage: Reload[bool] = False

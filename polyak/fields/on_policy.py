@@ -38,6 +38,11 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     transport: Reload[Transport] = "ray"
     """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
     this process, with the same results."""
+    placement: Reload[dict[str, Any] | None] = None
+    """What other processes reserve on a cluster, and where they are, by their kind (``"runners"``, ``"learners"``,
+    ``"shards"``): arguments of :class:`~polyak.distributed.placement.Placement`, such as
+    ``{"runners": {"num_cpus": 2, "strategy": "PACK"}}``. Runners and learners reserve a processor each, and are spread
+    over the nodes, unless something else is said."""
     runner_timeout: Reload[Positive | None] = 60.0
     """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
     environments take longer is replaced, with a warning. ``None`` waits for ever."""

@@ -50,6 +50,8 @@ class LearnerHost:
         """Runs gradient steps; ``None`` before :meth:`take`, which algorithms of a user's own need not call."""
         self.guard: Guard | None = None
         """Watches what is learned, while :meth:`at_work`."""
+        self.watch: Callable[[Mapping[str, Any]], None] = unwatched
+        """Called with what updates came to: a loss that is not finite ends training."""
         self._flops = math.inf
 
     def take(self, learner: Learner, device: torch.device) -> Learner:
@@ -76,17 +78,14 @@ class LearnerHost:
         Raises:
             NonFiniteError: what was learned is not finite; the last good state has been put back.
         """
-        self.guard = Guard(learner, waits) if isinstance(learner, Learner) else None
+        if isinstance(learner, Learner):
+            self.guard = Guard(learner, waits)
+            self.watch = self.guard.after_update
         try:
             with threads_for(self._flops), guarding(self.guard):
                 yield
         finally:
-            self.guard = None
-
-    def watch(self, means: Mapping[str, Any]) -> None:
-        """Look at what an update came to: a loss that is not finite ends training."""
-        if self.guard is not None:
-            self.guard.after_update(means)
+            self.guard, self.watch = None, unwatched
 
     def check_if_must(self, learner: Learner | None, name: str) -> None:
         """Refuses what the engine alone carries out where a learner of ``name`` makes its gradient steps without it."""
@@ -122,6 +121,10 @@ class LearnerHost:
             f"{owner} makes gradient steps of its own. Write them as methods of its learner that its update() calls by "
             "self.run(self.gradient_step, batch), and call self.learner.learn(batch) in train().",
         )
+
+
+def unwatched(means: Mapping[str, Any]) -> None:
+    """Takes what an update came to, where nothing looks at it."""
 
 
 def faster_device(learner: Learner, load: Load, timesteps: int, n_envs: int) -> Choice | None:

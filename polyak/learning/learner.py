@@ -21,7 +21,6 @@ from polyak.learning.engine.optimizer_rules import TracedOptimizer
 from polyak.nn.compiled import keep_plain_names, plain_name
 from polyak.nn.policies.base import Policy
 from polyak.nn.precision import PRODUCTS_IN
-from polyak.ops.updates import clip_gradients
 
 Metrics = Mapping[str, Tensor]
 """Detached 0-d tensors by log name. They stay on the device until they are logged."""
@@ -115,6 +114,18 @@ class LearnerRecipe:
         return self.learner_class(self)
 
 
+@torch.no_grad()
+def clip_gradients(grads: list[Tensor], max_norm: Tensor | float) -> None:
+    """Scale gradients down in place so that their global norm is at most ``max_norm`` (Pascanu et al. 2013).
+
+    Args:
+        grads: of any shapes.
+        max_norm: a number, or such a 0-d tensor: then nothing waits for the device.
+    """
+    norm = torch.stack(torch._foreach_norm(grads)).norm()
+    torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))
+
+
 class Learner(nn.Module):
     """Networks, their optimizers, and one rule to improve them.
 
@@ -167,6 +178,8 @@ class Learner(nn.Module):
     """Those of them that follow what this one does: see :meth:`lead`."""
     average: Average | None
     """Of the policy's weights, where a callback has asked for it: see :meth:`add_average`."""
+    limit = staticmethod(clip_gradients)
+    """``(gradients, most)``: limits gradients in place, here the norm of all together. A subclass may do otherwise."""
 
     def __init__(self, recipe: LearnerRecipe | None = None) -> None:
         super().__init__()
@@ -175,7 +188,8 @@ class Learner(nn.Module):
         self.optimizers: dict[str, Optimizer] = {}
         self._owners: dict[str, nn.Module] = {}
         self.tunables: dict[str, Any] = {}
-        self._rates: list[Any] = []
+        self._rates: Any = None
+        """The rate that optimizers have got, and what they had when they had it; ``None``: they are to get it again."""
         self.engine = self.group = self.average = None
         self.rows_of = gathered
         self.run_by(None)
@@ -294,7 +308,7 @@ class Learner(nn.Module):
         for name, owner in self._owners.items():
             if (assigned := getattr(owner, "optimizer", None)) is not None and assigned is not self.optimizers[name]:
                 self.optimizers[name] = assigned
-                self.tunables.pop("learning_rate", None)
+                self._rates = None
 
     def minimise(
         self,
@@ -319,28 +333,22 @@ class Learner(nn.Module):
         """
         optimizer = self.optimizers[name]
         spared = set(map(id, sparing))
-        free: list[Any] = []
-        for group in optimizer.param_groups:
-            for p in group["params"]:
-                p.grad = None
-                if p.requires_grad and id(p) not in spared:
-                    free.append(p)
-        grads = _gradients([loss] if isinstance(loss, Tensor) else loss, free)
-        for p, grad in zip(grads, self.averaged([*grads.values()]), strict=True):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        free = [p for p in params if p.requires_grad and id(p) not in spared]
+        for p in params:
+            p.grad = None
+        found = _gradients([loss] if isinstance(loss, Tensor) else loss, free)
+        grads = self.averaged([*found.values()])
+        for p, grad in zip(found, grads, strict=True):
             p.grad = grad
         if max_grad_norm is not None and grads:
-            self.limit([p.grad for p in grads], max_grad_norm)
-        for group in optimizer.param_groups:
-            if group.get("l1"):  # after clipping, as weight decay
-                _add_l1(group)
+            self.limit(grads, max_grad_norm)
+        for group in [group for group in optimizer.param_groups if group.get("l1")]:  # after clipping, as weight decay
+            _add_l1(group)
         if unless is None:
             optimizer.step()
         else:
             step_unless(optimizer, unless)
-
-    def limit(self, grads: list[Tensor], most: Tensor | float) -> None:
-        """Limit gradients in place: here their norm, taken of all together. A subclass may do otherwise."""
-        clip_gradients(grads, most)
 
     def load_optimizer(self, name: str, state: dict[str, Any]) -> None:
         """Load an optimizer's state dict. A learning rate that is a tensor stays one, so that graphs see it move."""
@@ -350,7 +358,7 @@ class Learner(nn.Module):
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             if isinstance(rate, Tensor):
                 group["lr"] = rate.fill_(float(group["lr"]))
-        self.tunables.pop("learning_rate", None)
+        self._rates = None
 
     # -- several learners ----------------------------------------------------------------------------------------------
 
@@ -371,10 +379,12 @@ class Learner(nn.Module):
 
     def averaged(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Means over all learners of some tensors of one type, in one exchange; without a group, the tensors."""
-        if self.group is None or not tensors:
-            return list(tensors)
-        total = self.group.sum(torch.cat([tensor.detach().reshape(-1) for tensor in tensors]))
-        means = (total / self.group.size).split([tensor.numel() for tensor in tensors])
+        return list(tensors) if self.group is None or not tensors else self._means(self.group, tensors)
+
+    @staticmethod
+    def _means(group: Group, tensors: Sequence[Tensor]) -> list[Tensor]:
+        total = group.sum(torch.cat([tensor.detach().reshape(-1) for tensor in tensors]))
+        means = (total / group.size).split([tensor.numel() for tensor in tensors])
         return [mean.view_as(tensor) for mean, tensor in zip(means, tensors, strict=True)]
 
     # -- tunables ------------------------------------------------------------------------------------------------------
@@ -426,18 +436,19 @@ class Learner(nn.Module):
         self.tunables[name] = value
 
     def _set_learning_rate(self, value: float) -> None:
-        """Also where an optimizer's rate was set since."""
-        if self.tunables.get("learning_rate") == value and self._rates == self._present_rates():
-            return
-        for optimizer in self.optimizers.values():
-            set_rate(optimizer, value)
-        self.tunables["learning_rate"] = value
-        self._rates[:] = self._present_rates()
+        """Give all optimizers their learning rate, also where it was set since, or another optimizer was assigned."""
+        if self._rates != (value, self._present_rates()):
+            self.adopt_optimizers()
+            for optimizer in self.optimizers.values():
+                set_rate(optimizer, value)
+            self.tunables["learning_rate"], self._rates = value, (value, self._present_rates())
 
     def _present_rates(self) -> list[Any]:
-        """Of the optimizers: numbers, and of tensors which they are and how often they have changed."""
+        """Which optimizers modules have, and the rates of those in use: numbers, and of tensors which they are and how
+        often they have changed."""
+        owned = [id(getattr(owner, "optimizer", None)) for owner in self._owners.values()]
         rates = [group["lr"] for optimizer in self.optimizers.values() for group in optimizer.param_groups]
-        return [(id(rate), rate._version) if isinstance(rate, Tensor) else rate for rate in rates]
+        return owned + [(id(rate), rate._version) if isinstance(rate, Tensor) else rate for rate in rates]
 
     # -- state --------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,5 @@
 """Step sizes of single parts of a learner, such as of the actor's optimizer, that differ from the others'."""
 
-from collections.abc import Mapping
-
 from polyak.hyperparameters.declaration import LearningRate, fitted, require
 from polyak.learning.learner import Learner, set_rate
 from polyak.schedules import Schedule, get_schedule_fn, value_of
@@ -22,8 +20,7 @@ def check_part_rates(rates: PartRates | None, *parts: str) -> None:
         fitted(f"learning_rates[{name!r}]", rate, LearningRate)
 
 
-def set_part_rates(learner: Learner, rates: Mapping[str, float | Schedule], progress: float) -> None:
-    """Give the optimizers of those parts that the learner has their step sizes. progress remains, 1 to 0."""
-    for name, rate in rates.items():
-        if name in learner.optimizers:
-            set_rate(learner.optimizers[name], value_of(f"learning_rates[{name!r}]", get_schedule_fn(rate), progress))
+def set_part_rate(learner: Learner, name: str, rate: float | Schedule, progress: float) -> None:
+    """Give the optimizer of a part its step size, if the learner has the part. progress remains, 1 to 0."""
+    if name in learner.optimizers:
+        set_rate(learner.optimizers[name], value_of(f"learning_rates[{name!r}]", get_schedule_fn(rate), progress))

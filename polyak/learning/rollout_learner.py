@@ -14,7 +14,6 @@ from polyak.experience import Experience, RolloutBuffer, RolloutSamples
 from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Metrics
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
-from polyak.ops.policy_gradient import normalized
 
 _EVALUATION_ROWS = 1024
 """Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit."""
@@ -53,13 +52,10 @@ class RolloutLearner(Learner):
     @torch.no_grad()
     def values_of(self, states: Experience, acting: Any) -> Tensor:
         """:meth:`next_values` of states in tensors, in pieces of a size that memory bears: [S]"""
-        count = len(first(states.columns))
-        return torch.cat(
-            [
-                self.eagerly(self.next_values, states[start : start + _EVALUATION_ROWS], acting)
-                for start in range(0, count, _EVALUATION_ROWS)
-            ]
-        )
+        if (count := len(first(states.columns))) > _EVALUATION_ROWS:
+            pieces = (states[start : start + _EVALUATION_ROWS] for start in range(0, count, _EVALUATION_ROWS))
+            return torch.cat([self.values_of(piece, acting) for piece in pieces])
+        return self.eagerly(self.next_values, states, acting)
 
     def _evaluate(self, rows: tuple[Any, ...], acting: Any) -> Metrics:
         """:meth:`evaluation` of all rows, in pieces of a size that memory bears."""
@@ -81,7 +77,8 @@ class RolloutLearner(Learner):
 
     def next_values(self, successors: Experience, acting: Any) -> Tensor:
         """State values [S] of ``observations`` [S, ...], given ``memory`` and ``masks``."""
-        return acting.predict_values(successors.observations, **successors.memory).flatten()
+        columns = successors.columns
+        return acting.predict_values(columns["observations"], **columns["memory"]).flatten()
 
 
 class OnPolicyLearner(RolloutLearner):
@@ -115,7 +112,18 @@ class OnPolicyLearner(RolloutLearner):
 
     def normalized(self, advantages: Tensor) -> Tensor:
         """Advantages with mean 0 and standard deviation 1 over the minibatches of all learners. [B] -> [B]"""
-        return normalized(advantages) if self.group is None else _normalized_together(advantages, self.group)
+        if self.group is not None:
+            return _normalized_together(advantages, self.group)
+        return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+def entropy_loss(entropy: Tensor | None, log_prob: Tensor) -> Tensor:
+    """-H(pi), or its one-sample estimate E[log pi(a|s)] where the entropy has no closed form.
+
+    The bonus that A3C (arXiv:1602.01783, section 4) and PPO (arXiv:1707.06347, eq. 9) add to stay stochastic.
+    entropy [B], log_prob [B] -> []
+    """
+    return -entropy.mean() if entropy is not None else log_prob.mean()
 
 
 def _normalized_together(advantages: Tensor, group: Group) -> Tensor:

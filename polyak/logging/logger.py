@@ -408,7 +408,7 @@ class Logger:
             exclude: formats that leave it out: ``"stdout"``, ``"log"``, ``"json"``, ``"csv"``, ``"tensorboard"``.
         """
         self.name_to_value[key] = _detached(value)
-        self.name_to_excluded[key] = self.to_tuple(exclude)
+        self.name_to_excluded[key] = exclude if isinstance(exclude, tuple) else (exclude or "",)
 
     def record_mean(self, key: str, value: Any, exclude: str | tuple[str, ...] | None = None) -> None:
         """Log the mean of all values under this key between two dumps; ``None`` is ignored.
@@ -489,17 +489,20 @@ def _detached(value: Any) -> Any:
 
 def _without_scalar_tensors(values: Mapping[str, Any]) -> dict[str, Any]:
     """``values`` with tensors on the CPU and single numbers as Python numbers, moved once per device and dtype."""
-    result = dict(values)
+    tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
+    return {**values, **(_moved(tensors) if tensors else {})}
+
+
+def _moved(tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
     kinds: dict[tuple[torch.device, torch.dtype], list[str]] = defaultdict(list)
-    for key, value in values.items():
-        if not isinstance(value, torch.Tensor):
-            continue
+    for key, value in tensors.items():
         if value.ndim == 0:
             kinds[value.device, value.dtype].append(key)
         else:
             result[key] = value.cpu()
     for keys in kinds.values():
-        result.update(zip(keys, torch.stack([values[key] for key in keys]).tolist(), strict=True))
+        result.update(zip(keys, torch.stack([tensors[key] for key in keys]).tolist(), strict=True))
     return result
 
 

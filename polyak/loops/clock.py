@@ -1,13 +1,16 @@
-"""What time it is in a training, and how the episodes went that ended lately."""
+"""What time it is in a training, how the episodes went that ended lately, and the tables in which logs have both."""
 
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sys import float_info
+from time import time_ns
 from typing import Any
 
 import numpy as np
 
 from polyak.checkpoint.collection import Collection
+from polyak.envs.adapters.counted import Counted, EpisodesInTensors
 from polyak.envs.adapters.infos import as_monitored
 from polyak.logging.logger import Logger
 
@@ -116,3 +119,40 @@ class EpisodeStatistics:
             logger.record("rollout/ep_len_mean", float(np.mean([episode["l"] for episode in self.episodes])))
         if self.successes:
             logger.record("rollout/success_rate", float(np.mean(self.successes)))
+
+
+def read_episodes(model: Any) -> None:
+    """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
+    if model.runner is not None and isinstance(model.runner.env, Counted):
+        _take_over(model, model.runner.env.episodes)
+
+
+def _take_over(model: Any, episodes: EpisodesInTensors) -> None:
+    fresh, newest = episodes.read()
+    model.clock.episodes += fresh
+    seconds = round((time_ns() - model.start_time) / 1e9, 6)
+    model.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
+
+
+def write_logs(model: Any, counters: dict[str, float]) -> None:
+    """Write a table: the statistics of finished episodes, the speed and whatever was recorded since the last one.
+
+    Args:
+        model: whose.
+        counters: further values of the group ``time/``.
+    """
+    logger, clock = model.logger, model.clock
+    for part in model.parts.values():
+        for task in part.logs:
+            task(model)
+    read_episodes(model)
+    elapsed = max((time_ns() - clock.began) / 1e9, float_info.epsilon)
+    for name, value in counters.items():
+        logger.record(f"time/{name}", value, exclude="tensorboard")
+    model.statistics.record(logger)
+    logger.record("time/fps", int((clock.steps - clock.started_at) / elapsed))
+    logger.record("time/time_elapsed", int(elapsed), exclude="tensorboard")
+    logger.record("time/total_timesteps", clock.steps, exclude="tensorboard")
+    for name, share in model._split.percent_since_logged().items():
+        logger.record(f"time/{name}", share, exclude="stdout")
+    logger.dump(step=clock.steps)

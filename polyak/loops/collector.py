@@ -29,10 +29,6 @@ class Into(Protocol):
         """Take a step of the environments that callbacks have let pass."""
 
 
-def nothing(ended: int = 0) -> None:
-    """Where there is nothing to do."""
-
-
 class Collector:
     """Steps environments as an actor chooses.
 
@@ -75,8 +71,8 @@ class Collector:
         self,
         wanted: Wanted,
         into: Into,
-        after: Callable[[int], None] = nothing,
-        complete: Callable[[], None] = nothing,
+        after: tuple[Callable[[int], None], ...] = (),
+        complete: tuple[Callable[[], None], ...] = (),
     ) -> Collection | None:
         """Make a series of steps, or finish the one that a file has brought.
 
@@ -107,7 +103,8 @@ class Collector:
                 if self._asks and not self.callback.on_step():
                     return None
                 self._keep(series, into, after)
-            complete()
+            for task in complete:
+                task()
             self.callback.on_rollout_end()
         finally:
             self.clock.series = None
@@ -116,34 +113,32 @@ class Collector:
     def _begin(self, wanted: Wanted) -> Collection:
         for task in self.before_series:
             task()
-        if self.runner.interrupted and not self.runner.is_ahead:
+        clock, is_ahead = self.clock, self.runner.is_ahead
+        if self.runner.interrupted and not is_ahead:
             self._restart()
-        clock = self.clock
-        restart = clock.series is None and not self.runner.is_ahead
+        restart = clock.series is None and not is_ahead
         clock.series = series = clock.series or Collection()
         series.wait = self.patience.wait
-        self._prepare(wanted.missing(series), restart)
+        self.prepare(wanted, series, restart)
         self._asks, self._shows = not self.callback.is_idle, self.callback.needs_locals
         return series
 
-    def _prepare(self, steps: int, restart: bool = True) -> None:
-        """Make ready to act in so many steps or more."""
+    def prepare(self, wanted: Wanted, series: Collection, restart: bool = True) -> None:
+        """Make ready to act."""
         self.actor.use(self.policy())
         self.actor.begin(self.n_envs, restart)
         self.progress.steps = self.clock.steps
-        self.runner.plan(steps)
 
     @contextmanager
     def ahead(self, wanted: Wanted) -> Iterator[None]:
         """While the block runs, the environments make the first step of the next series. All random numbers of acting
         are drawn before it."""
-        self._prepare(wanted.missing(Collection()))
+        self.prepare(wanted, Collection())
         with self.runner.ahead():
             yield
 
-    def _keep(self, series: Collection, into: Into, after: Callable[[int], None]) -> None:
-        step = series.pending
-        assert step is not None
+    def _keep(self, series: Collection, into: Into, after: tuple[Callable[[int], None], ...]) -> None:
+        step: Any = series.pending
         if step.episodes:
             self.statistics.note(step.episodes)
         if self.runner.interrupted:  # a callback has evaluated in the same environments
@@ -151,6 +146,7 @@ class Collector:
         with self.runner.split.copy:
             into.record(step)
         ended = int(step.dones.sum()) if step.ended else 0
-        after(ended)
+        for task in after:
+            task(ended)
         series.episodes += ended
         series.pending = None

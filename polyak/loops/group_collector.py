@@ -6,22 +6,27 @@ from typing import Any
 from polyak.checkpoint.collection import Collection
 from polyak.distributed.runners import RunnerGroup
 from polyak.experience.step import Step
-from polyak.loops.collector import Collector, Wanted, nothing
+from polyak.loops.collector import Collector, Wanted
 
 
 class GroupCollector(Collector):
-    """Takes the columns of a rollout as they are, where nothing wants to see each step."""
+    """Has runners make as many steps at once as are sure to follow, and takes the columns of a rollout as they are,
+    where nothing wants to see each step."""
 
     runner: RunnerGroup
-    whole = True
-    """Whether rewards and all else come with the steps."""
+    whole = False
+    """Whether rollouts are stored, and rewards and all else come with the steps."""
+
+    def prepare(self, wanted: Wanted, series: Collection, restart: bool = True) -> None:
+        super().prepare(wanted, series, restart)
+        self.runner.plan(wanted.missing(series))
 
     def collect(
         self,
         wanted: Wanted,
         into: Any,
-        after: Callable[[int], None] = nothing,
-        complete: Callable[[], None] = nothing,
+        after: tuple[Callable[[int], None], ...] = (),
+        complete: tuple[Callable[[], None], ...] = (),
     ) -> Collection | None:
         plain = self.whole and into.adopts and self.callback.is_idle and self.clock.series is None
         if not (plain and self.runner.is_used_up):
@@ -35,7 +40,8 @@ class GroupCollector(Collector):
             self.clock.steps += series.steps * self.n_envs
             into.adopt(chunk.rows, chunk.seen, self._noted(chunk))
             self.runner.pass_over()
-            complete()
+            for task in complete:
+                task()
             self.callback.on_rollout_end()
         finally:
             self.clock.series = None

@@ -11,11 +11,14 @@ from typing_extensions import Self
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.collection import Collection
 from polyak.collecting.runner import on_host
+from polyak.distributed.runners import RunnerGroup
 from polyak.envs.wrappers.layers import frozen
 from polyak.experience.step import Step
+from polyak.loops.clock import read_episodes
 from polyak.loops.collector import Collector, Into, Wanted
+from polyak.loops.group_collector import GroupCollector
 from polyak.loops.offline import OfflineLoop
-from polyak.loops.training import Loop, engine_checks, read_episodes, tasks
+from polyak.loops.training import Loop, engine_checks, tasks
 from polyak.loops.updates import ModelUpdates, Updates, asked_updates
 
 STEPS_BETWEEN_READS = 200
@@ -67,7 +70,8 @@ class OffPolicyLoop:
             learning_starts=model.learning_starts,
             action_noise=model.action_noise,
         )
-        collector = Collector(
+        kind = GroupCollector if isinstance(model.runner, RunnerGroup) else Collector
+        collector = kind(
             model.runner,
             model._progress,
             model.clock,
@@ -102,7 +106,7 @@ class OffPolicyLoop:
         if clock.series is None:  # else a file has brought one that goes on
             memory.mend()
         memory.torn = True
-        series = self.collector.collect(self.wanted(), self.store, self.count)
+        series = self.collector.collect(self.wanted(), self.store, (self.count,))
         if series is None:
             return False
         memory.torn = False

@@ -64,8 +64,8 @@ class OnPolicyLoop:
     """Rollouts between two tables."""
     estimates: bool
     """Whether advantages are estimated before learning begins."""
-    readable: Callable[[Step], Step]
-    """Makes a step one of arrays in main memory, which callbacks read."""
+    conversions: tuple[Callable[[Step], Step], ...]
+    """Make a step one of arrays in main memory, which callbacks read."""
 
     @classmethod
     def of(cls, model: Any, callback: BaseCallback, log_interval: int | None) -> Self:
@@ -92,7 +92,7 @@ class OnPolicyLoop:
             tick=clock.tick,
             log_interval=log_interval,
             estimates=not model.learner.estimates_itself,
-            readable=on_host if model.in_tensors else as_it_is,
+            conversions=(on_host,) if model.in_tensors else (),
         )
         collector.shown = loop.shown
         return loop
@@ -100,7 +100,7 @@ class OnPolicyLoop:
     def iterate(self) -> bool:
         """A rollout, and what is learned from it. False: a callback asked to stop."""
         rollout = self.begin()
-        if self.collector.collect(rollout, rollout, complete=self.complete) is None:
+        if self.collector.collect(rollout, rollout, complete=(self.complete,)) is None:
             return False
         self.note()
         with self.split.update:
@@ -112,7 +112,7 @@ class OnPolicyLoop:
     def collect(self, steps: int | None = None) -> bool:
         """A rollout alone, of so many steps. False: a callback asked to stop."""
         rollout = self.begin(steps)
-        return self.collector.collect(rollout, rollout, complete=self.complete) is not None
+        return self.collector.collect(rollout, rollout, complete=(self.complete,)) is not None
 
     def begin(self, steps: int | None = None) -> RolloutWriter:
         """A rollout to fill, or the one of which a file has brought a part."""
@@ -153,14 +153,10 @@ class OnPolicyLoop:
 
     def published(self, step: Step, names: dict[str, Any]) -> LoopLocals:
         """The same besides other names; what is expensive is computed when it is read."""
-        step = self.readable(step)
+        for convert in self.conversions:
+            step = convert(step)
         later = partial(stepwise.locals_of, step, self.settings.learner, self.collector.policy(), self.split.inference)
         return LoopLocals({**names, **on_policy_locals(step)}, later)
-
-
-def as_it_is(step: Step) -> Step:
-    """A step of environments in numpy."""
-    return step
 
 
 def unseen(step: Step, series: Collection) -> dict[str, Any]:
@@ -187,11 +183,3 @@ def on_policy_locals(step: Step) -> dict[str, Any]:
         "infos": list(step.infos),
         "new_obs": step.new_obs,
     }
-
-
-def writer_of(buffer: Any, model: Any, steps: int | None = None) -> RolloutWriter:
-    """What steps enter a buffer by; ``steps``: how many, if not as many as it takes."""
-    actor = model.runner.actor
-    if buffer.values_may_follow and not getattr(actor.policy, "acts_by_forward", False):
-        return RolloutWriter(buffer, actor, steps)
-    return stepwise.StepwiseWriter(buffer, actor, model.learner, steps)

@@ -3,13 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from sys import float_info
-from time import time_ns
 from typing import Any, Literal, Protocol
 
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.callbacks.evaluating import EvalCallback
-from polyak.envs.adapters.counted import Counted
 from polyak.evaluation.undisturbed import learning
 from polyak.hyperparameters.declaration import NonNegative, fitted, require
 from polyak.loops.clock import EpisodeWithoutEnd
@@ -134,37 +131,3 @@ def end_in_spite(callback: BaseCallback) -> None:
         callback.on_training_end()
     except Exception as error:
         warn_user(f"a callback raised {error!r} in on_training_end(), after training had failed.")
-
-
-def read_episodes(model: Any) -> None:
-    """Take over the statistics of episodes that have ended in tensors; the host waits for them."""
-    if model.runner is None or not isinstance(model.runner.env, Counted):
-        return
-    fresh, newest = model.runner.env.episodes.read()
-    model.clock.episodes += fresh
-    seconds = round((time_ns() - model.start_time) / 1e9, 6)
-    model.ep_info_buffer.extend({"r": float(r), "l": int(length), "t": seconds} for r, length in newest)
-
-
-def write_logs(model: Any, counters: dict[str, float]) -> None:
-    """Write a table: the statistics of finished episodes, the speed and whatever was recorded since the last one.
-
-    Args:
-        model: whose.
-        counters: further values of the group ``time/``.
-    """
-    logger, clock = model.logger, model.clock
-    for part in model.parts.values():
-        part.record(logger)
-        counters = {**counters, **part.counters()}
-    read_episodes(model)
-    elapsed = max((time_ns() - clock.began) / 1e9, float_info.epsilon)
-    for name, value in counters.items():
-        logger.record(f"time/{name}", value, exclude="tensorboard")
-    model.statistics.record(logger)
-    logger.record("time/fps", int((clock.steps - clock.started_at) / elapsed))
-    logger.record("time/time_elapsed", int(elapsed), exclude="tensorboard")
-    logger.record("time/total_timesteps", clock.steps, exclude="tensorboard")
-    for name, share in model._split.percent_since_logged().items():
-        logger.record(f"time/{name}", share, exclude="stdout")
-    logger.dump(step=clock.steps)

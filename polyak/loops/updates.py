@@ -14,7 +14,7 @@ from polyak.experience.base_buffer import Normalizer
 from polyak.experience.replay_memory import ReplayMemory
 from polyak.learning.host import LearnerHost
 from polyak.learning.learner import Learner, Update
-from polyak.learning.part_rates import set_part_rates
+from polyak.learning.part_rates import set_part_rate
 from polyak.learning.replayed_sequences import sequence_errors
 from polyak.logging.logger import Logger
 from polyak.loops.clock import Clock
@@ -30,11 +30,23 @@ class Schedules:
     """
 
     def __init__(self, rate: Schedule) -> None:
-        self.rate = rate
         self.moving: dict[str, Schedule] = {}
         """Hyper-parameters that follow a schedule, besides the learning rate."""
         self.part_rates: Mapping[str, float | Schedule] = {}
         """Learning rates of parts that have their own."""
+        self.rate = rate
+
+    @property
+    def rate(self) -> Schedule:
+        """The learning rate by the remaining progress."""
+        return self._rate
+
+    @rate.setter
+    def rate(self, rate: Schedule) -> None:
+        self._rate = rate
+        self._moving_rate = () if is_constant(rate) else (rate,)
+        if not self._moving_rate:
+            self.rate_now = value_of("learning_rate", rate, 1.0)
 
     @property
     def stand_still(self) -> bool:
@@ -43,13 +55,14 @@ class Schedules:
 
     def follow(self, learner: Learner, clock: Clock, logger: Logger) -> None:
         """Set the values of this moment."""
-        remaining = clock.remaining
-        learner.adopt_optimizers()
-        rate = value_of("learning_rate", self.rate, remaining)
-        moving = {name: value_of(name, schedule, remaining) for name, schedule in self.moving.items()}
-        learner.set(learning_rate=rate, **moving)
-        set_part_rates(learner, self.part_rates, remaining)
-        logger.record("train/learning_rate", rate)
+        for schedule in self._moving_rate:
+            self.rate_now = value_of("learning_rate", schedule, clock.remaining)
+        learner.set(learning_rate=self.rate_now)
+        for name, schedule in self.moving.items():
+            learner.set(**{name: value_of(name, schedule, clock.remaining)})
+        for name, rate in self.part_rates.items():
+            set_part_rate(learner, name, rate, clock.remaining)
+        logger.record("train/learning_rate", self.rate_now)
 
 
 def following(model: Any) -> Callable[[], None]:
@@ -125,9 +138,6 @@ class Updates:
             for name, value in update.metrics.items():
                 metrics.setdefault(name, []).append(value)
         self.clock.updates += steps
-        self._record(metrics)
-
-    def _record(self, metrics: Metrics) -> None:
         self.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
         record_means(metrics, self.logger, self.host)
         for watch in self.watching:

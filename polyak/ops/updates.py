@@ -28,15 +28,3 @@ def polyak_update(source: nn.Module, target: nn.Module, tau: Tensor | float) -> 
         torch._foreach_add_(theirs, steps)
     for lagging, online in zip(target.buffers(), source.buffers(), strict=True):
         lagging.copy_(online)
-
-
-@torch.no_grad()
-def clip_gradients(grads: list[Tensor], max_norm: Tensor | float) -> None:
-    """Scale gradients down in place so that their global norm is at most ``max_norm`` (Pascanu et al. 2013).
-
-    Args:
-        grads: of any shapes.
-        max_norm: a number, or such a 0-d tensor: then nothing waits for the device.
-    """
-    norm = torch.stack(torch._foreach_norm(grads)).norm()
-    torch._foreach_mul_(grads, (max_norm / (norm + 1e-6)).clamp(max=1.0))

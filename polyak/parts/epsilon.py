@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from polyak.collecting.exploration import EpsilonGreedy, EpsilonGreedyEach, Exploration
-from polyak.logging.logger import Logger
 from polyak.nn.policies.base import n_rows
 from polyak.parts.acting import allowed, predict, random_actions
 from polyak.parts.part import Part
@@ -19,9 +18,15 @@ def follow(model: Any) -> None:
     model.epsilon.follow(model.clock.remaining)
 
 
+def log_rate(model: Any) -> None:
+    """Logs the exploration rate of this moment."""
+    model.logger.record("rollout/exploration_rate", model.epsilon.rate)
+
+
 class Epsilon(Part):
     """The probability of a random action."""
 
+    logs: ClassVar = (log_rate,)
     kind: ClassVar[type[EpsilonGreedy]] = EpsilonGreedy
     schedule: Schedule
     """The probability by remaining progress, which is 1 at the start of training and 0 at the end."""
@@ -82,9 +87,6 @@ class Epsilon(Part):
         masks = None if masks is None else policy.checked_masks(masks, rows)
         actions = policy.to_env(random_actions(model)(rows, masks))
         return (actions if vectorized else np.array(actions[0])), state
-
-    def record(self, logger: Logger) -> None:
-        logger.record("rollout/exploration_rate", self.rate)
 
     def state(self) -> dict[str, Any]:
         return {"exploration_rate": self.rate}

@@ -16,7 +16,6 @@ from polyak.envs import VecEnv
 from polyak.experience.schema import Column
 from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import OptimizerRecipe
-from polyak.logging.logger import Logger
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -114,6 +113,8 @@ class Part:
     gradient step."""
     watching: ClassVar[tuple[Callable[[Any, Any], None], ...]] = ()
     """Called with the model and what its updates measured."""
+    logs: ClassVar[tuple[Callable[[Any], None], ...]] = ()
+    """Called with the model before a table is written."""
 
     def begin(self, reset: bool) -> None:
         """Before the first iteration of ``learn``, when the counters stand; ``reset``: they began at zero."""
@@ -124,13 +125,6 @@ class Part:
 
     def end_episodes(self) -> None:
         """The environments are about to be reset, in the middle of an episode if need be."""
-
-    def record(self, logger: Logger) -> None:
-        """Before logs are written."""
-
-    def counters(self) -> dict[str, float]:
-        """Further values of the group ``time/`` in logs."""
-        return {}
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer, split_state
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.collecting.train_freq import TrainFreq, convert_train_freq
+from polyak.distributed.placement import placement_of
 from polyak.distributed.shards import ShardedReplay
 from polyak.envs import DummyVecEnv
 from polyak.envs.spaces import SpaceError
@@ -223,10 +224,17 @@ class DatasetReplay(Part):
             self.memory.recorded.load_drawing_state(join_state(saved.info["replay"], saved.replay))
 
 
+def log_episodes(model: Any) -> None:
+    """Logs how many episodes have ended, where there are environments."""
+    if not model.learns_offline:
+        model.logger.record("time/episodes", model.clock.episodes, exclude="tensorboard")
+
+
 class ExperienceReplay(DatasetReplay):
     """Replays what the model experiences, and a dataset if it has one."""
 
     raw: ClassVar = True
+    logs: ClassVar = (log_episodes,)
     stores_masks: ClassVar = ("masks", "next_masks")
     explores_by: ClassVar[tuple[str, ...]] = (
         *("learning_starts", "random_warm_up", "action_noise"),
@@ -337,6 +345,7 @@ class ExperienceReplay(DatasetReplay):
         model = self.model
         if model.n_replay_shards:
             elsewhere = {"n_shards": model.n_replay_shards, "transport": model.transport, "model_seed": model.seed}
+            elsewhere["placement"] = placement_of(model.placement, "shards")
             return self.make(model.buffer_size, model.n_envs, ShardedReplay, **elsewhere)
         return self.make(model.buffer_size, model.n_envs, **({"in_tensors": True} if model.in_tensors else {}))
 
@@ -442,9 +451,6 @@ class ExperienceReplay(DatasetReplay):
         if self.memory.dataset is None and model.random_warm_up and not (model.use_sde and model.use_sde_at_warmup):
             parts["warm_up"] = WarmUp(model._progress, model.learning_starts, random_actions(model))
         return parts
-
-    def counters(self) -> dict[str, float]:
-        return {} if self.offline else {"episodes": self.model.clock.episodes}
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

@@ -2,14 +2,16 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
 from polyak.collecting.exploration import Exploration, gsde
+from polyak.collecting.rollout import RolloutWriter
+from polyak.collecting.stepwise import StepwiseWriter
 from polyak.experience import RolloutBuffer
 from polyak.hyperparameters.declaration import require
-from polyak.loops.on_policy import rollout_updates, writer_of
+from polyak.loops.on_policy import rollout_updates
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.parts.part import Part
@@ -56,9 +58,7 @@ class Rollouts(Part):
     def minibatches(self) -> Minibatches:
         """What is called with a size, ``None`` for all rows in one, and returns the minibatches of a pass over the
         rollout, for the learner's ``update``."""
-        buffer, learner = self.buffer, self.model.learner
-        late = learner.gathers_late or learner.fellows is not None
-        return cast(Callable[[int | None], Iterator[Any]], buffer.passes() if late and buffer.plain else buffer.get)
+        return cast(Minibatches, self.buffer.passes() if self.buffer.plain else self.buffer.get)
 
     def expected_updates(self, timesteps: int) -> tuple[int, int]:
         """Gradient steps that so many environment steps will bring, and the rows of each."""
@@ -199,14 +199,20 @@ class Rollouts(Part):
 
     def writer(self, steps: int | None = None) -> Any:
         """What steps enter the buffer by; ``steps``: how many, if not as many as it takes."""
-        return writer_of(self.buffer, self.model, steps)
+        return self._writer_into(self.buffer, steps)
+
+    def _writer_into(self, buffer: Any, steps: int | None = None) -> RolloutWriter:
+        actor = self.model.runner.actor
+        if buffer.values_may_follow and not getattr(actor.policy, "acts_by_forward", False):
+            return RolloutWriter(buffer, actor, steps)
+        return StepwiseWriter(buffer, actor, self.model.learner, steps)
 
     def exploration(self) -> dict[str, Exploration]:
         return gsde(self.model.use_sde, self.model.sde_sample_freq)
 
     def fresh_writer(self) -> Any:
         """The same into a buffer of its own."""
-        return writer_of(self.make_buffer(), self.model)
+        return self._writer_into(self.make_buffer())
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

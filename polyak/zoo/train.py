@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 import sys
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 
 
 TRACKERS = ("wandb", "mlflow")
+STRATEGIES = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
+_PLACED = {"num_cpus": 1.0, "num_gpus": 0.0, "strategy": "SPREAD", "wait": 0.0}
+#: Where runners are unless something is said.
 #: Distance between the seeds of training and evaluation environments, so that they never share an episode.
 EVAL_SEED_OFFSET = 1_000_000
 
@@ -64,6 +68,10 @@ class TrainOptions(TrainingOptions):
         ),
         "Settings": ("conf_file", "trust"),
         "Environments": ("vec_env", "n_runners", "transport", "env_kwargs", "gym_packages"),
+        "Cluster": (
+            *("address", "working_dir", "num_cpus_per_runner", "num_gpus_per_runner"),
+            *("runner_strategy", "wait_for_room"),
+        ),
         "Evaluations": ("eval_episodes", "n_eval_envs", "eval_env_kwargs"),
         "Files and output": (
             *("save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log", "progress"),
@@ -101,6 +109,14 @@ class TrainOptions(TrainingOptions):
         at_most=MOST_PROCESSES,
     )
     transport: str = option("ray", "--transport", help="How these processes are reached: ray, or local (in this one).")
+    num_cpus_per_runner: float = option(1.0, "--num-cpus-per-runner", help="Processors that each runner reserves.")
+    num_gpus_per_runner: float = option(0.0, "--num-gpus-per-runner", help="GPUs that each runner reserves.")
+    runner_strategy: str = option(
+        "SPREAD", "--runner-strategy", help="On which nodes of a cluster runners are.", choices=STRATEGIES
+    )
+    wait_for_room: float = option(0.0, "--wait-for-room", help="Seconds to wait until a cluster has room for runners.")
+    address: str = option("", "--address", help="Cluster of Ray to join: auto, HOST:PORT or ray://HOST:PORT.")
+    working_dir: str = option("", "--working-dir", help="Folder with your modules, sent to all nodes of the cluster.")
     eval_freq: int = option(25_000, "--eval-freq", help="Steps between evaluations; 0: none.")
     save_freq: int = option(-1, "--save-freq", help="Steps between checkpoints; none by default (-1).")
     save_replay_buffer: bool = option(
@@ -193,6 +209,7 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
     _check(options, algorithm)
     if options.n_envs > 0:
         settings.n_envs = options.n_envs
+    _check_cluster(options)
     _check_runners(options, algorithm, settings)
     _check_shards(options, algorithm, settings)
     if "batch_size" not in overrides and "n_epochs" in parameter_names(algorithm) and (changed := fit_batch(settings)):
@@ -271,6 +288,24 @@ def _check_shards(options: TrainOptions, algorithm: type[Any], settings: Setting
         raise ZooError(f"--n-replay-shards {shards}: this training replays nothing of its own. Leave the option out.")
 
 
+def _check_cluster(options: TrainOptions) -> None:
+    """Join the cluster that the options name. Refuse what is said of processes that there are not."""
+    elsewhere = (options.n_runners or options.n_replay_shards) and options.transport == "ray"
+    plain = TrainOptions()
+    for name in TrainOptions.PANELS["Cluster"]:
+        if not elsewhere and getattr(options, name) != getattr(plain, name):
+            flag = f"--{name.replace('_', '-')}"
+            raise ZooError(f"{flag}: no part of this training is in another process on Ray. Give --n-runners.")
+    if options.working_dir and not Path(options.working_dir).is_dir():
+        raise ZooError(f"--working-dir {options.working_dir!r} is not a folder.")
+    if options.working_dir and not (options.address or os.environ.get("RAY_ADDRESS")):
+        raise ZooError("--working-dir: a folder is sent to the nodes of a cluster. Give --address, or set RAY_ADDRESS.")
+    if options.address or options.working_dir:
+        from polyak.distributed.ray_workers import join_cluster
+
+        join_cluster(options.address, options.working_dir)
+
+
 def _check_runners(options: TrainOptions, algorithm: type[Any], settings: Settings) -> None:
     """Refuse runners that this training cannot use."""
     runners = options.n_runners
@@ -335,6 +370,7 @@ class _Run:
 
     def _elsewhere(self, normalize: Callable[[VecEnv], VecEnv] | None) -> VecEnv:
         """The environments of runners, which count their monitor files on."""
+        from polyak.distributed.placement import placement_of
         from polyak.distributed.runners import TIMEOUT, RemoteEnvs
 
         runners, share = self.options.n_runners, self.settings.n_envs // self.options.n_runners
@@ -348,10 +384,24 @@ class _Run:
         transport: Any = self.options.transport
         limit = self.settings.arguments.get("runner_timeout", TIMEOUT)
         envs = RemoteEnvs(
-            lambda index: make(start_index=share * index), runners, transport, self.options.seed, timeout=limit
+            lambda index: make(start_index=share * index),
+            runners,
+            transport,
+            self.options.seed,
+            placement=placement_of(self._placement, "runners"),
+            timeout=limit,
         )
         self.envs.append(envs)
         return envs.normalized()
+
+    @property
+    def _placement(self) -> dict[str, Any]:
+        """The ``placement`` of the settings, and what the command line says of runners."""
+        options, given = self.options, dict(self.settings.arguments.get("placement") or {})
+        amounts = {"num_cpus": options.num_cpus_per_runner, "num_gpus": options.num_gpus_per_runner}
+        said = {**amounts, "strategy": options.runner_strategy, "wait": options.wait_for_room}
+        said = {name: value for name, value in said.items() if value != _PLACED[name]}
+        return {**given, "runners": {**given.get("runners", {}), **said}} if said else given
 
     @property
     def _elsewhere_options(self) -> dict[str, Any]:

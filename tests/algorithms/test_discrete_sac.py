@@ -149,7 +149,8 @@ def test_the_temperature_moves_the_entropy_to_a_fraction_of_the_largest(fraction
     assert update.metrics["entropy"].item() == pytest.approx(entropy, abs=bound(30, 2.0))
 
 
-@pytest.mark.parametrize("fraction", [0.2, pytest.param(0.6, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("fraction", [0.2, 0.6])
 def test_it_finds_the_policy_of_that_entropy(fraction: float) -> None:
     """A bandit whose values are known: the learned temperature is that at which softmax(r / alpha) has the entropy."""
     rewards = torch.tensor([0.0, 1.0, 0.5])

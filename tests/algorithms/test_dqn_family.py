@@ -382,7 +382,7 @@ class Costly(gym.Env[np.ndarray, int]):
         return np.full(1, self.count / 100, np.float32)
 
 
-@pytest.mark.parametrize(("v_min", "warns"), [(-10.0, True), (-100.0, False)])
+@pytest.mark.parametrize(("v_min", "warns"), [(-10.0, True), pytest.param(-100.0, False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("algorithm", one_of_each([C51, Rainbow], C51))
 def test_returns_outside_of_the_atoms_are_warned_of(
     algorithm: type[C51], v_min: float, warns: bool, recwarn: pytest.WarningsRecorder

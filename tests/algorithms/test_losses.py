@@ -13,8 +13,8 @@ from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3, tqc
 from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.engine.program import Program
+from polyak.learning.rollout_learner import entropy_loss
 from polyak.nn import ContinuousPolicy, PolicyError
-from polyak.ops import policy_gradient
 from polyak.ops.updates import polyak_update
 from tests.tolerance import bound, drift, sampling
 from tests.trials import trial
@@ -109,12 +109,12 @@ def test_value_and_entropy_losses() -> None:
     values, returns = numbers(10), numbers(10, seed=1)
     assert ppo.value_loss(values, returns).item() == pytest.approx(np.mean((values - returns).numpy() ** 2))
     assert a2c.value_loss(values, returns).item() == pytest.approx(np.mean((values - returns).numpy() ** 2))
-    assert policy_gradient.entropy_loss(values, returns).item() == pytest.approx(-values.mean().item())
-    assert policy_gradient.entropy_loss(None, returns).item() == pytest.approx(returns.mean().item())
+    assert entropy_loss(values, returns).item() == pytest.approx(-values.mean().item())
+    assert entropy_loss(None, returns).item() == pytest.approx(returns.mean().item())
 
 
 def test_normalized_advantages() -> None:
-    scaled = policy_gradient.normalized(5 + 3 * numbers(1000))
+    scaled = PPO(**trial(PPO)).learner.normalized(5 + 3 * numbers(1000))
     assert scaled.mean().item() == pytest.approx(0, abs=bound(1000, dtype=np.float64))
     assert scaled.std().item() == pytest.approx(1, abs=2e-8)  # 1e-8 is added to a deviation of about 3
 

@@ -135,7 +135,7 @@ def test_the_gradient_of_the_values_is_the_occupancy() -> None:
         torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("gamma", "horizon"), [(1.0, 20), (0.9, None)])
+@pytest.mark.parametrize(("gamma", "horizon"), [(1.0, 20), pytest.param(0.9, None, marks=pytest.mark.slow)])
 def test_the_experts_features_are_met_on_a_grid(gamma: float, horizon: int | None) -> None:
     transitions, initial = grid()
     rng = np.random.default_rng(0)

@@ -12,6 +12,7 @@ from torch import Tensor
 from polyak import REINFORCE
 from polyak.algorithms import reinforce
 from polyak.envs import DummyVecEnv, make_vec_env
+from polyak.experience.batch import gathered
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.pairs import one_of_each
 from tests.tolerance import bound
@@ -78,6 +79,7 @@ def test_its_gradient_is_that_of_the_expected_return(baseline: bool) -> None:
     learner = model.learner
 
     def look(batch: Any) -> Any:
+        batch = gathered(batch)
         _, log_prob, entropy = learner.evaluated(batch)
         found.append(-torch.autograd.grad(learner.actor_objective(batch, log_prob, entropy).loss, weight)[0])
         return update(batch)

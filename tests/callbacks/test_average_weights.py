@@ -12,6 +12,7 @@ from polyak import A2C, DQN, IQL, PPO, SAC, QLearning
 from polyak.callbacks import AverageWeights, BaseCallback, EvalCallback
 from polyak.envs import make_vec_env
 from polyak.experience import collect
+from tests.pairs import one_of_each
 from tests.tolerance import bound
 
 
@@ -116,7 +117,7 @@ def test_evaluations_and_the_best_model_are_of_the_average(tmp_path: Path) -> No
     torch.testing.assert_close(weights(model.policy), after, rtol=0, atol=bound(10, 2))
 
 
-@pytest.mark.parametrize("cls", [SAC, PPO, DQN])
+@pytest.mark.parametrize("cls", one_of_each([SAC, PPO, DQN], SAC, PPO))
 def test_resumed_from_a_file_it_is_bit_equal(cls: Any, tmp_path: Path) -> None:
     whole = make(cls).learn(64, AverageWeights(0.9))
     whole.save(tmp_path / "half", include=whole.saves_also)
@@ -163,7 +164,7 @@ def test_it_averages_gradient_steps_on_a_dataset() -> None:
     torch.testing.assert_close(weights(model.policy), expected, rtol=0, atol=bound(120, 2))
 
 
-@pytest.mark.parametrize("compiles", [False, True])
+@pytest.mark.parametrize("compiles", one_of_each([False, True], True))
 def test_a_compiled_program_sees_the_exchange(compiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from polyak.learning.engine.program import Program
 

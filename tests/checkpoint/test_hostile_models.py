@@ -4,8 +4,6 @@ The files are written and read in one child process: see :mod:`tests.checkpoint.
 """
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from polyak.envs import SubprocVecEnv, VecFrameStack, make_vec_env
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.noise import NormalActionNoise, VectorizedActionNoise
 from tests.checkpoint import hostile_models
+from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 HARMLESS = 100
@@ -28,10 +27,7 @@ HARMLESS = 100
 
 
 def outcomes(folder: Path, share: str) -> list[dict[str, str]]:
-    command = [sys.executable, "-m", "tests.checkpoint.hostile_models", str(folder), share]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=900, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = python(["-m", "tests.checkpoint.hostile_models", folder, share], ROOT, check=True)
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 

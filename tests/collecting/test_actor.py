@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import gymnasium as gym
@@ -31,6 +29,7 @@ from polyak.nn.codec import ActionCodec
 from polyak.nn.networks.encoders import Obs
 from polyak.nn.policies.base import Decision, Noise, State
 from polyak.noise import NormalActionNoise, OrnsteinUhlenbeckActionNoise, VectorizedActionNoise
+from tests.warm import python
 
 SPACE, NINE = spaces.Box(-10, 10, (2,), np.float32), spaces.Discrete(9)
 
@@ -280,7 +279,7 @@ def acted_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple
         shown[name] = list(np.random.default_rng(0).normal(size=shape).astype(np.float32))
     sent = {name: pickle.dumps((model.runner.actor, shown[name])) for name, model in models.items()}
     (folder / "actors").write_bytes(pickle.dumps(sent))
-    subprocess.run([sys.executable, "-c", REMOTE, folder / "actors", folder / "answers"], check=True)
+    python(["-c", REMOTE, folder / "actors", folder / "answers"], check=True)
     answers = pickle.loads((folder / "answers").read_bytes())
     return {name: (models[name], shown[name], answers[name]) for name in MODELS}
 

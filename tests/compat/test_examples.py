@@ -27,6 +27,8 @@ SLOW = {
     "schedules",
     "export",
     "evolution",
+    "hindsight",
+    "multi_input",
 }
 PEERS = {"stable_baselines3", "gymnasium", "numpy", "torch", "ale_py"}
 

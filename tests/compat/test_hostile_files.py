@@ -167,8 +167,14 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("door", [load_statistics, load_experience])
-@pytest.mark.parametrize("name", PAYLOADS)
+@pytest.mark.parametrize(
+    ("name", "door"),  # each payload by one of the doors; both are slow
+    [
+        pytest.param(name, door, marks=[] if (number + place) % 2 == 0 else [pytest.mark.slow])
+        for number, name in enumerate(PAYLOADS)
+        for place, door in enumerate((load_statistics, load_experience))
+    ],
+)
 def test_a_pickle(name: str, door: Callable[[Path], Any], inside: Path) -> None:
     code = PAYLOADS[name]
     (inside / "file.pkl").write_bytes(code if code[:1] == b"\x80" else b"\x80\x04" + code)

@@ -38,8 +38,14 @@ STRICT: dict[str, Any] = {
 SMALL: dict[str, Any] = {"n_steps": 64, "batch_size": 32, "n_epochs": 2, "device": "cpu", "seed": 0}
 
 
-@pytest.mark.parametrize("name", STRICT)
-@pytest.mark.parametrize("cls", [polyak.MaskablePPO, compat.MaskablePPO])
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        *((polyak.MaskablePPO, name) for name in STRICT),
+        (compat.MaskablePPO, "several"),
+        *(pytest.param(compat.MaskablePPO, name, marks=pytest.mark.slow) for name in ("one", "coins")),
+    ],
+)
 def test_nothing_forbidden_is_done(cls: type[polyak.MaskablePPO], name: str, tmp_path: Path) -> None:
     env = STRICT[name]()
     model = cls("MlpPolicy", env, **SMALL).learn(640)

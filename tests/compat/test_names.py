@@ -14,7 +14,7 @@ import pytest
 import polyak.compat
 from polyak.compat.importer import parse
 from polyak.compat.sb3_face.table import CONTRIB, SB3
-from tests.processes import PATIENCE
+from tests.warm import python
 
 
 @pytest.mark.parametrize("path", SB3)
@@ -89,9 +89,7 @@ def test_a_module_is_filled_anew_when_it_is_imported_anew() -> None:
 
 def run(code: str) -> str:
     """What a fresh interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return python(["-c", code], check=True).stdout
 
 
 def test_install_answers_the_two_names_and_may_be_called_twice() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from polyak.compat.sb3.common.policies import BasePolicy
 from polyak.compat.sb3.common.type_aliases import ReplayBufferSamples
 from polyak.compat.sb3.common.vec_env import VecNormalize
 from polyak.compat.sb3.dqn.policies import DQNPolicy
+from tests.warm import python
 
 REPLAY: dict[str, Any] = {
     "policy_kwargs": {"net_arch": [8]},
@@ -180,9 +179,7 @@ def test_statistics_are_read_as_pickles(tmp_path: Path) -> None:
         "stats = pickle.load(open(sys.argv[1], 'rb')); stats.set_venv(make_vec_env('Pendulum-v1', 2))\n"
         "print(stats.obs_rms.mean.tolist()); stats.reset(); print(stats.clip_obs)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "stats.pkl")], capture_output=True, text=True, timeout=120
-    )
+    done = python(["-c", code, tmp_path / "stats.pkl"])
     assert done.stdout.splitlines() == [str(env.obs_rms.mean.tolist()), "3.0"], done.stderr
 
 

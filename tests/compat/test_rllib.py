@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from polyak.compat.importer import parse
 from polyak.compat.rllib_face.table import RLLIB
 from polyak.compat.run import MARK
 from tests.pairs import one_of_each
+from tests.warm import python
 
 NOTEBOOK = """
 import ray
@@ -35,6 +35,7 @@ from ray.rllib.core.models.catalog import Catalog
 from ray.rllib.core.models.torch.encoder import TorchModel, Encoder
 from ray.rllib.core.models.base import ENCODER_OUT
 from ray.rllib.core.columns import Columns
+from tests.warm import python
 config = get_trainable_cls("PPO").get_default_config().environment("CartPole-v1")
 print(type(config).__module__, PPOCatalog.__module__, ENCODER_OUT)
 """
@@ -52,7 +53,7 @@ def outcome(words: list[str], folder: Path, *packages: Path) -> subprocess.Compl
     environment = {name: value for name, value in os.environ.items() if name != MARK}
     environment["HOME"] = environment["USERPROFILE"] = str(folder)  # below which results are written
     environment["PYTHONPATH"] = os.pathsep.join(map(str, (root, *packages)))
-    return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
+    return python(words, folder, environment)
 
 
 @pytest.mark.parametrize("installed", one_of_each([False, True], True))
@@ -70,7 +71,7 @@ def test_the_notebooks_import_lines(installed: bool, tmp_path: Path) -> None:
         packages.append(package.parent)
         script += "assert ray.HERE == 1\n"
     (tmp_path / "notebook.py").write_text(script)
-    result = outcome([sys.executable, "-m", "polyak", "run", "notebook.py"], tmp_path, *packages)
+    result = outcome(["-m", "polyak", "run", "notebook.py"], tmp_path, *packages)
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("polyak run: polyak answers ray.rllib and ray.tune.") == 1
     assert result.stdout.split() == [
@@ -88,8 +89,8 @@ def test_libraries_that_look_for_ray_find_what_is_installed(tmp_path: Path) -> N
     looking = "import library; print(library.FOUND and library.FOUND.origin)\n"
     (tmp_path / "plain.py").write_text(looking)
     (tmp_path / "program.py").write_text(f"{looking}import ray.rllib\nprint(ray.rllib.__doc__)\n")
-    plain = outcome([sys.executable, "plain.py"], tmp_path, library.parent).stdout
-    result = outcome([sys.executable, "-m", "polyak", "run", "program.py"], tmp_path, library.parent)
+    plain = outcome(["plain.py"], tmp_path, library.parent).stdout
+    result = outcome(["-m", "polyak", "run", "program.py"], tmp_path, library.parent)
     assert result.returncode == 0, result.stderr
     assert result.stdout == f"{plain}ray.rllib, answered by polyak.\n"
 
@@ -113,7 +114,7 @@ from ray.tune.registry import register_env
 print(ray.is_initialized(), PPOConfig.__module__)
 """
     (tmp_path / "program.py").write_text(script)
-    result = outcome([sys.executable, "program.py"], tmp_path)
+    result = outcome(["program.py"], tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["2.60.0", "True", "False", "polyak.compat.rllib_face.config.ppo"]
 
@@ -147,7 +148,7 @@ config = (
 def test_a_notebook_trains(tmp_path: Path) -> None:
     cells = [{"cell_type": "code", "source": source} for source in CELLS]
     (tmp_path / "nb.ipynb").write_text(json.dumps({"nbformat": 4, "metadata": {}, "cells": cells}))
-    result = outcome([sys.executable, "-m", "polyak", "run", "--only", "ray", "nb.ipynb"], tmp_path)
+    result = outcome(["-m", "polyak", "run", "--only", "ray", "nb.ipynb"], tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split()[1:] == ["1", "here", "'DefaultPPOTorchRLModule'"]
     assert (tmp_path / "here").is_dir()
@@ -189,6 +190,6 @@ def test_a_notebook_clones_what_was_recorded(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     cells = [{"cell_type": "code", "source": source} for source in CLONING]
     (tmp_path / "nb.ipynb").write_text(json.dumps({"nbformat": 4, "metadata": {}, "cells": cells}))
-    result = outcome([sys.executable, "-m", "polyak", "run", "--only", "ray", "nb.ipynb"], tmp_path)
+    result = outcome(["-m", "polyak", "run", "--only", "ray", "nb.ipynb"], tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == ["1", "1", "1", "2"]

@@ -15,6 +15,7 @@ from polyak.compat.run import MARK, STARTUP, environment, run
 from polyak.zoo.cli import main
 from tests.pairs import one_of_each
 from tests.processes import PATIENCE
+from tests.warm import python
 
 RUN = [sys.executable, "-m", "polyak", "run"]
 ANSWERED = "import stable_baselines3 as sb3; print(sb3.PPO.__module__)"
@@ -31,9 +32,16 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 
 def outcome(command: list[str], folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run a command somewhere else than here, without what the tests' own environment adds."""
+    """Run a command somewhere else than here, without what the tests' own environment adds, in a Python of its own."""
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", MARK)}
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env | environ, timeout=PATIENCE)
+
+
+def warm(words: list[str], folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The same for a program that imports torch, in a fork; it finds polyak where the tests do."""
+    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", MARK)}
+    path = os.pathsep.join([*filter(None, [environ.get("PYTHONPATH")]), str(Path(__file__).parents[2])])
+    return python(["-m", "polyak", "run", *words], folder, env | environ | {"PYTHONPATH": path})
 
 
 def test_the_script_has_its_own_arguments_and_main(tmp_path: Path) -> None:
@@ -116,7 +124,7 @@ def test_a_real_copy_beside_is_not_touched(tmp_path: Path) -> None:
     for name in ("stable_baselines3", "sb3_contrib"):
         write(tmp_path, f"site/{name}/__init__.py", "raise SystemExit('the real one was imported')")
     write(tmp_path, "program.py", f"{ANSWERED}\nimport sb3_contrib")
-    result = outcome([*RUN, "program.py"], tmp_path, PYTHONPATH=str(tmp_path / "site"))
+    result = warm(["program.py"], tmp_path, PYTHONPATH=str(tmp_path / "site"))
     said = "polyak run: polyak answers stable_baselines3 and sb3_contrib.\n"
     assert (result.returncode, result.stderr) == (0, said)
     assert result.stdout.startswith("polyak.")
@@ -147,7 +155,6 @@ def test_worker_processes_answer_the_names(tmp_path: Path, method: str) -> None:
         f"""
         import gymnasium as gym
         from stable_baselines3.common.env_util import make_vec_env
-        from stable_baselines3.common.monitor import Monitor
         from stable_baselines3.common.vec_env import SubprocVecEnv
 
         class Noisy(gym.Wrapper):
@@ -157,22 +164,16 @@ def test_worker_processes_answer_the_names(tmp_path: Path, method: str) -> None:
                 observation, info = super().reset(**kwargs)
                 return observation, {{**info, "home": stable_baselines3.PPO.__module__, "main": __name__}}
 
-        def make():
-            return Monitor(Noisy(gym.make("CartPole-v1")))
-
         if __name__ == "__main__":
-            env = SubprocVecEnv([make], start_method={method!r})
-            env.reset()
-            print([info["home"].split(".")[0] for info in env.reset_infos])
-            env.close()
             env = make_vec_env("CartPole-v1", 1, wrapper_class=Noisy, vec_env_cls=SubprocVecEnv,
                                vec_env_kwargs=dict(start_method={method!r}))
             env.reset()
+            print([info["home"].split(".")[0] for info in env.reset_infos])
             print(env.step([0])[0].shape)
             env.close()
         """,
     )
-    result = outcome([*RUN, "workers.py"], tmp_path)
+    result = warm(["workers.py"], tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split("\n")[:2] == ["['polyak']", "(1, 4)"]
 

@@ -19,6 +19,7 @@ from polyak.envs import DummyVecEnv, VecFrameStack, VecMonitor, VecNormalize, ma
 from polyak.envs.wrappers.running import RunningMeanStd
 from polyak.seeding import set_random_seed
 from tests.distributed.test_runners import REPLAY, ROLLOUT, TURNS, weights
+from tests.pairs import one_of_each
 
 GUESS = 1e-4
 """The weight of mean 0 and variance 1 before anything was seen."""
@@ -186,7 +187,7 @@ def test_experience_is_stored_raw_where_it_is_replayed_and_callbacks_see_it_norm
     np.testing.assert_array_equal(model._last_obs, seen[-1])
 
 
-@pytest.mark.parametrize("case", MAKES)
+@pytest.mark.parametrize("case", one_of_each(MAKES, "sac", "impala"))
 def test_training_resumes_exactly_in_the_middle(case: str, tmp_path: Path) -> None:
     whole = MAKES[case]()
 

@@ -184,7 +184,7 @@ def test_rows_are_those_that_one_vector_of_the_same_environments_gives() -> None
 RESUMED = [case for case in CASES if case != "overlap"]
 
 
-@pytest.mark.parametrize("case", one_of_each(RESUMED, "recurrent", "her", "appo"))
+@pytest.mark.parametrize("case", one_of_each(RESUMED, "recurrent", "dqn", "appo"))
 def test_training_resumes_in_the_middle_of_a_rollout(case: str, tmp_path: Path) -> None:
     whole = CASES[case](n_runners=2, transport="local")
 

@@ -19,12 +19,10 @@ from tests.distributed.test_runners import CASES, TURNS, Kept, carts, weights
 from tests.processes import assert_gone
 
 session = session_of(8)
-QUICK = ("ppo",)
 
 
-@pytest.mark.parametrize(
-    "case", [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
-)
+@pytest.mark.slow  # the suite has runners here, by a Ray that is made up, and interrupted ones by Ray
+@pytest.mark.parametrize("case", CASES)
 def test_training_is_equal_to_that_with_runners_here(case: str) -> None:
     here, there = Kept(), Kept()
     one = CASES[case](n_runners=2, transport="local").learn(150, here)

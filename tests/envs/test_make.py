@@ -1,7 +1,6 @@
 """Making environments by name, and the errors when it does not work."""
 
 import os
-import subprocess
 import sys
 import warnings
 from functools import partial
@@ -16,7 +15,7 @@ from polyak.envs.testing import BitFlippingEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.subproc import SubprocVecEnv
 from polyak.envs.wrappers.monitor import Monitor
-from tests.processes import PATIENCE
+from tests.warm import python
 
 
 def layers(env):
@@ -204,6 +203,6 @@ def test_atari_names_are_registered_when_needed():
         try: make_env("ALE/Brakout-v5")
         except ValueError as error: print(error)
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    done = python(["-c", code])
     assert done.stdout.splitlines()[:2] == ["(210, 160, 3)", "PongNoFrameskip-v4"], done.stderr
     assert "Did you mean 'ALE/Breakout-v5'" in done.stdout

@@ -1,8 +1,5 @@
 """Seeds of environments side by side: runs with neighbouring seeds share no episode."""
 
-import subprocess
-import sys
-
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -11,7 +8,7 @@ from polyak.envs.gym_batch import DummyVecEnv
 from polyak.envs.native.gym_vector import GymVectorEnv
 from polyak.envs.vec.seeds import seeds_of
 from polyak.envs.vec.subproc import SubprocVecEnv
-from tests.processes import PATIENCE
+from tests.warm import python
 
 
 def test_runs_with_neighbouring_seeds_share_no_environment_seed() -> None:
@@ -50,7 +47,4 @@ def test_a_program_for_stable_baselines3_counts_seeds_up() -> None:
         "from stable_baselines3.common.env_util import make_vec_env\n"
         "print(list(make_vec_env('CartPole-v1', n_envs=3).seed(7)))\n"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True
-    )
-    assert answer.stdout.strip() == "[7, 8, 9]"
+    assert python(["-c", program], check=True).stdout.strip() == "[7, 8, 9]"

@@ -110,6 +110,7 @@ def test_a_search_finds_what_wins_at_once(alphago: ModuleType) -> None:
         assert alphago.searching(*networks, lambda_, 30)(position)[0] == 0
 
 
+@pytest.mark.slow
 def test_the_whole_program_runs(alphago: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = "--games 4 --updates 3 --selfplay 1 --values 40 --simulations 2 --matches 2"
     alphago.main(sizes.split())

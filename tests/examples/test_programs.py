@@ -72,10 +72,14 @@ def test_a_program_is_short_and_imports_what_is_public(name: str) -> None:
             assert node.module in public_modules()
 
 
+LONG = ("offline_learning", "imitation", "normalization", "recurrent", "hindsight")
+"""Those that train for seconds."""
+
+
 @pytest.mark.parametrize(
     "result",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in ("offline_learning", "imitation")))
+        pytest.param(name, marks=[pytest.mark.slow] * (name in LONG))
         for name in sorted(SHORT.keys() - {"tabular", "export_to_onnx"})
     ],
     indirect=True,

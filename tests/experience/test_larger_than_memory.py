@@ -16,6 +16,7 @@ from polyak import SAC
 from polyak.experience import InsufficientMemoryError, ReplayBuffer, collect, memory
 from tests.experience.large_sets import large_set
 from tests.experience.recorded import recorded
+from tests.warm import python
 
 STACK = spaces.Box(0, 255, (4, 36, 36), np.uint8)
 
@@ -94,7 +95,7 @@ def test_the_limit_of_a_process_counts():
         "import resource; from polyak.experience.memory import available_memory as free;"
         "resource.setrlimit(resource.RLIMIT_DATA, (2**33, 2**33)); assert 0 < free() <= 2**33, free()"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    python(["-c", program], check=True)
 
 
 TRAINING = """

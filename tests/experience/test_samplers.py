@@ -1,8 +1,5 @@
 """Sum tree against brute force, prioritised frequencies against the formula, importance weights against the formula."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -12,6 +9,7 @@ from polyak.experience import PrioritizedReplayBuffer, sum_tree, tree_kernels
 from polyak.experience.samplers import Prioritized, RankBased, Uniform, make_prioritized
 from polyak.experience.sum_tree import WIDTH, SumTree
 from tests.tolerance import LIKELY, bound, sampling
+from tests.warm import python
 
 stats = pytest.importorskip("scipy.stats")
 UNIT = spaces.Box(-1, 1, (1,), np.float32)
@@ -111,7 +109,7 @@ def test_loops_and_arrays_find_the_same_leaves(monkeypatch, kernels, size):
 
 def test_numba_is_not_loaded_before_it_is_needed():
     code = "import sys, polyak.experience; assert 'numba' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    python(["-c", code], check=True)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])

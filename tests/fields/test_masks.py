@@ -27,7 +27,6 @@ from polyak.nn.distributions.discrete import (
     SparseCategoricalFamily,
 )
 from polyak.ops.tsallis import sparsemax
-from tests.pairs import one_of_each
 from tests.tolerance import bound
 
 COMPOSED: dict[str, spaces.Space] = {
@@ -311,6 +310,10 @@ ON_POLICY = [
     *product(["ActorCritic", "REINFORCE"], ACTIONS),
     *product(["PQN"], ["discrete", "discrete_from_3"]),
 ]
+QUICK_ON_POLICY = {
+    ("TRPO", next(iter(COMPOSED))),
+    *((name, "discrete") for name in ("A2C", "ActorCritic", "REINFORCE", "PQN")),
+}
 #: What is done to a batch does not depend on where its masks came from: only one algorithm of a loop tries them all.
 SAID_ON_POLICY = [
     *(
@@ -319,7 +322,7 @@ SAID_ON_POLICY = [
         for k, says in enumerate(SAYS)
     ),
     *(
-        pytest.param(*case, SAYS[i % 3], marks=[pytest.mark.slow] * (case[0] == "TRPO" and case[1] in ACTIONS))
+        pytest.param(*case, SAYS[i % 3], marks=[pytest.mark.slow] * (case not in QUICK_ON_POLICY))
         for i, case in enumerate(ON_POLICY)
     ),
 ]
@@ -362,7 +365,8 @@ def goes_on(model: Any, env: DummyVecEnv, tmp_path: Any) -> None:
     loaded.learn(70, reset_num_timesteps=False)
 
 
-@pytest.mark.parametrize("algo", one_of_each(["PPO", "DQN", "PQN"], "PPO"))
+@pytest.mark.parametrize("algo", ["PPO", "DQN", "PQN"])
+@pytest.mark.slow
 def test_it_learns_which_of_the_allowed_is_best(algo: str) -> None:
     options = {
         "PPO": {"n_steps": 64, "batch_size": 64, "learning_rate": 3e-3, "gamma": 0.0},
@@ -450,8 +454,17 @@ def test_next_masks_of_n_steps_are_those_of_the_last() -> None:
 # -- arrays ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [1, 6])
-@pytest.mark.parametrize("name", ["PPO discrete", "PPO multi_discrete", "PPO multi_binary", "PPO dict", *DISCRETE_ONLY])
+CHOOSING = ["PPO discrete", "PPO multi_discrete", "PPO multi_binary", "PPO dict", *DISCRETE_ONLY]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        pytest.param(name, rows, marks=[pytest.mark.slow] * ((i + k) % 2))
+        for i, name in enumerate(CHOOSING)
+        for k, rows in enumerate((6, 1))
+    ],
+)
 def test_arrays_choose_as_torch_does(name: str, rows: int) -> None:
     if name.startswith("PPO"):
         model = polyak.PPO("MlpPolicy", vector(name.split()[1]), **ROLLOUTS, batch_size=32)

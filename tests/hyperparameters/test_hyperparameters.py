@@ -1,8 +1,6 @@
 """Hyper-parameters: what annotations let pass, how they read, and what help() and type checkers know of them."""
 
 import inspect
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -31,6 +29,7 @@ from polyak.hyperparameters.declaration import (
 )
 from polyak.learning.learner import Learner, Tunable
 from polyak.schedules import LinearSchedule, Schedule
+from tests.warm import python
 
 EVEN = Annotated[int, Only("an even integer", lambda n: n % 2 == 0)]
 
@@ -217,10 +216,7 @@ def test_importing_reads_no_source() -> None:
         assert "Args:" in polyak.algorithms.sac.SAC.__doc__
         assert sentences.cache_info().misses > 0
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    python(["-c", textwrap.dedent(code)], check=True)
 
 
 @pytest.mark.slow

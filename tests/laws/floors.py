@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "polyak"
@@ -51,7 +52,8 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(name: str, path: Path) -> list[tuple[str, int]]:
+@cache
+def imports(path: Path) -> list[tuple[str, int]]:
     """``(imported name, line)`` for every import of a module, wherever it stands."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
@@ -66,7 +68,7 @@ def imports(name: str, path: Path) -> list[tuple[str, int]]:
 def internal_imports(name: str, path: Path, known: dict[str, Path]) -> list[tuple[str, int]]:
     """The imports of a module that name another module of the package."""
     found = []
-    for target, line in imports(name, path):
+    for target, line in imports(path):
         if not target.startswith("polyak"):
             continue
         module = target if target in known else target.rpartition(".")[0]
@@ -77,7 +79,9 @@ def internal_imports(name: str, path: Path, known: dict[str, Path]) -> list[tupl
 
 def named(path: Path) -> list[tuple[str, int]]:
     """``(text, line)`` for every text in a module that names a module of some floor, or leaves open which one."""
-    tree = ast.parse(path.read_text())
+    if not re.search(r"[\"']polyak\.", text := path.read_text()):
+        return []
+    tree = ast.parse(text)
     sentences = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
     texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     found = [

@@ -17,11 +17,9 @@ fields do not count.
 import argparse
 import ast
 import inspect
-import io
 import re
 import sys
 import threading
-import tokenize
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -184,17 +182,16 @@ def private(cls: type) -> int:
 def code_lines(path: Path) -> int:
     """Lines of code: no blanks, comments and docstrings."""
     text = path.read_text()
-    nothing = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    sentences = {
-        line
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        for line in range(node.lineno, (node.end_lineno or 0) + 1)
-    }
-    found: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in nothing:
-            found |= set(range(token.start[0], token.end[0] + 1))
+    lines = enumerate(text.splitlines(), 1)
+    found = {number for number, line in lines if line.strip() and not line.lstrip().startswith("#")}
+    sentences: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr | ast.Constant | ast.JoinedStr):
+            spanned = range(node.lineno, (node.end_lineno or 0) + 1)
+            if not isinstance(node, ast.Expr):  # also what looks like a blank or a comment within a text
+                found.update(spanned if len(spanned) > 1 else ())
+            elif isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                sentences.update(spanned)
     return len(found - sentences)
 
 

@@ -50,7 +50,7 @@ NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if hasattr(cls, "learner_class")]
 COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
 TRACED = [
-    *("ppo", "recurrent_ppo", "pqn", "appo", "dqn", "sac", "td3", "cql", "bc", "toy_masked"),
+    *("ppo", "recurrent_ppo", "pqn", "appo", "dqn", "sac", "td3", "bc", "toy_masked"),
 ]
 """One or more of each kind, and those whose updates have parts that no others have: the others are slow tests."""
 RESUMED = [

@@ -16,13 +16,11 @@ from tests.exported import AS_CLOSE, assert_same_actions, exported_policy, margi
 from tests.laws.test_matrix import CELLS, IGNORING_MASKS, NAMES, TABULAR, build, choices, is_refused
 from tests.trials import trial
 
-ROWS, STEPS = 20, 50
+ROWS, STEPS = 50, 20
 OBSERVATIONS = ROWS * STEPS
 QUICK = {
     ("ppo", "dict action"),
-    ("dqn", "mask"),
     ("sac", "memory"),
-    ("td3", "dict"),
     ("double_q_learning", "table"),
 }
 IMITATING = {"bc", "dagger", "decision_transformer", "marwil"}

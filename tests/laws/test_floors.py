@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.laws.floors import FLOORS, PACKAGE, floor_of, imports, internal_imports, modules, named
+from tests.warm import python
 
 MODULES = modules()
 
@@ -41,7 +42,7 @@ def test_only_the_table_of_formats_names_higher_floors() -> None:
 
 
 def test_the_table_of_formats_imports_nothing() -> None:
-    assert imports("polyak.formats", MODULES["polyak.formats"]) == []
+    assert imports(MODULES["polyak.formats"]) == []
 
 
 def test_a_text_that_climbs_is_found(tmp_path: Path) -> None:
@@ -57,10 +58,11 @@ def test_every_folder_has_a_floor() -> None:
 
 
 def test_there_are_no_import_cycles() -> None:
+    packages = {name for name, path in MODULES.items() if path.name == "__init__.py"}
     graph = {
-        name: {target for target, _ in internal_imports(name, path, MODULES) if target not in _packages()}
+        name: {target for target, _ in internal_imports(name, path, MODULES) if target not in packages}
         for name, path in MODULES.items()
-        if name not in _packages()
+        if name not in packages
     }
     done: set[str] = set()
 
@@ -76,14 +78,10 @@ def test_there_are_no_import_cycles() -> None:
         visit(name, ())
 
 
-def _packages() -> set[str]:
-    return {name for name, path in MODULES.items() if path.name == "__init__.py"}
-
-
 def test_ray_is_imported_only_by_rllibs_face_and_by_what_starts_processes() -> None:
     for name, path in MODULES.items():
         if not name.startswith(("polyak.compat.rllib_face", "polyak.distributed.ray_workers")):
-            assert not [t for t, _ in imports(name, path) if t == "ray" or t.startswith("ray.")], name
+            assert not [t for t, _ in imports(path) if t == "ray" or t.startswith("ray.")], name
 
 
 TENSORS_ALONE = ("polyak.learning.learner", "polyak.learning.data_parallel", "polyak.ops.")
@@ -93,7 +91,7 @@ def test_numpy_and_environments_stay_out_of_learners_and_ops() -> None:
     found = [name for name in MODULES if name.startswith(TENSORS_ALONE)]
     assert len(found) > len(TENSORS_ALONE)
     for name in found:
-        assert not [t for t, _ in imports(name, MODULES[name]) if t.startswith(("numpy", "gymnasium"))], name
+        assert not [t for t, _ in imports(MODULES[name]) if t.startswith(("numpy", "gymnasium"))], name
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("polyak.algorithms.")])
@@ -112,7 +110,7 @@ def test_the_face_presumes_neither_network_nor_compiler() -> None:
         "polyak.nn.",
         "polyak.learning.",
     )
-    for target, line in imports("polyak.algorithm", MODULES["polyak.algorithm"]):
+    for target, line in imports(MODULES["polyak.algorithm"]):
         assert not f"{target}.".startswith(below), f"algorithm.py:{line} imports {target}"
 
 
@@ -126,8 +124,7 @@ def test_importing_polyak_is_light() -> None:
 def test_an_algorithm_takes_in_no_optional_library() -> None:
     optional = "{'matplotlib','pandas','tensorboard','rich','cv2','imageio','ale_py','mujoco','optuna','typer'}"
     code = f"import sys; from polyak import PPO, SAC; print(sorted({optional} & set(sys.modules)))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "[]"
+    assert python(["-c", code], check=True).stdout.strip() == "[]"
 
 
 def test_the_drawing_of_floors_in_the_documentation_is_true() -> None:

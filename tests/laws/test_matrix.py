@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from polyak.arrays import mapped
 from polyak.envs import make_vec_env
 from polyak.experience import Dataset, collect
 from polyak.hyperparameters.declaration import HyperparameterError
+from tests.pairs import pairwise
 from tests.trials import trial
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -223,9 +225,9 @@ NUMBERED = {
 }
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("kind", NUMBERED)
-@pytest.mark.parametrize("name", sorted(TABULAR))
+@pytest.mark.parametrize(
+    ("name", "kind", "masked"), pairwise(itertools.product(sorted(TABULAR), NUMBERED, [False, True]))
+)
 def test_a_table_takes_what_can_be_numbered(name: str, kind: str, masked: bool, tmp_path: Path) -> None:
     space, fits = NUMBERED[kind]
     env = make_vec_env(partial(Anything, space, spaces.Discrete(3), masked, masked), n_envs=2, seed=3)

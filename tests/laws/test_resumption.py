@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 from polyak.algorithms import REGISTRY
 from polyak.checkpoint.saved import Saved, read
 from tests.laws.resumption import CELLS, cells
+from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("ppo normalised", "sac prioritised", "sarsa vector", "dqn runners", "sac normalised-runners")
@@ -24,8 +23,7 @@ OF_THE_CALL = ("_total_timesteps", "_num_timesteps_at_start")
 
 
 def run(step: str, cases: list[str], folder: Path) -> int:
-    command = [sys.executable, "-m", "tests.laws.resumption", step, str(folder), *cases]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    ended = python(["-m", "tests.laws.resumption", step, folder, *cases], ROOT)
     assert ended.returncode in (0, -9), ended.stderr[-4000:]
     return ended.returncode
 

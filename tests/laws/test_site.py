@@ -87,8 +87,9 @@ def test_every_public_module_has_a_reference() -> None:
     asked = set(re.findall(r"<!-- names of ([\w.]+) -->", pages))
     elsewhere = {"polyak", "polyak.compat.sb3", "polyak.compat.contrib"}
     assert asked == set(public_modules()) - elsewhere
+    hooks = loaded("hooks")
     for name in asked:
-        text = loaded("hooks").reference(name)
+        text = hooks.reference(name)
         module = __import__(name, fromlist=["__all__"])
         for public in module.__all__:
             assert re.search(rf"\b{public}\b", text), f"{name}.{public}"

@@ -91,11 +91,17 @@ def assert_same(ours: Any, theirs: Any, rate: float = 3e-4) -> None:
 @pytest.mark.parametrize(
     "train",
     [
-        lambda compile: sac(compile=compile).learn(80),
+        pytest.param(lambda compile: sac(compile=compile).learn(80), marks=pytest.mark.slow),
         lambda compile: sac(compile=compile, learning_rate=lambda left: 1e-2 * left).learn(80),
-        lambda compile: ppo(compile=compile, clip_range_vf=0.2, learning_rate=lambda left: 1e-2 * left).learn(192),
+        pytest.param(
+            lambda compile: ppo(compile=compile, clip_range_vf=0.2, learning_rate=lambda left: 1e-2 * left).learn(192),
+            marks=pytest.mark.slow,
+        ),
         lambda compile: ppo(compile=compile, target_kl=1e-4, learning_rate=3e-3).learn(192),
-        lambda compile: A2C("MlpPolicy", "CartPole-v1", seed=0, device="cpu", compile=compile).learn(100),
+        pytest.param(
+            lambda compile: A2C("MlpPolicy", "CartPole-v1", seed=0, device="cpu", compile=compile).learn(100),
+            marks=pytest.mark.slow,
+        ),
         lambda compile: A2C(
             "MlpPolicy", "CartPole-v1", use_rms_prop=False, device="cpu", seed=0, compile=compile
         ).learn(100),

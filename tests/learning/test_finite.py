@@ -13,9 +13,9 @@ from gymnasium import spaces
 from polyak import A2C, DDPG, DQN, PPO, SAC, TD3
 from polyak.envs import DummyVecEnv, VecCheckNan, VecNormalize
 from polyak.envs.nan_checks import NonFiniteError, all_finite, is_finite
+from polyak.experience.batch import gathered
 from polyak.learning import nan_guard as finite
 from polyak.learning.engine.program import Program
-from polyak.learning.learner import Learner
 from polyak.learning.nan_guard import Guard
 
 ALGORITHMS = [PPO, A2C, DQN, SAC, TD3, DDPG]
@@ -222,20 +222,15 @@ def test_a_batch_that_ruins_the_networks(
     update, good = model.learner.update, {}
 
     def spoiled(batch: Any) -> Any:
+        batch = gathered(batch)
         if model.learner.steps == ruined:
             name = "returns" if hasattr(batch, "returns") else "rewards"
-            batch = batch._replace(**{name: batch_values(batch, name)})
+            batch = batch._replace(**{name: torch.full_like(getattr(batch, name), np.nan)})
         elif model.learner.steps < ruined:
             good[model.learner.steps] = states(model)
         return update(batch)
 
-    def batch_values(batch: Any, name: str) -> Any:
-        value = getattr(batch, name)
-        value = value.gathered() if hasattr(value, "gathered") else value
-        return torch.full_like(value, np.nan)
-
     ruined = model.learner.steps + 7
-    monkeypatch.setattr(Learner, "gathers_late", False)
     model.learner.update = spoiled
     with pytest.raises(NonFiniteError, match=r"loss is nan.*left NaN or infinity in .*put back .*step (\d+), and") as e:
         model.learn(200)

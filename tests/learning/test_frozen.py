@@ -72,8 +72,7 @@ PAIRS = [("the start", trunk), ("a later time", all_but_the_head), ("a later tim
         *(pytest.param(DQN, *case, marks=pytest.mark.slow) for case in MOMENTS if case not in PAIRS),
         *(pytest.param(PPO, *case, marks=pytest.mark.slow) for case in PAIRS[:2]),
         (PPO, *PAIRS[2]),
-        *(pytest.param(SAC, *case, marks=pytest.mark.slow) for case in PAIRS[1:]),
-        (SAC, *PAIRS[0]),
+        *(pytest.param(SAC, *case, marks=pytest.mark.slow) for case in PAIRS),
     ],
 )
 def test_frozen_and_unfrozen_again(algorithm: Any, at: str, frozen: Callable[[Any], list[nn.Module]]) -> None:

@@ -73,7 +73,7 @@ def model(name: str) -> Any:
 
 
 NAMES = ["sac", "td3", "dqn", "a2c", "ppo", "ppo that continues", "ppo that stops"]
-QUICK = {("ppo", False), ("sac", True), ("dqn", True), ("ppo that stops", True)}
+QUICK = {("ppo", False), ("sac", True), ("ppo that stops", True)}
 
 
 def batches(name: str) -> list[Any]:

@@ -78,10 +78,14 @@ def model(algorithm: Any, learner: Any, **options: Any) -> Any:
     return Extended("MlpPolicy", env, device="cpu", seed=0, policy_kwargs=kwargs, **settings, **options)
 
 
+def slowly(cases: list[Any]) -> list[Any]:
+    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
 CASES = [(SAC, Conservative), (TD3, Cloning), (DQN, Double), (PPO, Cautious)]
 
 
-@pytest.mark.parametrize(("algorithm", "learner"), CASES)
+@pytest.mark.parametrize(("algorithm", "learner"), [CASES[0], *slowly(CASES[1:3]), CASES[3]])
 def test_a_term_more_is_learned_and_logged_line_by_line_and_as_a_program(algorithm: Any, learner: Any) -> None:
     plain, traced = (model(algorithm, learner, compile=compile).learn(48) for compile in (False, True))
     (parent,) = learner.__bases__

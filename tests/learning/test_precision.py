@@ -14,6 +14,7 @@ from polyak.envs.testing import IdentityEnv, IdentityEnvBox
 from polyak.experience import Transition
 from polyak.learning.engine.program import Program
 from polyak.nn.precision import PRODUCTS_IN
+from tests.pairs import one_of_each
 from tests.tolerance import bound, drift
 
 
@@ -86,7 +87,7 @@ def test_gradients_are_those_of_float32_but_for_rounding(make: Any) -> None:
         assert float((ours - exact[name]).norm() / exact[name].norm()) < 0.05, name
 
 
-@pytest.mark.parametrize("make", [sac, ppo])
+@pytest.mark.parametrize("make", one_of_each([sac, ppo], ppo))
 def test_compiled_it_is_the_plain_step(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "compile", lambda self: None)
     plain, traced = (make(precision="bfloat16", compile=choice).learn(100) for choice in (False, True))

@@ -122,7 +122,9 @@ def test_without_a_program_the_line_that_warns_is_named() -> None:
 def test_one_place_warns_for_the_whole_package() -> None:
     root = Path(polyak.__file__).parent
     for path in sorted(root.rglob("*.py")):
-        calls = [ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        if "warnings.warn" not in (text := path.read_text()):
+            continue
+        calls = [ast.unparse(node.func) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
         assert "warnings.warn" not in calls, f"{path.relative_to(root)}: call polyak.warning.warn_user instead"
 
 

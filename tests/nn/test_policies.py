@@ -637,7 +637,11 @@ def test_device_is_where_the_parameters_are():
 
 @pytest.mark.parametrize(
     ("obs", "name"),
-    [("dict", "ppo_box"), *(("vector", name) for name in ("ppo_discrete", "ppo_sde", "sac", "sac_sde", "td3", "dqn"))],
+    [
+        ("dict", "ppo_box"),
+        *(("vector", name) for name in ("ppo_sde", "sac", "dqn")),
+        *(pytest.param("vector", name, marks=pytest.mark.slow) for name in ("ppo_discrete", "sac_sde", "td3")),
+    ],
 )
 def test_acting_and_losses_are_one_graph(name, obs):
     """No graph break: traced by dynamo with an eager backend, which is quick."""

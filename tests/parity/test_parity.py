@@ -42,7 +42,7 @@ def answers(file: Path) -> dict[str, Any]:
         return result
 
 
-SLOW = ("whole", "contrib")
+SLOW = ("whole", "contrib", "logs")
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_learns_to_name_a_discrete_state(algo: str) -> None:
     ("algo", "env_class"),
     [
         ("PPO", IdentityEnvMultiDiscrete),
-        ("A2C", IdentityEnvMultiBinary),
+        pytest.param("A2C", IdentityEnvMultiBinary, marks=pytest.mark.slow),
         pytest.param("PPO", IdentityEnvMultiBinary, marks=pytest.mark.slow),
         pytest.param("A2C", IdentityEnvMultiDiscrete, marks=pytest.mark.slow),
     ],
@@ -89,6 +89,7 @@ def test_learns_structured_discrete_actions(algo: str, env_class: Any) -> None:
     assert mean_return(model, env) >= 47.5
 
 
+@pytest.mark.slow  # with seconds of training; tests/fields/test_composed_spaces.py learns several choices at once
 def test_learns_which_button_and_how_far_a_lever_at_once() -> None:
     options = {"n_steps": 256, "batch_size": 128, "n_epochs": 5, "gamma": 0.0, "learning_rate": 3e-3}
     untrained = polyak.PPO("MlpPolicy", Panel(), seed=0, **options)
@@ -105,7 +106,7 @@ def test_learns_to_name_a_continuous_state(algo: str) -> None:
     assert mean_return(model, env) >= 42.5
 
 
-@pytest.mark.parametrize("algo", EACH)
+@pytest.mark.parametrize("algo", one_of_each(["PPO", "A2C", *DISCRETE, *CONTINUOUS], "PPO", "DQN"))
 def test_carries_value_back_through_a_corridor(algo: str) -> None:
     continuous = algo in CONTINUOUS
     env = Corridor(continuous)

@@ -1,5 +1,6 @@
 """Suites of runs: what is missing is trained, what is there counts once, and the table says what the runs reached."""
 
+import functools
 import json
 import math
 import os
@@ -62,9 +63,12 @@ def write(made: Result, logs: Path, name: str) -> None:
 # -- suites and published scores -------------------------------------------------------------------
 
 
+all_rows = functools.cache(rows)
+
+
 @pytest.mark.parametrize("suite", SUITES)
 def test_every_row_has_tuned_settings_and_a_published_score(suite: str) -> None:
-    for row in rows(suite):
+    for row in all_rows(suite):
         settings = settings_of(row.algo, row.env)
         assert settings.source.endswith(f"[{row.env}]") or settings.source.endswith("[atari]")
         there = published(row.algo, row.env)
@@ -154,7 +158,7 @@ def test_remarks_name_rows_of_a_suite() -> None:
     import yaml
 
     remarks = yaml.safe_load((Path(suites.__file__).parent / "remarks.yml").read_text())
-    known = {f"{row.algo} {row.env}" for suite in SUITES for row in rows(suite)}
+    known = {f"{row.algo} {row.env}" for suite in SUITES for row in all_rows(suite)}
     assert set(remarks) <= known
 
 

@@ -14,6 +14,7 @@ from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions, enjoy, play
 from polyak.zoo.options import spread_lists
 from tests.processes import PATIENCE
+from tests.warm import python
 
 
 def run(*arguments: object) -> int:
@@ -131,7 +132,7 @@ def test_train_enjoy_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     capsys.readouterr()
     gif = tmp_path / "episode.gif"
     enjoy = ["enjoy", "--algo", "ppo", "--env", "CartPole-v1", "-f", logs, "-n", 300]
-    assert run(*enjoy, "--record", gif, "--reward-log", tmp_path / "rewards") == 0
+    assert run(*enjoy, "-n", 120, "--record", gif, "--reward-log", tmp_path / "rewards") == 0
     printed = capsys.readouterr().out
     assert "Mean reward:" in printed
     assert "Episode Reward: " in printed
@@ -173,7 +174,7 @@ def test_off_policy_run_with_noise_and_replay_buffer(tmp_path: Path) -> None:
 
 
 def test_python_m_polyak() -> None:
-    result = subprocess.run([sys.executable, "-m", "polyak", "--version"], capture_output=True, text=True, check=True)
+    result = python(["-m", "polyak", "--version"], check=True)
     assert result.stdout.startswith("polyak ")
 
 

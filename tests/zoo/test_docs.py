@@ -1,19 +1,23 @@
 """Code in the README and the documentation runs, names what exists, and every page can be reached."""
 
 import ast
+import functools
 import importlib
 import os
 import re
 import shlex
-import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from polyak import PPO
 from polyak.zoo.cli import ALIASES, GROUPS, HELP_ALL, load_command
+from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -52,6 +56,18 @@ def shortened(code: str) -> str:
     return re.sub(r"(n_(?:eval_)?episodes=)\d+", r"\g<1>2", short)
 
 
+def in_short(init: Callable[..., None]) -> Callable[..., None]:
+    """PPO's constructor, with short rollouts and one epoch where a program says nothing of them."""
+
+    @functools.wraps(init)
+    def made(self: Any, *args: Any, **options: Any) -> None:
+        if len(args) < 4 and not {"n_steps", "batch_size", "n_epochs"} & options.keys():
+            options |= {"n_steps": 128, "n_epochs": 1}
+        init(self, *args, **options)
+
+    return made
+
+
 LONG = {
     "offline",
     "model_based",
@@ -82,6 +98,7 @@ def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.setattr("polyak.algorithms._REGISTERED", {})  # what a page registers, other tests do not know
+    monkeypatch.setattr(PPO, "__init__", in_short(PPO.__init__))
     program = ModuleType("__main__")  # loading looks for classes of the program there
     monkeypatch.setitem(sys.modules, "__main__", program)
     for number, block in enumerate(blocks(page)):
@@ -122,10 +139,7 @@ def run_as_script(code: str, path: Path) -> None:
     """Run `code` as ``python snippet.py`` does: workers import the file."""
     path.write_text(code, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    result = subprocess.run(
-        [sys.executable, path.name], cwd=path.parent, env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
+    python([path.name], path.parent, environment, check=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

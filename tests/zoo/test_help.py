@@ -1,11 +1,11 @@
 """What the command line says of itself: help in panels, examples that work, and what a shell offers to complete."""
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,44 +151,60 @@ def test_help_lists_every_command_with_its_sentence(
         assert str(options.__doc__).split("\n")[0][:60] in line
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--help", ""),
-        ("train --help", ""),
-        (f"train {HELP_ALL}", ""),
-        ("trian", "There is no command 'trian'. Did you mean 'train'?"),
-        ("plto", "There is no command 'plto'. Did you mean 'plot'"),
-        ("data shw", "There is no command 'data shw'. Did you mean 'data show'"),
-        ("train --n-timestep 5", "--n-timesteps"),
-        ("train --algo sacc", "Unknown algorithm --algo 'sacc'. Did you mean 'sac' or 'sac_v'?"),
-        ("train --env CartPol-v1", "Did you mean 'CartPole-v1', 'CartPole-v0' or 'phys2d/CartPole-v1'?"),
-        ("tune --env CartPol-v1", "Did you mean 'CartPole-v1', "),
-        ("tune --sampler tep", "--sampler must be one of"),
-        ("enjoy --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
-        ("evaluate --env CartPol-v1", "No run at all of ppo on CartPol-v1"),
-        ("export --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
-        ("record-video --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
-        ("load-from-hub --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
-        ("list --env CartPol-v1", "Did you mean 'CartPole-v1', "),
-        ("data collect --env CartPol-v1 --out a.npz", "Did you mean 'CartPole-v1', "),
-        ("plot --algo sac", "There are no runs under logs"),
-    ],
-)
-def test_help_and_mistakes_in_names_do_not_wait_for_pytorch(words: str, said: str, tmp_path: Path) -> None:
-    program = (
-        "import sys\n"
-        "from polyak.zoo.cli import main\n"
-        "try:\n"
-        "    main(sys.argv[1:])\n"
-        "except SystemExit as end:\n"
-        "    assert 'torch' not in sys.modules, 'PyTorch was imported'\n"
-        "    raise\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, *words.split()], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == (2 if said else 0), done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """Words -> the exit status of a command and what it said, of all in one process that never imports torch."""
+    program = """
+import contextlib, io, json, sys
+from polyak.zoo.cli import main
+ends = {}
+for words in sys.argv[1:]:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        try:
+            main(words.split())
+        except SystemExit as end:
+            ends[words] = [end.code or 0, said.getvalue()]
+    assert "torch" not in sys.modules, f"{words}: PyTorch was imported"
+print(json.dumps(ends))
+"""
+    command = [sys.executable, "-c", program, *(words for words, _ in QUICK)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path_factory.mktemp("empty"))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+QUICK = [
+    ("--help", ""),
+    ("train --help", ""),
+    (f"train {HELP_ALL}", ""),
+    ("trian", "There is no command 'trian'. Did you mean 'train'?"),
+    ("plto", "There is no command 'plto'. Did you mean 'plot'"),
+    ("data shw", "There is no command 'data shw'. Did you mean 'data show'"),
+    ("train --n-timestep 5", "--n-timesteps"),
+    ("train --algo sacc", "Unknown algorithm --algo 'sacc'. Did you mean 'sac' or 'sac_v'?"),
+    ("train --env CartPol-v1", "Did you mean 'CartPole-v1', 'CartPole-v0' or 'phys2d/CartPole-v1'?"),
+    ("tune --env CartPol-v1", "Did you mean 'CartPole-v1', "),
+    ("tune --sampler tep", "--sampler must be one of"),
+    ("enjoy --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
+    ("evaluate --env CartPol-v1", "No run at all of ppo on CartPol-v1"),
+    ("export --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
+    ("record-video --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
+    ("load-from-hub --algo sacc", "Did you mean 'sac' or 'sac_v'?"),
+    ("list --env CartPol-v1", "Did you mean 'CartPole-v1', "),
+    ("data collect --env CartPol-v1 --out a.npz", "Did you mean 'CartPole-v1', "),
+    ("plot --algo sac", "There are no runs under logs"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), QUICK)
+def test_help_and_mistakes_in_names_do_not_wait_for_pytorch(
+    words: str, said: str, ends: dict[str, tuple[int, str]]
+) -> None:
+    code, errors = ends[words]
+    assert code == (2 if said else 0), errors
+    assert said in errors
+    assert "Traceback" not in errors
 
 
 def test_the_project_of_trackers_is_our_own() -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,6 +15,7 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.plain_yaml import read_yaml
 from polyak.zoo.registry import find_algorithm
 from polyak.zoo.settings import interpret
+from tests.warm import python
 from tests.zoo.hostile_settings import ARGUMENTS, COMMAND_LINES, OF_BUILDING, OF_ENVIRONMENTS, OF_MODELS, OF_TRAINING
 from tests.zoo.hub_server import Hub
 
@@ -67,12 +67,9 @@ class Place:
         self.before = self.files()
         tasks, results = self.folder.with_name("tasks.json"), self.folder.with_name("results.json")
         tasks.write_text(json.dumps(commands))
-        words = [sys.executable, "-m", "tests.zoo.hostile_program", tasks, results, self.canary]
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}", "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            words, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=900, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}"}
+        words = ["-m", "tests.zoo.hostile_program", tasks, results, self.canary]
+        python(words, self.folder, environment, check=True)
         assert not self.canary.exists(), self.canary.read_text()
         found: list[dict[str, Any]] = json.loads(results.read_text())
         return found

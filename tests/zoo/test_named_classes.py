@@ -9,8 +9,9 @@ import gymnasium
 import pytest
 
 from polyak.envs.reading import untrusted
+from polyak.zoo import plain_yaml
 from polyak.zoo.errors import ZooError
-from polyak.zoo.plain_yaml import LONGEST, MOST_NODES, read_yaml
+from polyak.zoo.plain_yaml import read_yaml
 from polyak.zoo.untrusted import USER, NamedClass, ZooAuthor
 from tests.zoo.test_cli import run
 
@@ -137,18 +138,21 @@ def test_plain_arguments_are_as_they_were(kwargs: dict[str, object]) -> None:
     NamedClass("gymnasium.wrappers.TimeLimit", kwargs).check()
 
 
-def test_the_limits_of_yaml_are_where_they_are_said_to_be() -> None:
-    items = (MOST_NODES - 2) // 2  # the mapping, its key, the list
-    assert len(read_yaml(f"a: [{'1, ' * (MOST_NODES - 3)}]", "x")["a"]) == MOST_NODES - 3
-    assert len(read_yaml(f"a: '{'x' * (LONGEST - 5)}'", "x")["a"]) == LONGEST - 5
+def test_the_limits_of_yaml_are_where_they_are_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    most, longest = plain_yaml.MOST_NODES // 10, plain_yaml.LONGEST // 10  # smaller ones are sooner reached
+    monkeypatch.setattr(plain_yaml, "MOST_NODES", most)
+    monkeypatch.setattr(plain_yaml, "LONGEST", longest)
+    items = (most - 2) // 2  # the mapping, its key, the list
+    assert len(read_yaml(f"a: [{'1, ' * (most - 3)}]", "x")["a"]) == most - 3
+    assert len(read_yaml(f"a: '{'x' * (longest - 5)}'", "x")["a"]) == longest - 5
     assert read_yaml(f"a: {2**63 - 1}", "x") == {"a": 2**63 - 1}
     nested = f"{'[' * 48}{']' * 48}"
     assert read_yaml(f"a: {nested}", "x")["a"]
     text = f"a: &a [{'1, ' * (items - 2)}]\nb: *a"
     assert read_yaml(text, "x")["b"] == [1] * (items - 2)
     for beyond in (
-        f"a: [{'1, ' * (MOST_NODES - 2)}]",
-        f"a: '{'x' * (LONGEST - 4)}'",
+        f"a: [{'1, ' * (most - 2)}]",
+        f"a: '{'x' * (longest - 4)}'",
         f"a: {2**63}",
         f"a: [[{nested}]]",
         f"{text}\nc: *a",

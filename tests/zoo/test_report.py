@@ -289,6 +289,7 @@ def test_videos_are_embedded_within_the_limit(tmp_path: Path) -> None:
     assert "link.mp4</td>" in page, "among what could not be read"
 
 
+@pytest.mark.slow
 def test_a_million_rows_are_a_small_page(tmp_path: Path) -> None:
     run = tmp_path / "ppo" / "X-v0_1"
     run.mkdir(parents=True)

@@ -10,6 +10,7 @@ import pytest
 
 from polyak.zoo.interruption import answered_signals
 from polyak.zoo.run_folder import FINISHED, RunFolder
+from tests.warm import python
 
 AT_IMPORT = """
 import os, sys
@@ -28,6 +29,7 @@ main({words!r})
 FAULTY = """
 import glob, os
 import gymnasium as gym
+from tests.warm import python
 
 class Signalled(gym.Env):
     observation_space = gym.spaces.Box(-1, 1, (2,))
@@ -57,10 +59,7 @@ SMALL = ["-params", "n_steps:16", "batch_size:16", "n_epochs:1", "n_envs:1", "no
 
 def polyak(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command as a program, with its output in files."""
-    with open(folder / "out.txt", "w") as out, open(folder / "err.txt", "w") as err:
-        done = subprocess.run([sys.executable, "-m", "polyak", *words], cwd=folder, stdout=out, stderr=err, text=True)
-    done.stdout, done.stderr = (folder / "out.txt").read_text(), (folder / "err.txt").read_text()
-    return done
+    return python(["-m", "polyak", *words], folder)
 
 
 def train(at: int, number: int, folder: Path, n: int = 64) -> subprocess.CompletedProcess[str]:

@@ -40,7 +40,6 @@ from polyak.experience.step import Step
 from polyak.hyperparameters.changing import Fixed
 from polyak.hyperparameters.declaration import Count, Fraction, fitted, require
 from polyak.hyperparameters.held import Held
-from polyak.logging.logger import Logger
 from polyak.loops.training import Loop, restart_if_interrupted
 from polyak.schedules import Schedule
 
@@ -133,6 +132,16 @@ class Made(NamedTuple):
     """The values of :data:`_NAMES`, where it was one step."""
 
 
+def log_learning(model: Any) -> None:
+    """Logs how much is explored, and how far learning has come."""
+    rate, clock, logger = model.learning_rate, model.clock, model.logger
+    logger.record("rollout/exploration_rate", model.solver.explores)
+    if callable(rate):
+        logger.record("train/learning_rate", float(rate(clock.remaining)))
+    logger.record("train/n_updates", clock.updates, exclude="tensorboard")
+    logger.record("time/episodes", clock.episodes, exclude="tensorboard")
+
+
 class Walker(Solver):
     """Acts, and lets a rule learn from each step.
 
@@ -142,6 +151,7 @@ class Walker(Solver):
     """
 
     acts = True
+    logs: ClassVar = (log_learning,)
 
     def __init__(self, rule: type[Rule], model: Any) -> None:
         super().__init__(model)
@@ -368,14 +378,6 @@ class Walker(Solver):
         return finished
 
     # -- logging and files ---------------------------------------------------------------------------------------------
-
-    def record(self, logger: Logger) -> None:
-        rate, clock = self.model.learning_rate, self.model.clock
-        logger.record("rollout/exploration_rate", self.explores)
-        if callable(rate):
-            logger.record("train/learning_rate", float(rate(clock.remaining)))
-        logger.record("train/n_updates", clock.updates, exclude="tensorboard")
-        logger.record("time/episodes", clock.episodes, exclude="tensorboard")
 
     def save(self, saved: Saved, include: set[str]) -> None:
         tables = self.tables._asdict()

@@ -15,7 +15,8 @@ from polyak.envs import VecEnv
 from polyak.envs.tabular.process import FiniteProcess
 from polyak.hyperparameters.declaration import NonNegative
 from polyak.hyperparameters.held import Held
-from polyak.loops.training import Loop, write_logs
+from polyak.loops.clock import write_logs
+from polyak.loops.training import Loop
 from polyak.ops.dynamic_programming import action_values, policy_values
 from polyak.parts.part import KeptAttributes, MadeOf
 

@@ -51,6 +51,7 @@ from polyak.compat.rllib_face.environments import EnvContext as EnvContext
 from polyak.compat.rllib_face.environments import register_env as register_env
 from polyak.compat.rllib_face.errors import NotThereYetError as NotThereYetError
 from polyak.compat.rllib_face.filters import MeanStdFilter as MeanStdFilter
+from polyak.compat.rllib_face.learner_groups import LearnerGroup as LearnerGroup
 from polyak.compat.rllib_face.learners.actor_critic import APPOTorchLearner as APPOTorchLearner
 from polyak.compat.rllib_face.learners.actor_critic import IMPALATorchLearner as IMPALATorchLearner
 from polyak.compat.rllib_face.learners.actor_critic import PPOTorchLearner as PPOTorchLearner

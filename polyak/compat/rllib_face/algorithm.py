@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -22,20 +23,20 @@ from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
 from polyak.compat.rllib_face.connectors.actions import ActsByPieces
 from polyak.compat.rllib_face.connectors.environments import layers_of
-from polyak.compat.rllib_face.connectors.learning import ByPieces, check_pieces, pieces_of_learner
+from polyak.compat.rllib_face.connectors.learning import check_pieces, pieces_of_learner
 from polyak.compat.rllib_face.env_runners import EnvRunner, EvaluationRunners
 from polyak.compat.rllib_face.environments import in_units_of
 from polyak.compat.rllib_face.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.compat.rllib_face.evaluation import LocalEvaluators, order_of
 from polyak.compat.rllib_face.filters import filter_around
-from polyak.compat.rllib_face.groups import LocalLearner, LocalRunner, beside
+from polyak.compat.rllib_face.groups import LocalRunner, beside
+from polyak.compat.rllib_face.learner_groups import LearnerGroup, learns_with
 from polyak.compat.rllib_face.learners.base import TorchLearner
 from polyak.compat.rllib_face.metrics import MetricsLogger
-from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
+from polyak.compat.rllib_face.models.default_modules import view_of
 from polyak.compat.rllib_face.models.rl_module import read_state
 from polyak.compat.rllib_face.places import check_processes, made, make_places, of_others
 from polyak.compat.rllib_face.processes.evaluators import RemoteEvaluators
-from polyak.compat.rllib_face.processes.learners import RemoteLearners
 from polyak.compat.rllib_face.processes.runners import RemoteRunners
 from polyak.compat.rllib_face.result_files import ResultFiles
 from polyak.compat.sb3_face.overrides import changed, refuse
@@ -98,7 +99,7 @@ class Algorithm(MayBeNamed):
             if self._hooks.wants_episodes():
                 self._evaluators.show = self._hooks.shown(self, evaluating=True)
         self._stopped = False
-        self._learners: LocalLearner | None = None
+        self._learners: LearnerGroup | None = None
         try:
             self._make_model()
         except BaseException:
@@ -115,7 +116,8 @@ class Algorithm(MayBeNamed):
         self._turned = self._seen.turned
         self._spaces = self._seen.observations, self._seen.own_actions
         try:
-            self.plain = self.config.get_config_for_module(DEFAULT_MODULE_ID).plain(self._turned)
+            own = self.config.get_config_for_module(DEFAULT_MODULE_ID)
+            self.plain = own.watched(own.plain(self._turned))
             self.plain.kwargs.update(of_others(self.config, self.plain.kwargs))
             self._continue_with(made(self.config, self.plain, env))
         except BaseException:
@@ -149,11 +151,14 @@ class Algorithm(MayBeNamed):
             shown = kind(self._hooks.shown(self, evaluating=False))
         if self._learners is not None:
             self._learners.stop()
-        self._learners = self.learner_group = (
-            RemoteLearners(self.config, model, self.get_module())
-            if self.config.num_learners > 0 and self.config.collects
-            else LocalLearner(model, self.get_module())
-        )
+        with learns_with(model, self.get_module()):
+            spec = self.config.get_multi_rl_module_spec(spaces={DEFAULT_MODULE_ID: self._spaces})
+            self._learners = self.learner_group = self.config.build_learner_group(rl_module_spec=spec)
+        self._updates_by_group = bool(changed(type(self.learner_group), LearnerGroup, ["update"]))
+        self._updates_by_group &= not self.learner_group.is_remote
+        fix = f"{self.config.name} learns from no episodes, so that update() of a group of one's own is never called."
+        fits = not self._updates_by_group or self.config.steps_itself
+        require(fits, "build_learner_group()", type(self.learner_group), fix)
         self.env_runner_group = self._make_runners(model, shown, restart)
 
     def _make_runners(self, model: Any, shown: Any, restart: bool) -> Any:
@@ -167,15 +172,18 @@ class Algorithm(MayBeNamed):
         """Let pieces around the module see it, and log; and those before the learner what it learns from."""
         layers = layers_of(model.get_env())
         for layer in layers:
-            layer.rl_module, layer.metrics, layer.explore = self.get_module(), self.metrics, self.config.explore
+            layer.rl_module, layer.explore = self.get_module(), self.config.explore
+            layer.metrics = self._hooks.metrics_logger
         if layers and isinstance(model, ActsByPieces):
             model.runner.actor.layer = layers[0]
         if isinstance(model.learner, TorchLearner) and model.learner.pipeline is not None:
             check_pieces(model)
-        if pieces_of_learner(model) is not None and self.config.pieces_see == "rollouts":
+        if pieces_of_learner(model) is not None and self.config.shown_to_pieces == "rollouts":
             fix = "pieces of the learner are shown the episodes of this process: set num_env_runners=0."
             require(bool(layers), "num_env_runners", self.config.num_env_runners, fix)
-            model.rewards_follow = ByPieces(layers[0], model.learner)
+            fix = "pieces of the learner see rollouts of equal lengths: set batch_mode='truncate_episodes'."
+            require(not getattr(self.config, "_is_whole", False), "batch_mode", self.config.batch_mode, fix)
+            layers[0].keeps = True
 
     def _end_replay(self) -> None:
         """End the processes that hold the replay buffer, if there are any."""
@@ -196,7 +204,17 @@ class Algorithm(MayBeNamed):
 
     def training_step(self) -> None:
         """Collect one batch and learn from it. A subclass may do otherwise."""
-        self.env_runner_group.iterate()
+        if not self._updates_by_group:
+            self.env_runner_group.iterate()
+            return
+        config = self.config
+        self.learner_group.update(
+            episodes=self.env_runner_group.sample(num_timesteps=config.total_train_batch_size),
+            timesteps={"num_env_steps_sampled_lifetime": self._sampled},
+            num_epochs=config.num_epochs,
+            minibatch_size=config.minibatch_size,
+            shuffle_batch_per_epoch=config.shuffle_batch_per_epoch,
+        )
 
     def train(self) -> dict[str, Any]:
         """One iteration: as many training steps as the config's least seconds and steps ask for; then, every
@@ -250,6 +268,8 @@ class Algorithm(MayBeNamed):
             **results.of_now(),
         }
         self._add_timers(result, split, seconds, calls)
+        for name, value in self.metrics.reduced().items():
+            result[name] = {**result.get(name, {}), **value} if isinstance(value, dict) else value
         if config.collects and (buffer := getattr(model, "replay_buffer", None)) is not None:
             so_far = self._sampled, rows, self._counters["rows"]
             result["replay_buffer"] = results.of_replay(buffer, self._sampled - steps, *so_far)
@@ -320,10 +340,11 @@ class Algorithm(MayBeNamed):
             found[DEFAULT_MODULE_ID]["curr_entropy_coeff"] = float(self.model.learner.tunables["ent_coef"])
         if self.config.name == "PPO" and "vf_loss" in found[DEFAULT_MODULE_ID]:
             found[DEFAULT_MODULE_ID].setdefault("vf_loss_unclipped", found[DEFAULT_MODULE_ID]["vf_loss"])
+        if isinstance(learner, TorchLearner) and learner.names_optimizers:
+            found[DEFAULT_MODULE_ID].pop("default_optimizer_learning_rate", None)
+            found[DEFAULT_MODULE_ID] |= learner.rates(DEFAULT_MODULE_ID)
         for name, count in counts.items():
-            optimizers = self.model.learner.get_optimizers_for_module(name)
-            rates = {f"{key}_learning_rate": float(one.param_groups[0]["lr"]) for key, one in optimizers}
-            found[name] = {"num_trainable_parameters": count, **rates}
+            found[name] = {"num_trainable_parameters": count, **self.model.learner.rates(name)}
             if self.model.learner.metrics.peek((name, "total_loss")) is not None:
                 found[name]["num_module_steps_trained"] = rows
         if isinstance(self.model.learner, TorchLearner):
@@ -386,11 +407,11 @@ class Algorithm(MayBeNamed):
             require(right, "custom_evaluation_function", function, fix)
         else:
             returns, lengths = self._evaluators.result()
-            counters, (steps, episodes) = self._counters, (int(sum(lengths)), len(returns))
-            counters["evaluated_steps"] += steps
-            counters["evaluated_episodes"] += episodes
-            so_far = int(counters["evaluated_steps"]), int(counters["evaluated_episodes"])
-            counts = results.of_steps(steps, so_far[0], episodes, so_far[1])
+            sampled, played, counters = int(sum(lengths)), len(returns), self._counters
+            counters["evaluated_steps"] += sampled
+            counters["evaluated_episodes"] += played
+            lifetime = int(counters["evaluated_steps"]), int(counters["evaluated_episodes"])
+            counts = results.of_steps(sampled, lifetime[0], played, lifetime[1])
             logged = self._hooks.evaluation_logger.reduced()
             found = {"env_runners": {**results.of_episodes(returns, lengths), **counts, **logged}}
         found = {
@@ -489,10 +510,11 @@ class Algorithm(MayBeNamed):
         """What evaluates, in this process or in others."""
         return EvaluationRunners(self._hooks, self)
 
-    @property
+    @cached_property
     def metrics(self) -> MetricsLogger:
-        """Where callbacks of training log."""
-        return self._hooks.metrics_logger
+        """Where training steps of a program's own log: what is among the results themselves."""
+        steps = {"env_runners": "num_env_steps_sampled_lifetime"}
+        return MetricsLogger({names: lambda: self._sampled for names in (*steps.items(), (steps["env_runners"],))})
 
     # -- networks ------------------------------------------------------------------------------------------------------
 
@@ -506,10 +528,7 @@ class Algorithm(MayBeNamed):
             raise KeyError(f"{module_id!r} is the learner's: learner_group._learner.module[{module_id!r}].")
         if module_id != DEFAULT_MODULE_ID:
             raise KeyError(f"there is no module {module_id!r}, only {DEFAULT_MODULE_ID!r}.")
-        policy = self.model.policy
-        if (module := getattr(policy, "rl_module", None)) is not None:
-            return module
-        return DefaultSACTorchRLModule(policy, self._spaces[0], self._turned)
+        return view_of(self.model.policy, self._spaces[0], self._turned)
 
     def get_weights(self, policies: Any = None) -> dict[str, dict[str, np.ndarray]]:
         """{"default_policy": {name: array}}: what :meth:`get_module`'s ``get_state()`` returns, and the same of each

@@ -42,11 +42,12 @@ def OverrideToImplementCustomLogic(marked: T) -> T:
     return marked
 
 
-OverrideToImplementCustomLogic_CallToSuperRecommended = DeveloperAPI = ExperimentalAPI = OldAPIStack = (
-    OverrideToImplementCustomLogic
-)
+OverrideToImplementCustomLogic_CallToSuperRecommended = ExperimentalAPI = OldAPIStack = OverrideToImplementCustomLogic
 
 
 def PublicAPI(*marked: Any, **stability: Any) -> Any:
     """Nothing, with or without arguments: what it says is for readers."""
     return marked[0] if marked else OverrideToImplementCustomLogic
+
+
+DeveloperAPI = PublicAPI

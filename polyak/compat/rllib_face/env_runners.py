@@ -77,7 +77,8 @@ class EnvRunner:
     def sample(
         self, *, num_timesteps: int | None = None, num_episodes: int | None = None, explore: bool | None = None
     ) -> list[Any]:
-        """Play without learning.
+        """Play without learning; in training, collect for a training step of one's own: see
+        :meth:`~polyak.compat.rllib_face.groups.LocalRunner.sample`.
 
         Args:
             num_timesteps: environment steps, of which the last episodes may bring more.
@@ -86,14 +87,11 @@ class EnvRunner:
 
         Returns:
             the :class:`~polyak.compat.rllib_face.episodes.PlayedEpisode` objects that were played to their end.
-
-        Raises:
-            RuntimeError: it collects for training, which ``training_step()`` does.
         """
         if not self._evaluating:
-            raise RuntimeError(
-                "sample() plays in evaluation. Experience to learn from is collected by training_step()."
-            )
+            both = {"num_timesteps": num_timesteps, "num_episodes": num_episodes}
+            episodes: list[Any] = self._algorithm.env_runner_group.sample(**both, explore=explore)
+            return episodes
         fix = "give num_timesteps or num_episodes, and not both."
         require(num_timesteps is None or num_episodes is None, "num_timesteps", num_timesteps, fix)
         algorithm = self._algorithm
@@ -107,8 +105,11 @@ class EnvRunner:
             return list(algorithm._evaluators.sample(algorithm.model, asked))
 
     def get_metrics(self) -> dict[str, Any]:
-        """Statistics of what :meth:`sample` has played since they were asked for last, and what callbacks logged."""
-        played = self._algorithm._evaluators.taken() if self._evaluating else []
+        """Statistics of what :meth:`sample` has played since they were asked for last, and what callbacks logged; of
+        training nothing, since they are among the results."""
+        if not self._evaluating:
+            return {}
+        played = self._algorithm._evaluators.taken()
         lengths = [len(episode) for episode in played]
         counts = {"num_episodes": len(played), "num_env_steps_sampled": sum(lengths)}
         returns = [episode.get_return() for episode in played]

@@ -1,6 +1,4 @@
-"""Experience collected, and learned from, in this process: what the groups of an algorithm are without
-further processes.
-"""
+"""Experience collected, and learned from, in this process: what runners are without further processes."""
 
 from __future__ import annotations
 
@@ -8,14 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
-from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
 from polyak.compat.rllib_face.config.base import HORIZON
+from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode
 from polyak.compat.rllib_face.learners.base import TorchLearner
-from polyak.compat.rllib_face.models.multi import MultiRLModule
-
-Weights = dict[str, np.ndarray]
+from polyak.compat.rllib_face.rollouts import EpisodesWriter
+from polyak.hyperparameters.declaration import require
+from polyak.loops.on_policy import OnPolicyLoop
 
 
 def beside(learner: Any) -> dict[str, Any]:
@@ -37,7 +33,7 @@ class LocalRunner:
     """
 
     num_healthy_env_runners = num_restarts = 0
-    _loop: Any
+    _loop: Any = None
 
     def __init__(self, model: Any, callback: Any, restart: bool, local_env_runner: Any) -> None:
         self.model, self.local_env_runner = model, local_env_runner
@@ -70,11 +66,57 @@ class LocalRunner:
         """Collect one batch and learn from it. False: a callback asked to stop."""
         return bool(self._loop.iterate())
 
+    # -- what training steps of a program's own call -------------------------------------------------------------------
+
+    def sample(
+        self, *, num_timesteps: int | None = None, num_episodes: int | None = None, explore: bool | None = None
+    ) -> list[SingleAgentEpisode]:
+        """Collect without learning.
+
+        Args:
+            num_timesteps: of all environments together, at least so many; ``None`` without ``num_episodes``: a rollout.
+            num_episodes: as many that have ended, all of them begun anew; others are dropped.
+            explore: must be ``None``, or as the config says.
+
+        Returns:
+            the stretches of episodes, with what the module has said of each step.
+
+        Raises:
+            HyperparameterError: both are given; or the algorithm learns from no rollouts.
+        """
+        if self._loop is None:
+            with self.under_way():
+                return self.sample(num_timesteps=num_timesteps, num_episodes=num_episodes, explore=explore)
+        fix = "give num_timesteps or num_episodes, and not both."
+        require(num_timesteps is None or num_episodes is None, "num_timesteps", num_timesteps, fix)
+        fix = "what is explored is decided by env_runners(explore=...). Leave it out."
+        require(explore in (None, not self.model.runner.actor.deterministic), "explore", explore, fix)
+        fix = "its training step replays. Only PPO, and algorithms of one's own, collect without learning."
+        require(isinstance(self._loop, OnPolicyLoop), "training_step", type(self.model).__name__, fix)
+        envs = int(self.model.n_envs)
+        if num_episodes is not None and self._ever_sampled:
+            self._going_on = {}
+            self.model.runner.reset()
+        self._ever_sampled = True
+        steps = -(-num_timesteps // envs) if num_timesteps is not None else None
+        writer = EpisodesWriter(self.model, steps, dict(self._going_on), num_episodes)
+        self._loop.collector.collect(writer, writer)
+        episodes, self._going_on = writer.taken()
+        return episodes if num_episodes is None else [one for one in episodes if one.is_done][:num_episodes]
+
+    _ever_sampled = False
+    _going_on: Mapping[int, SingleAgentEpisode] = {}
+
+    def sync_weights(self, **options: Any) -> None:
+        """Nothing: what acts are the networks that learn, or is given them before the next step."""
+
     def num_remote_env_runners(self) -> int:
         """Runners in other processes."""
         return 0
 
-    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True) -> list[Any]:
+    num_remote_workers = num_remote_env_runners
+
+    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True, **how: Any) -> list[Any]:
         """What a function returns of the runner, unless ``local_env_runner`` is false."""
         return [func(self.local_env_runner)] if local_env_runner else []
 
@@ -92,100 +134,32 @@ class LocalRunner:
             self.env.close()
 
 
-class LocalLearner:
-    """The learner, in this process.
+def synchronous_parallel_sample(
+    *,
+    worker_set: Any,
+    max_env_steps: int | None = None,
+    max_agent_steps: int | None = None,
+    concat: bool = True,
+    sample_timeout_s: float | None = None,
+    random_actions: bool = False,
+    _uses_new_env_runners: bool = True,
+    _return_metrics: bool = False,
+) -> Any:
+    """Collect experience by all runners.
 
     Args:
-        model: polyak's algorithm, which has it.
-        module: its networks, under RLlib's contract.
+        worker_set: ``algo.env_runner_group``.
+        max_env_steps, max_agent_steps: at least so many steps.
+        concat, sample_timeout_s, _uses_new_env_runners: RLlib's; runners have the config's timeout.
+        random_actions: must be false.
+        _return_metrics: return a list of metrics, too: they are among the results by themselves.
+
+    Returns:
+        episodes; with ``_return_metrics`` these, and metrics.
     """
-
-    is_local, is_remote = True, False
-
-    def __init__(self, model: Any, module: Any) -> None:
-        self.model, self._module = model, module
-
-    @property
-    def _learner(self) -> Any:
-        """The learner, as programs reach its modules: ``learner_group._learner.module["default_policy"]``."""
-        learner = self.model.learner
-        return learner if isinstance(learner, TorchLearner) else ModulesOf(self.model)
-
-    def get_weights(self, module_ids: Any = None) -> dict[str, Weights]:
-        """Arrays by name, under the module's name: what its ``get_state()`` returns.
-
-        Args:
-            module_ids: of which modules; ``None``: of all.
-        """
-        modules = self._modules
-        wanted = list(modules) if module_ids is None else list(module_ids)
-        if unknown := sorted({*wanted} - {*modules}):
-            raise ValueError(f"module_ids={unknown}: there is only {', '.join(map(repr, modules))}.")
-        return {name: modules[name].get_state() for name in wanted}
-
-    def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
-        """Put back what :meth:`get_weights` returned, or that of some modules.
-
-        Raises:
-            ValueError: another module, names or shapes. Nothing has changed then.
-        """
-        modules = self._modules
-        if unknown := sorted(weights.keys() - {*modules}):
-            raise ValueError(f"weights name the modules {unknown}, but there is only {', '.join(map(repr, modules))}.")
-        for module_id, given in weights.items():
-            own = modules[module_id].get_state()
-            wrong = sorted(name for name in own.keys() | given.keys() if not _fits(own.get(name), given.get(name)))
-            if wrong:
-                raise ValueError(
-                    f"weights do not fit the module {module_id!r}: {wrong} are missing, not its own, or of another "
-                    "shape."
-                )
-        for module_id, given in weights.items():
-            modules[module_id].set_state(given)
-
-    @property
-    def _modules(self) -> dict[str, Any]:
-        """Name -> module."""
-        return {DEFAULT_MODULE_ID: self._module, **beside(self.model.learner)}
-
-    def follow(self) -> None:
-        """Learn on from where the model has been brought: it is the learner's own."""
-
-    def settle(self) -> None:
-        """Bring the model to where the learner is: it is there."""
-
-    def foreach_learner(self, func: Callable[[Any], Any]) -> list[Any]:
-        """What a function returns of each learner."""
-        return [func(self.model.learner)]
-
-    def stop(self) -> None:
-        """Let a learner of a program's own end what it has begun."""
-        if isinstance(self.model.learner, TorchLearner):
-            self.model.learner.shutdown()
-
-
-class ModulesOf:
-    """A learner by its modules.
-
-    Args:
-        model: polyak's algorithm.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    @property
-    def module(self) -> MultiRLModule:
-        """The modules that learn, by name, themselves and not copies.
-
-        Raises:
-            AttributeError: the networks are polyak's own.
-        """
-        module = getattr(self.model.policy, "rl_module", None)
-        if module is None:
-            raise AttributeError(f"{type(self.model).__name__} trains networks of polyak's: use algo.get_module().")
-        return MultiRLModule({DEFAULT_MODULE_ID: module})
-
-
-def _fits(own: Any, given: Any) -> bool:
-    return own is not None and given is not None and tuple(own.shape) == np.shape(given)
+    require(not random_actions, "random_actions", True, "runners take the actions of their module. Leave it out.")
+    steps = max_env_steps or max_agent_steps
+    if steps is None:
+        steps = worker_set.model.n_envs * worker_set.model.n_steps
+    episodes = worker_set.sample(num_timesteps=steps)
+    return (episodes, [{}]) if _return_metrics else episodes

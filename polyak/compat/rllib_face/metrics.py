@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,16 @@ from polyak.hyperparameters.declaration import require
 
 
 class MetricsLogger:
-    """Numbers of callbacks, reported under ``env_runners``, and of learners, under ``learners``."""
+    """Numbers of callbacks, reported under ``env_runners``, of learners, under ``learners``, and of an algorithm's own
+    training steps.
 
-    def __init__(self) -> None:
+    Args:
+        known: numbers that are counted elsewhere, by the names under which they are peeked at.
+    """
+
+    def __init__(self, known: Mapping[tuple[str, ...], Callable[[], Any]] | None = None) -> None:
         self._values: dict[tuple[str, ...], tuple[str, deque[float]]] = {}
+        self._known = known or {}
 
     def log_value(
         self,
@@ -68,8 +76,20 @@ class MetricsLogger:
             else:
                 self.log_value((*above, name), value, **options)
 
+    @contextmanager
+    def log_time(self, key: Any, **options: Any) -> Iterator[None]:
+        """Around what takes some time: :meth:`log_value` of its seconds."""
+        began = time.perf_counter()
+        yield
+        self.log_value(key, time.perf_counter() - began, **options)
+
+    def aggregate(self, metrics: Iterable[Any], *, key: Any = None) -> None:
+        """Nothing: what runners and learners have returned is among the results already."""
+
     def peek(self, key: Any, default: Any = None) -> Any:
         """What a number would be reported as now; ``default`` if there is none."""
+        if (count := self._known.get(_names(key))) is not None:
+            return count()
         reduce, values = self._values.get(_names(key), ("mean", ()))
         return REDUCTIONS[reduce](values) if values else default
 

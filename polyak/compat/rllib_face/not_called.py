@@ -19,7 +19,6 @@ _SAC = "SAC's heads and critics are its own. Write build_encoder() alone, or use
 _LEARNER = "losses are those of polyak's learner. Write objective() or gradient_step() of its subclass"
 
 CONFIG = {
-    "build_learner_group": _LEARNERS,
     "build_learner": _LEARNERS,
     "get_config_for_module": "a module's settings are algorithm_config_overrides_per_module. Set those",
     "get_evaluation_config_object": "evaluation reads evaluation_config. Set that",

@@ -112,7 +112,7 @@ class Since:
 
     def __init__(self) -> None:
         self.iterations, self.seconds = 0, 0.0
-        self._counts: Counter[str] = Counter()
+        self._counts = {"steps": 0.0, "rows": 0.0}
 
     def rates(self, name: str, count: float, seconds: float) -> dict[str, float]:
         """Counts something more; how many there were in a second of the iteration, and of all of them."""
@@ -151,14 +151,18 @@ def of_replay(buffer: Any, steps: int, lifetime: int, rows: int, rows_lifetime: 
     return found
 
 
+def named(means: Mapping[str, float]) -> dict[str, Any]:
+    """What a learner measured, by polyak's names, under RLlib's."""
+    own = {NAMES.get(name, name): value for name, value in means.items()}
+    return own | ({"entropy": -own.pop("entropy_loss")} if "entropy_loss" in own else {})
+
+
 def of_learner(
     means: Mapping[str, float], learner: Any, rows: int, updates: int, lifetime: float, seconds: float, since: Since
 ) -> dict[str, Any]:
     """What the learner reports, under ``learners``; counts are rows. Networks of which only a learner has some are in
     ``learner.beside``."""
-    own = {NAMES.get(name, name): value for name, value in means.items()}
-    if "entropy_loss" in own:
-        own["entropy"] = -own.pop("entropy_loss")
+    own = named(means)
     sizes = Counter[bool]()
     for parameter in learner.parameters():
         sizes[parameter.requires_grad] += parameter.numel()

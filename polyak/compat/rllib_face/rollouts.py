@@ -5,22 +5,27 @@ Shapes: T steps of N environments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from polyak.arrays import mapped
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.collection import Collection
 from polyak.collecting.rollout import RolloutWriter
+from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
+from polyak.compat.rllib_face.connectors.environments import layers_of
+from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode
 from polyak.distributed.runner_process import Chunk
 from polyak.distributed.runners import RunnerGroup, in_succession
 from polyak.experience import Experience, RolloutBuffer
 from polyak.experience.step import Step
 from polyak.hyperparameters.changing import inherited
 from polyak.loops.off_policy import OffPolicyLoop, storage_of
+from polyak.loops.updates import Gained
 from polyak.parts.part import Through
 
 
@@ -224,6 +229,133 @@ class WholeRollouts(WholeEpisodes):
     def minibatches(self) -> Callable[[int | None], Any]:
         found: Callable[[int | None], Any] = super().minibatches()  # type: ignore[misc]
         return (lambda size: found(None)) if self.undivided else found
+
+
+class ByEpisodes:
+    """Before PPO's rollouts: where losses are a program's own, what is collected and learned from are episodes.
+
+    Otherwise minibatches come as the numbers of their rows, which the learner gathers.
+    """
+
+    model: Any
+    buffer: Any
+    _open: Mapping[int, SingleAgentEpisode] = {}
+
+    def minibatches(self) -> Any:
+        return (lambda size: ()) if self.model.learner.plainly else self.buffer.passes()
+
+    def writer(self, steps: int | None = None) -> Any:
+        if not self.model.learner.plainly:
+            return super().writer(steps)  # type: ignore[misc]
+        self._written = EpisodesWriter(self.model, steps, dict(self._open))
+        return self._written
+
+    def lesson(self, minibatches: Any) -> Gained:
+        learner, config = self.model.learner, self.model.learner.config
+        if not learner.plainly:
+            found: Gained = super().lesson(minibatches)  # type: ignore[misc]
+            return found
+        episodes, self._open = self._written.taken()
+        names = ("num_epochs", "minibatch_size", "shuffle_batch_per_epoch")
+        metrics = learner.learn_from_episodes(episodes, **{name: getattr(config, name) for name in names})
+        columns = learner.batches[DEFAULT_MODULE_ID]
+        learned = {"rewards": Columns.REWARDS, "values": Columns.VF_PREDS, "returns": Columns.VALUE_TARGETS}
+        for name, column in learned.items() if Columns.VF_PREDS in columns else ():  # of one environment after another
+            setattr(self.buffer, name, columns[column][columns[Columns.LOSS_MASK]].numpy(force=True))
+        last_pass = -(-len(metrics["loss"]) // config.num_epochs)
+        metrics |= {name: metrics[name][-last_pass:] for name in ("approx_kl",) if name in metrics}
+        return Gained({**metrics, "loss": metrics["loss"][-1:]}, config.num_epochs)
+
+
+class EpisodesWriter(RolloutWriter):
+    """Writes steps into episodes, and nothing into the buffer.
+
+    Args:
+        model: polyak's algorithm.
+        steps: how many of each environment; ``None``: as many as its buffer takes.
+        going_on: number of an environment -> its episode so far.
+        ends: how many episodes are to end, instead of ``steps``.
+    """
+
+    def __init__(
+        self, model: Any, steps: int | None, going_on: dict[int, SingleAgentEpisode], ends: int | None = None
+    ) -> None:
+        super().__init__(model.rollouts.buffer, model.runner.actor, steps)
+        self._model, self._ends, self._open = model, ends, going_on
+        self._layers = [layer for layer in layers_of(model.get_env()) if layer.keeps]
+        self._by_env: dict[int, list[SingleAgentEpisode]] = {}
+
+    adopts = False
+
+    def is_complete(self, series: Any) -> bool:
+        if self._ends is None:
+            return bool(series.steps >= self.steps)
+        return sum(one.is_done for of_one in self._by_env.values() for one in of_one) >= self._ends
+
+    def missing(self, series: Any) -> int:
+        return self.steps - series.steps if self._ends is None else 1
+
+    def record(self, step: Step) -> None:
+        self._last = step
+        policy, space = self._model.policy, self._model.action_space
+        seen, then = (
+            as_environments_have(part, policy._turned) for part in (step.observations, step.next_observations)
+        )
+        said = policy.said_of_step(step.extras, self.actor.memory)
+        for env in range(len(step.rewards)):
+            one = self._open.get(env)
+            if one is None:
+                one = SingleAgentEpisode(
+                    observations=[_row(seen, env)],
+                    observation_space=self._model.observation_space,
+                    action_space=space,
+                    t_started=0 if step.episode_starts[env] else 1,
+                )
+            if self._open.get(env) is not one or not self._by_env.get(env) or self._by_env[env][-1] is not one:
+                self._open[env] = one
+                self._by_env.setdefault(env, []).append(one)
+            one.add_env_step(
+                _row(then, env),
+                np.asarray(step.actions[env]).reshape(space.shape).copy(),
+                step.rewards[env],
+                step.infos[env],
+                terminated=bool(step.terminated[env]),
+                truncated=bool(step.truncated[env]),
+                extra_model_outputs=_row(said, env),
+            )
+            if step.dones[env]:
+                del self._open[env]
+
+    def evaluate(self, learner: Any, runner: Any, policy: Any) -> Tensor:
+        return torch.zeros(runner.env.num_envs, 1)
+
+    def estimate(self, last_values: Tensor, dones: Any) -> None:
+        """Advantages are the work of pieces."""
+
+    def last(self) -> Step:
+        return self._last
+
+    def taken(self) -> tuple[list[SingleAgentEpisode], dict[int, SingleAgentEpisode]]:
+        """The episodes, those of one environment after another's; and of those that go on what follows."""
+        episodes = [one for env in sorted(self._by_env) for one in self._by_env[env]]
+        going_on = {env: one.cut() for env, one in self._open.items()}
+        if not self._layers:
+            return episodes, going_on
+        shown = [one for of_one in self._layers[0].taken() for one in of_one]
+        for whole, own in zip(shown, episodes, strict=True):  # pieces see what the environment has shown
+            whole.seen, whole.actions = own.observations, own.actions
+            whole.extra_model_outputs = own.extra_model_outputs
+        return shown, going_on
+
+
+def as_environments_have(observations: Any, turned: bool) -> Any:
+    """Observations [N, ...] of a runner, with the channels of images where the environment has them."""
+    return np.moveaxis(observations, 1, -1) if turned else observations
+
+
+def _row(columns: Any, env: int) -> Any:
+    """One environment's part of columns [N, ...], which its next step cannot change."""
+    return mapped(lambda part: np.array(part[env]), columns)
 
 
 def rounds_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:

@@ -96,7 +96,8 @@ def state_of(algorithm: Any, choice: ComponentChoice) -> State:
         "counters": dict(algorithm._counters),
         "num_episodes_lifetime": algorithm._episodes.lifetime,
         "episodes": [dict(episode) for episode in algorithm._episodes],
-        "values": algorithm.metrics.get_state(),
+        "values": algorithm._hooks.metrics_logger.get_state(),
+        "own": algorithm.metrics.get_state(),
     }
     state["training_iteration"] = algorithm.iteration
     return state
@@ -162,7 +163,8 @@ def take_state(algorithm: Any, state: Mapping[str, Any]) -> None:
         algorithm._episodes.clear()
         algorithm._episodes.extend(logged["episodes"])
         algorithm._episodes.lifetime = logged["num_episodes_lifetime"]
-        algorithm.metrics.set_state(logged["values"])
+        algorithm._hooks.metrics_logger.set_state(logged["values"])
+        algorithm.metrics.set_state(logged.get("own", ()))
     if "training_iteration" in state:
         algorithm.iteration = int(state["training_iteration"])
     algorithm.learner_group.follow()

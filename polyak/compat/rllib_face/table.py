@@ -43,7 +43,7 @@ _NAMES = {
     "algorithms.algorithm": "Algorithm",
     "algorithms.algorithm_config": "AlgorithmConfig",
     "algorithms.registry": "get_algorithm_class",
-    "algorithms.ppo.ppo_catalog": "PPOCatalog",
+    "algorithms.ppo.ppo_catalog": "PPOCatalog;models.catalog: _check_if_diag_gaussian",
     "algorithms.ppo.ppo_rl_module": "PPORLModule",
     "algorithms.ppo.default_ppo_rl_module": "DefaultPPORLModule=PPORLModule",
     "algorithms.ppo.torch algorithms.ppo.torch.ppo_torch_rl_module algorithms.ppo.torch.default_ppo_torch_rl_module": (
@@ -63,7 +63,10 @@ _NAMES = {
         f"algorithms.{name}.{name}_learner": f"{name.upper()}Learner={name.upper()}TorchLearner"
         for name in ("ppo", "dqn")
     },
-    "core.learner core.learner.learner": "Learner=TorchLearner",
+    "core.learner": "Learner=TorchLearner;learner_groups: LearnerGroup",
+    "core.learner.learner": "Learner=TorchLearner",
+    "core.learner.learner_group": "learner_groups: LearnerGroup",
+    "execution execution.rollout_ops": "groups: synchronous_parallel_sample",
     "core.learner.torch.torch_learner": "TorchLearner",
     "algorithms.callbacks callbacks callbacks.callbacks": "RLlibCallback DefaultCallbacks",
     "connectors.connector_v2": "ConnectorV2",
@@ -90,7 +93,7 @@ _NAMES = {
     "core.columns": "Columns",
     "core.distribution.distribution models.distributions": "Distribution",
     "core.distribution.torch.torch_distribution models.torch.torch_distributions": _DISTRIBUTIONS,
-    "core.models.base": "ACTOR CRITIC ENCODER_OUT",
+    "core.models.base": "ACTOR CRITIC ENCODER_OUT Encoder;models.encoders: ActorCriticEncoder Model=TorchModel",
     "core.models.catalog": "Catalog",
     "core.models.configs": _CONFIGS,
     "core.models.torch.encoder": "Encoder TorchModel",
@@ -150,8 +153,6 @@ REFUSED: dict[str, dict[str, str]] = {
         _DEFAULT,
     ),
     "connectors.learner": {"AddInfosFromEpisodesToTrainBatch": _INFOS, "AgentToModuleMapping": _ONE_AGENT},
-    "core.learner": {"LearnerGroup": "algo.learner_group is one"},
-    "core.learner.learner_group": {"LearnerGroup": "algo.learner_group is one"},
     "core.rl_module.torch.torch_compile_config": {
         "TorchCompileConfig": "framework(torch_compile_learner=...) compiles gradient steps"
     },

@@ -79,7 +79,7 @@ from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import require
 from polyak.hyperparameters.held import Held
 from polyak.learning.learner import Learner, LearnerRecipe, OptimizerRecipe
-from polyak.learning.part_rates import set_part_rates
+from polyak.learning.part_rates import set_part_rate
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.loops.clock import EpisodeStatistics
 from polyak.loops.off_policy import OffPolicyLoop, storage_of
@@ -216,7 +216,8 @@ def follow_theirs(model: Any) -> None:
     optimizers = list(learner.optimizers.values())
     model._update_learning_rate(optimizers[0] if len(optimizers) == 1 else optimizers)
     learner.set(**{name: schedule(remaining) for name, schedule in model.schedules.moving.items()})
-    set_part_rates(learner, model.schedules.part_rates, remaining)
+    for name, rate in model.schedules.part_rates.items():
+        set_part_rate(learner, name, rate, remaining)
 
 
 @takes(
@@ -947,7 +948,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         before, ended = self.clock.steps, self.clock.episodes
         with self._exploring(action_noise, learning_starts):
             into = plain.store if replay_buffer is self.replay_buffer else their_storage(self, replay_buffer)
-            series = plain.collector.collect(train_freq, into, plain.count)
+            series = plain.collector.collect(train_freq, into, (plain.count,))
         if series is None:
             return RolloutReturn(self.clock.steps - before, self.clock.episodes - ended, continue_training=False)
         return RolloutReturn(series.steps * self.n_envs, series.episodes, continue_training=True)

@@ -6,7 +6,7 @@ Shape letters: N environments, M entries of a mask.
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -63,10 +63,7 @@ class FromVecEnv:
         """Whether the environments say which choices they allow, as far as is known."""
         return self.masks is not None
 
-    @property
-    def resets(self) -> int:
-        """How often all environments were reset, by whatever program."""
-        return self._innermost.resets
+    resets = property(attrgetter("_innermost.resets"), doc="How often all environments were reset, by any program.")
 
     def reset(self) -> First:
         """Begin new episodes everywhere.

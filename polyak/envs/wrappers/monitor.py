@@ -97,22 +97,27 @@ class Monitor(gym.Wrapper):
         result = self.env.step(action)
         try:
             observation, reward, terminated, truncated, info = result
-        except (TypeError, ValueError):
-            return result  # a VecEnv explains what is wrong with it
-        try:
             self.rewards.append(float(reward))
         except (TypeError, ValueError):
-            check_reward(self.env, reward)
-            raise
+            return self._unfit(result)
         self.total_steps += 1
         if not (terminated is False and truncated is False) and is_over(self.env, terminated, truncated):
-            self.needs_reset = True
-            check_info(self.env, info)
-            info["episode"] = self._end_episode(info)
+            self._end_episode(info)
         return observation, reward, terminated, truncated, info
 
-    def _end_episode(self, info: dict[str, Any]) -> dict[str, Any]:
-        return self.note_episode(sum(self.rewards), len(self.rewards), info)
+    def _unfit(self, result: Any) -> Any:
+        """What a step has returned, unless it is its reward that is wrong: a VecEnv explains it."""
+        try:
+            _, reward, _, _, _ = result
+        except (TypeError, ValueError):
+            return result
+        check_reward(self.env, reward)
+        raise
+
+    def _end_episode(self, info: dict[str, Any]) -> None:
+        self.needs_reset = True
+        check_info(self.env, info)
+        info["episode"] = self.note_episode(sum(self.rewards), len(self.rewards), info)
 
     def note_episode(self, total: float, length: int, info: dict[str, Any]) -> dict[str, Any]:
         """Record an episode that has ended, and return what the last info says of it under ``"episode"``."""

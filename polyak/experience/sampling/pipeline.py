@@ -75,7 +75,7 @@ class Rows(NamedTuple):
             mapped(tensor, self.next_observations),
             tensor(discounts),
             weights,
-            mapped(tensor, self.extras),
+            mapped(tensor, self.extras) if self.extras else NO_EXTRAS,
             None if self.valid is None else tensor(self.valid),
         )
 

@@ -186,12 +186,16 @@ class ActorCriticPolicy(LayeredPolicy):
 
     @plain
     def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Distribution:
+        if isinstance(self.action_family, GaussianFamily):
+            return self.action_family(self.action_net(latent_pi), self.log_std)
+        return self._of_other_family(latent_pi)
+
+    @plain
+    def _of_other_family(self, latent_pi: Tensor) -> Distribution:
         family, latent_sde = self.action_family, latent_pi
         if self.sde_on_states:
             latent_pi, latent_sde = latent_pi.split([self.mlp_extractor.latent_dim_pi, self.features_dim], dim=1)
         outputs = self.action_net(latent_pi)
-        if isinstance(family, GaussianFamily):
-            return family(outputs, self.log_std)
         if isinstance(family, StateDependentGaussianFamily):
             return family(outputs, self.log_std, latent_sde, self.exploration_noise.of(latent_pi.shape[0]))
         if isinstance(family, ProductFamily):

@@ -171,7 +171,7 @@ def test_an_environment_that_does_more_than_its_table_is_asked_for_each_step() -
 @pytest.mark.parametrize(
     ("cls", "options"),
     [
-        pytest.param(*kind, marks=() if number % 4 == 0 else pytest.mark.slow)
+        pytest.param(*kind, marks=() if number % 8 == 0 else pytest.mark.slow)
         for number, kind in enumerate(kind for kind in KINDS if "off_policy" not in kind[1])
     ],
     ids=name_of,

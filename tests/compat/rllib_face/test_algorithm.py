@@ -203,7 +203,7 @@ def test_a_config_without_catalogs_equals_the_usual_policy() -> None:
     with config.build() as algo:
         algo.train()
         algo.train()
-        ours = list(algo.get_module().state_dict().values())
+        ours = list(algo.get_module().parameters())
     options = {"net_arch": [16], "activation_fn": torch.nn.Tanh, "ortho_init": False, "optimizer_kwargs": {"eps": 1e-8}}
     kwargs = {"n_steps": 128, "batch_size": 64, "n_epochs": 2, "learning_rate": 1e-3, "gae_lambda": 1.0}
     kwargs |= {"clip_range": 0.3, "vf_coef": 1.0, "max_grad_norm": None, "seed": 3, "policy_kwargs": options}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -31,6 +29,7 @@ from polyak.compat.rllib_face import (
 from polyak.compat.rllib_face.config import unread
 from polyak.compat.rllib_face.config.base import HORIZON
 from polyak.schedules import PiecewiseSchedule
+from tests.warm import python
 
 CONFIGS: list[type[AlgorithmConfig]] = [PPOConfig, DQNConfig, RainbowConfig, SACConfig, IMPALAConfig, APPOConfig]
 CONFIGS += [BCConfig, MARWILConfig, CQLConfig]
@@ -442,8 +441,7 @@ def test_nothing_imports_ray() -> None:
         "algo.train(); algo.stop()\n"
         "print([name for name in sys.modules if name.partition('.')[0] == 'ray'])"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "[]"
+    assert python(["-c", code], check=True).stdout.strip() == "[]"
 
 
 def test_a_gpu_is_asked_for_by_the_learner() -> None:

@@ -248,8 +248,6 @@ def test_parts_of_a_modules_state_go_into_another(tmp_path: Path) -> None:
     assert (tmp_path / module.STATE_FILE_NAME).is_file()
     args, kwargs = module.get_ctor_args_and_kwargs()
     assert type(module)(*args, **kwargs).get_state().keys() == module.get_state().keys()
-    assert set(module.forward_train(batch)) == set(module.output_specs_train())
-    assert module.input_specs_train() == ["obs"]
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,9 @@ def test_runners_of_this_process_are_reached_through_their_groups() -> None:
         group = algo.eval_env_runner_group
         assert group.foreach_env_runner(lambda runner: runner.config.in_evaluation) == [True]
         assert group.num_remote_env_runners() == 0
-        with pytest.raises(RuntimeError, match="training_step"):
-            algo.env_runner.sample()
+        assert sum(map(len, algo.env_runner.sample())) == algo.model.n_steps
+        assert sum(map(len, algo.env_runner.sample(num_timesteps=7))) == 7
+        assert [one.is_done for one in algo.env_runner.sample(num_episodes=2)] == [True, True]
         before = moved(algo)
         (episode,) = algo.eval_env_runner.sample()
         assert episode.is_done

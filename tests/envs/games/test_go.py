@@ -154,6 +154,10 @@ def test_wrong_arguments_are_named(arguments: dict[str, Any]) -> None:
 
 def test_it_passes_the_check() -> None:
     check_game(SMALL, n_games=1, tried=25)
+
+
+@pytest.mark.slow
+def test_on_the_usual_board_it_passes_the_check() -> None:
     check_game(Go(), n_games=1, tried=1)
 
 

@@ -121,7 +121,7 @@ def test_the_loop_in_numpy_gives_the_same_networks(name: str) -> None:
     "name",
     one_of_each(
         [name for name in REGISTRY if issubclass(get(name), OnPolicyAlgorithm | LearnsFromData)],
-        *("ppo", "recurrent_ppo", "trpo", "pqn", "reinforce", "dqn", "sac", "td3", "fast_td3", "hiro", "mbpo", "pets"),
+        *("ppo", "trpo", "pqn", "reinforce", "dqn", "sac", "hiro", "mbpo"),
     ),
 )
 def test_every_algorithm_takes_environments_in_tensors(name: str) -> None:

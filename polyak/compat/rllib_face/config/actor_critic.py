@@ -11,7 +11,7 @@ from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.models.actor_critics import ModulePolicy, RecurrentModulePolicy, WholeModulePolicy
 from polyak.compat.rllib_face.models.catalog import PPOCatalog
 from polyak.compat.rllib_face.models.default_modules import DefaultPPOTorchRLModule
-from polyak.compat.rllib_face.models.rl_module import RLModuleSpec
+from polyak.compat.rllib_face.models.rl_module import RLModuleSpec, TorchRLModule
 from polyak.compat.rllib_face.rollouts import WholeRollouts, with_part
 from polyak.compat.sb3_face.overrides import changed, is_ours
 from polyak.fields.asynchronous import AsynchronousAlgorithm
@@ -57,23 +57,35 @@ class ActorCriticConfig(AlgorithmConfig):
         return RLModuleSpec(module_class=DefaultPPOTorchRLModule, catalog_class=PPOCatalog)
 
     def _policy(self, turned: bool) -> tuple[Any, dict[str, Any]]:
-        builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")
-        networks = Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
+        networks = self._networks()
         kwargs = networks.policy_kwargs(turned)
-        own = self._own_losses()
-        fix = "losses of one's own do not see recurrent states yet. Leave use_lstm out, or use polyak's learner."
-        require(not (own and networks.is_recurrent), "learner_class", self.learner_class, fix)
+        own = self._own_losses() or (networks.is_recurrent and self.shows_rollouts())
         passes = self._passes_actions()
         fix = "pieces behind a module do not see recurrent states. Leave use_lstm out."
         require(not (passes and networks.is_recurrent), "module_to_env_connector", self.module_to_env_connector, fix)
+        fix = "recurrent modules learn from rollouts of equal lengths. Leave use_lstm out, or set 'truncate_episodes'."
+        remembers = networks.is_recurrent or bool(self._own_state(networks))
+        require(not (self._is_whole and remembers), "batch_mode", self.batch_mode, fix)
         if own or passes:
-            return WholeModulePolicy, {**kwargs, "keeps_inputs": True}
-        fix = "recurrent modules learn from sequences of equal lengths. Leave use_lstm out."
-        require(not (self._is_whole and networks.is_recurrent), "batch_mode", self.batch_mode, fix)
+            return WholeModulePolicy, {**kwargs, "keeps_inputs": True, "remembers": self.shown_to_pieces == "rollouts"}
         apart = self._comes_apart(networks)
         if networks.is_recurrent and apart:
             return RecurrentModulePolicy, {**kwargs, "memory": "lstm"}
         return (ModulePolicy if apart else WholeModulePolicy), kwargs
+
+    def _own_losses(self) -> list[str]:
+        networks = self._networks()
+        lstm = ["use_lstm"] if networks.is_recurrent and not self._comes_apart(networks) else []
+        return [*super()._own_losses(), *self._own_state(networks), *lstm]
+
+    def _own_state(self, networks: Networks) -> list[str]:
+        """The methods by which a program's module has a recurrent state of its own."""
+        base = DefaultPPOTorchRLModule if networks.is_default else TorchRLModule
+        return changed(networks.module_class, base, ["get_initial_state", "is_stateful"])
+
+    def _networks(self) -> Networks:
+        builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")
+        return Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
 
     def _comes_apart(self, networks: Networks) -> bool:
         """Whether a program has a say in nothing but the encoder and heads of the default module."""

@@ -143,6 +143,7 @@ class AlgorithmConfig(AllSettings):
     api_stack = Setters("api_stack")
     offline_data = Setters("offline_data")
     framework = Setters("framework", "framework_str", "framework")
+    experimental = Setters("experimental")
 
     def __init__(self, algo_class: Any = None) -> None:
         self.__dict__["_frozen"] = False
@@ -196,7 +197,7 @@ class AlgorithmConfig(AllSettings):
         if hasattr(value, "of_one_agent"):
             acting, beside = value.of_one_agent(), value.learner_only()
             fix = f"{self.name} trains no modules that only the learner has: use PPO or DQN."
-            require(not beside or self.pieces_see is not None, name, sorted(beside), fix)
+            require(not beside or self.shown_to_pieces is not None, name, sorted(beside), fix)
             value = value if beside else acting
         if name == "algorithm_config_overrides_per_module" and isinstance(value, Mapping):
             value = {**self.algorithm_config_overrides_per_module, **self._checked_overrides(value)}
@@ -356,7 +357,8 @@ class AlgorithmConfig(AllSettings):
         return PiecewiseSchedule(tuple((step / HORIZON, float(y)) for step, y in points))
 
     def plain(self, image_channels_last: bool = False) -> Plain:
-        """The same in polyak's own words: algorithm, policy and the constructor's keyword arguments.
+        """The same in polyak's own words: algorithm, policy and the constructor's keyword arguments. Here those of an
+        algorithm of a program's own, which has a learner and a training step.
 
         Args:
             image_channels_last: whether the environment has images with the channels last.
@@ -364,7 +366,7 @@ class AlgorithmConfig(AllSettings):
         Raises:
             HyperparameterError: a setting that cannot be, or that cannot be together with another.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say which algorithm it configures.")
+        return resolve_name("polyak.compat.rllib_face.config.own:plain_of")(self, image_channels_last)
 
     # -- what a subclass may say otherwise -----------------------------------------------------------------------------
 
@@ -380,7 +382,12 @@ class AlgorithmConfig(AllSettings):
         default, given = multi.of_one_agent(self.get_default_rl_module_spec()), multi.of_one_agent(self.rl_module_spec)
         values = {} if given is None else {name: value for name, value in vars(given).items() if value}
         options = _merged(default.model_config, self.model_config, values.pop("model_config", None))
-        return replace(default, **values, model_config=options)
+        found = replace(default, **values, model_config=options)
+        known = spaces or {}
+        own = next((known[name] for name in (DEFAULT_MODULE_ID, "__env_single__", "__env__") if name in known), None)
+        if own is None and env is not None:
+            own = self._spaces_of(env, None)
+        return found if own is None else found.with_spaces(*own)
 
     def get_multi_rl_module_spec(
         self, *, env: Any = None, spaces: Any = None, inference_only: bool = False, **kwargs: Any
@@ -404,6 +411,36 @@ class AlgorithmConfig(AllSettings):
     def learner_only_specs(self) -> dict[str, Any]:
         """Name -> spec of the modules that only the learner has."""
         return resolve_name("polyak.compat.rllib_face.models.multi:learner_only")(self.get_multi_rl_module_spec())
+
+    def build_learner_group(
+        self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
+    ) -> Any:
+        """The learner of the algorithm that is being built; or a :class:`~polyak.compat.rllib_face.LearnerGroup` by
+        itself. A subclass may return one of a class of its own.
+
+        Args:
+            env: whose spaces its module has.
+            spaces: ``{"default_policy": (observation space, action space)}``, instead.
+            rl_module_spec: the module; ``None``: the config's.
+            placement_group: RLlib's, which must be ``None``.
+        """
+        remote = self.num_learners > 0 and self.collects
+        name = "processes.learners:RemoteLearners" if remote else "learner_groups:LearnerGroup"
+        spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
+        kind = resolve_name(f"polyak.compat.rllib_face.{name}")
+        return kind(config=self, module_spec=spec, placement_group=placement_group)
+
+    reports: ClassVar[type[Any] | None] = None
+    """Stands before the learner of what is built, and reports more of it."""
+
+    def watched(self, plain: Plain) -> Plain:
+        """What is built of what :meth:`plain` returned."""
+        if self.reports is None or issubclass(plain.algorithm.learner_class, self.reports):
+            return plain
+        return plain._replace(algorithm=with_learner(plain.algorithm, self.reports))
+
+    by_episodes: ClassVar[bool] = False
+    """Whether the learner is to be given episodes by a program, and not by a training step here."""
 
     def get_default_learner_class(self) -> Any:
         """The learner that is taken where ``training(learner_class=...)`` names none."""
@@ -501,6 +538,7 @@ class AlgorithmConfig(AllSettings):
         chosen, specs = self._learner_given(), self.get_multi_rl_module_spec()
         loss = "compute_self_supervised_loss"
         own = [loss] if hasattr(specs.of_one_agent().module_class, loss) else []
+        own += ["_torch_lr_scheduler_classes"] if self._torch_lr_scheduler_classes else []
         return [*(chosen.own() if is_ours(chosen, TorchLearner) else []), *own, *specs.learner_only()]
 
     def _has_pieces(self) -> bool:
@@ -513,7 +551,20 @@ class AlgorithmConfig(AllSettings):
         """Whether pieces of the learner may want the episodes of rollouts: also those that its ``build()`` adds."""
         chosen = self._learner_given()
         adds = is_ours(chosen, TorchLearner) and bool(changed(chosen, chosen.face(), ["build"]))
-        return self.pieces_see == "rollouts" and (self._has_pieces() or adds)
+        return self.shown_to_pieces == "rollouts" and (self._has_pieces() or adds)
+
+    @property
+    def shown_to_pieces(self) -> str | None:
+        """See :attr:`pieces_see`; an algorithm of a program's own learns from episodes."""
+        return self.pieces_see if self.name else "rollouts"
+
+    @property
+    def steps_itself(self) -> bool:
+        """Whether a program's own training step or learner group may give the learner episodes."""
+        algorithm = resolve_name("polyak.compat.rllib_face.algorithm:Algorithm")
+        own = changed(self.algo_class, algorithm, ["training_step"]) if isinstance(self.algo_class, type) else []
+        asked = self.by_episodes or bool(own or changed(type(self), AlgorithmConfig, ["build_learner_group"]))
+        return asked and self.shown_to_pieces == "rollouts" and self.num_learners == 0
 
     def _of_learner(self, algorithm: type[Any]) -> type[Any]:
         own, chosen = algorithm.learner_class, self._learner_given()
@@ -524,7 +575,7 @@ class AlgorithmConfig(AllSettings):
         refuse("learner_class", chosen, own, not_called.LEARNER)
         face = self.get_default_learner_class()
         fix = f"its steps read no losses and columns of modules: give a subclass of {getattr(face, '__name__', face)}."
-        plainly = self._own_losses() or (self.pieces_see == "batches" and self._has_pieces())
+        plainly = self._own_losses() or (self.shown_to_pieces == "batches" and self._has_pieces())
         require(not plainly, "learner_class", chosen, fix)
         if self._has_pieces():
             return with_learner(algorithm, type(chosen.__name__, (face, chosen), self._members()))
@@ -534,10 +585,10 @@ class AlgorithmConfig(AllSettings):
         """With a learner under RLlib's contract, which is given this config."""
         face = chosen.face()
         kinds = [base for base in face.__mro__ if issubclass(base, Learner) and not issubclass(base, TorchLearner)]
-        fits = issubclass(algorithm.learner_class, kinds[0]) and kinds[0] is not Learner
+        fits = issubclass(algorithm.learner_class, kinds[0]) and (kinds[0] is not Learner or not self.name)
         wanted = f"give a subclass of that of {self.name}."
         require(fits, "learner_class", chosen, wanted)
-        if chosen is face and not self._own_losses() and not self._has_pieces():
+        if chosen is face and not self._own_losses() and not self._has_pieces() and not self.steps_itself:
             return algorithm
         refuse("learner_class", chosen, face, {**not_called.TORCH_LEARNER, **face.reasons})
         fix = "a learner of one's own learns in this process: set num_learners=0."

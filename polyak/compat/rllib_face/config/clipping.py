@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from polyak.ops.updates import clip_gradients
+from polyak.learning.learner import clip_gradients
 
 
 class ClipsEachParameter:

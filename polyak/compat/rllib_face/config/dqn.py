@@ -13,7 +13,7 @@ from polyak.compat.rllib_face.config.base import HORIZON, AlgorithmConfig, Plain
 from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.config.settings import OnePass, Points, To
 from polyak.compat.rllib_face.filters import filter_of
-from polyak.compat.rllib_face.learners.values import DQNTorchLearner
+from polyak.compat.rllib_face.learners.values import DQNTorchLearner, ReportsValues
 from polyak.compat.rllib_face.models.catalog import DQNCatalog
 from polyak.compat.rllib_face.models.default_modules import DefaultDQNTorchRLModule
 from polyak.compat.rllib_face.models.rl_module import RLModuleSpec
@@ -311,6 +311,8 @@ class DQNConfig(ReplayConfig):
         if chooses_itself(module_class, TARGETS):
             algorithm = with_learner(algorithm, TargetsOfModule)
         return Plain(algorithm, ModuleValuePolicy, kwargs)
+
+    reports: ClassVar = ReportsValues
 
     def exploration_schedule(self) -> Any:
         """The probability of a random action, by the remaining progress of

@@ -64,7 +64,9 @@ class Networks:
         )
         require(not lacks, "rl_module_spec.catalog_class", self.catalog_class, fix)
         if isinstance(self.catalog_class, type):
-            refuse("rl_module_spec.catalog_class", self.catalog_class, default, reasons)
+            derived = self.is_default and issubclass(self.catalog_class, default)
+            uncalled = reasons if derived else not_called.PREPROCESSOR
+            refuse("rl_module_spec.catalog_class", self.catalog_class, default if derived else Catalog, uncalled)
         self.given: Mapping[str, Any] = _entries(self.spec.model_config)
         own = not all(
             str(cls.__module__).startswith("polyak.") for cls in (self.module_class, self.catalog_class or type(self))

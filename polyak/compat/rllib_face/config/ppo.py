@@ -14,12 +14,11 @@ from polyak.compat.rllib_face.config.settings import Points, To
 from polyak.compat.rllib_face.learners.actor_critic import PPOTorchLearner
 from polyak.compat.rllib_face.models.actor_critics import (
     DivergenceOfModule,
-    NumbersRows,
     UnclippedValueLoss,
     WholeModulePolicy,
     WithoutCritic,
 )
-from polyak.compat.rllib_face.rollouts import RowsInOrder, with_part
+from polyak.compat.rllib_face.rollouts import ByEpisodes, RowsInOrder, with_part
 from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive, require
 
 
@@ -83,7 +82,7 @@ class PPOConfig(ActorCriticConfig):
         policy, policy_kwargs = self._policy(image_channels_last)
         algorithm = self._algorithm(PPO)
         if issubclass(algorithm.learner_class, PPOTorchLearner):
-            algorithm = with_part(algorithm, "rollouts", NumbersRows)
+            algorithm = with_part(algorithm, "rollouts", ByEpisodes)
         if not unlimited:
             algorithm = with_learner(algorithm, UnclippedValueLoss)
         if not self.use_critic:

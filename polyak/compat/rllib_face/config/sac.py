@@ -12,7 +12,7 @@ from polyak.compat.rllib_face.config.base import Plain
 from polyak.compat.rllib_face.config.dqn import ReplayConfig, prioritized
 from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.config.settings import Points, To
-from polyak.compat.rllib_face.learners.values import SACTorchLearner
+from polyak.compat.rllib_face.learners.values import ReportsCritics, SACTorchLearner
 from polyak.compat.rllib_face.models.catalog import Catalog
 from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.rllib_face.models.layers import activation_called
@@ -80,6 +80,8 @@ class SACConfig(ReplayConfig):
             "target_update_interval": max(round(self.target_network_update_freq / steps), 1),
         }
         return Plain(self._algorithm(SAC), "MlpPolicy", kwargs)
+
+    reports: ClassVar = ReportsCritics
 
     def _of_losses(self, turned: bool) -> dict[str, Any]:
         """Keyword arguments of actor, critics and temperature."""

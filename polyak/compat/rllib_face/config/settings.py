@@ -335,6 +335,16 @@ class OfflineSettings:
 
 
 @dataclass(init=False, repr=False, eq=False)
+class ExperimentalSettings:
+    """What RLlib itself calls experimental."""
+
+    group: ClassVar[str] = "experimental"
+    _torch_lr_scheduler_classes: list[Any] | None = None
+    """Functions of an optimizer that make schedulers of ``torch.optim.lr_scheduler``. All of them move its rate after
+    each update, in place of ``lr``."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class AllSettings(
     StackSettings,
     EnvironmentSettings,
@@ -349,6 +359,7 @@ class AllSettings(
     FaultSettings,
     FrameworkSettings,
     OfflineSettings,
+    ExperimentalSettings,
 ):
     """What all algorithms have, method by method."""
 

@@ -22,7 +22,6 @@ METHODS = {
     "multi_agent": "one agent: PettingZoo environments of several have no trainer here",
     "checkpointing": "save_to_path(path)",
     "python_environment": "the environment of the program itself",
-    "experimental": "the settings themselves",
 }
 """Methods of the builder that RLlib has, or had -> what to use instead."""
 _OF_ONE_NAME = """\
@@ -57,7 +56,7 @@ _OTHERS = {
     "env_to_module_connector=MeanStdFilter()": "observation_filter",
     "polyak enjoy, or a wrapper of gymnasium.wrappers that records": "render_env",
     "rl_module(model_config={'vf_share_layers': ...})": "vf_share_layers",
-    "lr=[[0, first], [step, value], ...]": "lr_schedule _torch_lr_scheduler_classes",
+    "lr=[[0, first], [step, value], ...]": "lr_schedule",
     "entropy_coeff=[[0, first], [step, value], ...]": "entropy_coeff_schedule",
     "replay_buffer_config={'capacity': ...}": "buffer_size",
     "replay_buffer_config={'type': 'PrioritizedEpisodeReplayBuffer'}": "prioritized_replay",
@@ -148,7 +147,7 @@ _disable_action_flattening _disable_execution_plan_api _disable_initialize_loss_
 _disable_preprocessor_api _dont_auto_sync_env_runner_states _enable_rl_module_api _env_to_module_connector
 _evaluation_parallel_to_training_wo_thread _fake_gpus _is_atari _is_frozen _learner_connector _module_to_env_connector
 _per_module_overrides _run_training_always_in_thread _tf_policy_handles_more_than_one_loss _time_major
-_torch_grad_scaler_class _torch_lr_scheduler_classes _use_default_native_models actions_in_input_normalized algo_class
+_torch_grad_scaler_class _use_default_native_models actions_in_input_normalized algo_class
 always_attach_evaluation_results always_check_shapes attention_use_n_prev_actions attention_use_n_prev_rewards
 auto_wrap_old_gym_envs checkpoint_trainable_policies_only compress_observations conv_transpose_bias_initializer
 conv_transpose_bias_initializer_config conv_transpose_kernel_initializer conv_transpose_kernel_initializer_config

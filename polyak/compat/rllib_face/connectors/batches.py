@@ -5,8 +5,9 @@ Shapes: R rows, one for each step of the episodes, in their order.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,12 +15,11 @@ import torch
 from polyak.arrays import leaves, mapped
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
 from polyak.compat.rllib_face.connectors.base import Batch, ConnectorPipelineV2, ConnectorV2
-from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode, stacked
+from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode, mapped_parts, stacked
 from polyak.compat.rllib_face.connectors.pieces import Rewriting
+from polyak.compat.rllib_face.models.parts import check_output
+from polyak.experience.rollout_buffer import gae_by_torch
 from polyak.hyperparameters.declaration import require
-
-_MADE = "columns of default pieces"
-"""Their names are under this one in ``shared_data``."""
 
 
 class DefaultPiece(ConnectorV2):
@@ -29,77 +29,179 @@ class DefaultPiece(ConnectorV2):
         return batch
 
 
-class AddOneTsToEpisodesAndTruncate(DefaultPiece):
-    """Where RLlib adds a step to each episode, for the value of what follows. The algorithm has that value."""
-
-
-class AddTimeDimToBatchAndZeroPad(DefaultPiece):
-    """Where RLlib cuts rows into sequences, which the algorithm does."""
-
-
-class AddStatesFromEpisodesToBatch(DefaultPiece):
-    """Where RLlib adds recurrent states, which the algorithm holds."""
-
-
-class GeneralAdvantageEstimation(DefaultPiece):
-    """Where advantages are estimated, by the algorithm, of the rewards as they are here."""
-
-
 class Adding(DefaultPiece):
     """Adds columns, but for those that pieces before it have put in."""
 
-    def __call__(
-        self, *, rl_module: Any, batch: Batch, episodes: list[Any], shared_data: Any = None, **kwargs: Any
-    ) -> Batch:
-        for name, values_of in self.columns().items():
-            if name not in batch:
-                shared_data.setdefault(_MADE, set()).add(name)
-                for one in episodes:
-                    self.add_n_batch_items(batch, name, values_of(one), len(one), one)
+    def __call__(self, *, rl_module: Any, batch: Batch, episodes: list[Any], **kwargs: Any) -> Batch:
+        there = set(batch)
+        for one in episodes:
+            for name, values in self.columns(one, rl_module).items():
+                if name not in there:
+                    self.add_n_batch_items(batch, name, values, len(one), one)
         return batch
 
-    def columns(self) -> dict[str, Callable[[SingleAgentEpisode], Any]]:
+    def columns(self, episode: SingleAgentEpisode, modules: Any) -> dict[str, Any]:
         """Name -> its rows of an episode."""
         raise NotImplementedError
+
+
+def _at_last(value: bool, steps: int) -> list[bool]:
+    return [False] * (steps - 1) + [bool(value)]
+
+
+class AddOneTsToEpisodesAndTruncate(Adding):
+    """Adds a step to each episode, whose observation is worth what followed the last one; no loss counts it
+    (``loss_mask``). An episode that goes on is truncated there."""
+
+    def __call__(self, *, rl_module: Any, batch: Batch, episodes: list[Any], **kwargs: Any) -> Batch:
+        episodes[:] = [one.extended() for one in episodes]
+        for number, one in enumerate(episodes):
+            one.id_ += f"_{number}"  # stretches of one episode stay apart
+        return super().__call__(rl_module=rl_module, batch=batch, episodes=episodes, **kwargs)
+
+    def columns(self, episode: SingleAgentEpisode, modules: Any) -> dict[str, Any]:
+        steps = len(episode) - 1
+        return {
+            Columns.LOSS_MASK: [True] * steps + [False],
+            Columns.TERMINATEDS: [*_at_last(episode.is_terminated, steps), False],
+            Columns.TRUNCATEDS: [*_at_last(episode.is_truncated, steps), False],
+        }
+
+
+class AddTimeDimToBatchAndZeroPad(Adding):
+    """Marks the steps that are none: rows of recurrent modules are cut into sequences of one length behind it."""
+
+    def columns(self, episode: SingleAgentEpisode, modules: Any) -> dict[str, Any]:
+        return {} if sequence_length(modules) is None else {Columns.LOSS_MASK: [True] * len(episode)}
+
+
+class AddStatesFromEpisodesToBatch(Adding):
+    """Adds the recurrent state before each step: that in which the module acted, or else its initial one."""
+
+    def columns(self, episode: SingleAgentEpisode, modules: Any) -> dict[str, Any]:
+        if sequence_length(modules) is None:
+            return {}
+        before, after = (episode.extra_model_outputs.get(name) for name in (Columns.STATE_IN, Columns.STATE_OUT))
+        initial = mapped_parts(modules[DEFAULT_MODULE_ID].get_initial_state(), np.asarray)
+        first = initial if before is None else before[0]
+        return {Columns.STATE_IN: [first] * len(episode) if after is None else [first, *after[:-1]]}
+
+
+def sequence_length(modules: Any) -> int | None:
+    """Steps of the sequences that the only agent's module learns from; ``None``: it is not recurrent."""
+    module = modules[DEFAULT_MODULE_ID]
+    if not module.is_stateful():
+        return None
+    options = module.model_config
+    return int(options.get("max_seq_len", 20) if isinstance(options, Mapping) else options.max_seq_len)
+
+
+class GeneralAdvantageEstimation(DefaultPiece):
+    """Adds advantages, of mean 0 and standard deviation 1, and what state values are to become.
+
+    Args:
+        gamma: discount factor.
+        lambda_: trace decay.
+        critic: whether there are state values; without they count 0.
+    """
+
+    def __init__(self, *, gamma: float = 0.99, lambda_: float = 1.0, critic: bool = True) -> None:
+        super().__init__()
+        self.gamma, self.lambda_, self.critic = gamma, lambda_, critic
+
+    @torch.no_grad()
+    def __call__(self, *, rl_module: Any, batch: Batch, episodes: list[Any], **kwargs: Any) -> Batch:
+        columns, module = batch[DEFAULT_MODULE_ID], rl_module[DEFAULT_MODULE_ID]
+        made = module.compute_values(columns)
+        check_output(module, "compute_values(), state values", made, tuple(columns[Columns.REWARDS].shape))
+        lengths, steps = [len(one) for one in episodes], sequence_length(rl_module)
+        named = (Columns.REWARDS, Columns.TERMINATEDS, Columns.TRUNCATEDS, Columns.LOSS_MASK)
+        values, rewards, ended, cut, real = (
+            unpadded(part, lengths, steps).numpy(force=True) for part in (made, *(columns[name] for name in named))
+        )
+        values = values * self.critic
+        then, ends = np.append(values[1:], 0).astype(np.float32), (ended | cut | ~real).astype(np.float32)
+        known: Any = rewards.astype(np.float32), values, then, self.gamma * (1 - ended.astype(np.float32))
+        of_one: list[np.ndarray] = [part[:, None] for part in known]
+        found, targets = gae_by_torch(of_one[0], of_one[1], of_one[2], of_one[3], self.lambda_, ends[:, None])
+        advantages = (found[:, 0] - found[real].mean()) / max(1e-4, float(found[real].std()))
+        for name, column in (
+            (Columns.ADVANTAGES, advantages),
+            (Columns.VALUE_TARGETS, targets[:, 0]),
+            (Columns.VF_PREDS, values),
+        ):
+            columns[name] = torch.as_tensor(padded(np.asarray(column, np.float32), lengths, steps), device=made.device)
+        return batch
+
+
+def padded(column: np.ndarray, lengths: list[int], steps: int | None) -> np.ndarray:
+    """Rows [R, ...] of episodes as sequences [S, steps, ...] that end in zeros where an episode does; the rows
+    themselves without ``steps``."""
+    if steps is None:
+        return column
+    found, begin = [], 0
+    for length in lengths:
+        for first in range(begin, begin + length, steps):
+            part = column[first : min(first + steps, begin + length)]
+            found.append(np.pad(part, [(0, steps - len(part))] + [(0, 0)] * (part.ndim - 1)))
+        begin += length
+    return np.stack(found)
+
+
+def unpadded(column: torch.Tensor, lengths: list[int], steps: int | None) -> torch.Tensor:
+    """The inverse of :func:`padded`."""
+    if steps is None:
+        return column
+    counts = [-(-length // steps) for length in lengths]
+    return torch.cat([part.flatten(0, 1)[:n] for part, n in zip(column.split(counts), lengths, strict=True)])
 
 
 class AddObservationsFromEpisodesToBatch(Adding):
     """Adds what each step was chosen by."""
 
-    def columns(self) -> dict[str, Callable[[SingleAgentEpisode], Any]]:
-        return {Columns.OBS: lambda one: one.get_observations(slice(0, len(one)))}
+    def columns(self, episode: SingleAgentEpisode, modules: Any) -> dict[str, Any]:
+        return {Columns.OBS: (episode.seen or episode.observations)[: len(episode)]}
 
 
 class AddNextObservationsFromEpisodesToTrainBatch(Adding):
     """Adds what each step led to."""
 
-    def columns(self) -> dict[str, Callable[[SingleAgentEpisode], Any]]:
-        return {Columns.NEXT_OBS: lambda one: one.get_observations(slice(1, len(one) + 1))}
+    def columns(self, episode: SingleAgentEpisode, modules: Any) -> dict[str, Any]:
+        return {Columns.NEXT_OBS: (episode.seen or episode.observations)[1 : len(episode) + 1]}
 
 
 class AddColumnsFromEpisodesToTrainBatch(Adding):
-    """Adds actions, rewards, and how episodes have ended."""
+    """Adds actions, rewards, how episodes have ended, and what else the module said."""
 
-    def columns(self) -> dict[str, Callable[[SingleAgentEpisode], Any]]:
+    def columns(self, episode: SingleAgentEpisode, modules: Any) -> dict[str, Any]:
+        said = {k: v for k, v in episode.extra_model_outputs.items() if k not in (Columns.STATE_IN, Columns.STATE_OUT)}
         return {
-            Columns.ACTIONS: lambda one: one.get_actions(),
-            Columns.REWARDS: lambda one: one.get_rewards().astype(np.float32),
-            Columns.TERMINATEDS: lambda one: [False] * (len(one) - 1) + [one.is_terminated],
-            Columns.TRUNCATEDS: lambda one: [False] * (len(one) - 1) + [one.is_truncated],
+            Columns.ACTIONS: episode.actions,
+            Columns.REWARDS: [np.float32(one) for one in episode.rewards],
+            Columns.TERMINATEDS: _at_last(episode.is_terminated, len(episode)),
+            Columns.TRUNCATEDS: _at_last(episode.is_truncated, len(episode)),
+            **said,
         }
 
 
 class BatchIndividualItems(DefaultPiece):
-    """Makes arrays [R, ...] of the items of episodes, which are from here on those of the only agent's module."""
+    """Makes arrays [R, ...] of the items of episodes, which are from here on those of the only agent's module; of a
+    recurrent one sequences [S, T, ...], and states [S, ...] at their beginnings."""
 
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: list[Any], **kwargs: Any) -> Batch:
-        def rows(column: Any) -> Any:
-            by_episode = isinstance(column, Mapping) and all(isinstance(key, tuple) for key in column)
-            if by_episode:
-                column = [item for one in episodes for item in column.get((one.id_,), ())]
-            return stacked(column) if isinstance(column, list) else column
+        lengths, steps = [len(one) for one in episodes], sequence_length(rl_module)
 
-        return {DEFAULT_MODULE_ID: {name: rows(column) for name, column in batch.items()}}
+        def rows(name: str, column: Any) -> Any:
+            by_episode = isinstance(column, Mapping) and all(isinstance(key, tuple) for key in column)
+            if not by_episode:
+                return stacked(column) if isinstance(column, list) else column
+            parts = [column.get((one.id_,), ()) for one in episodes]
+            if name == Columns.STATE_IN:
+                return stacked([item for part in parts for item in part[::steps]])
+            made = stacked([item for part in parts for item in part])
+            return mapped(lambda part: padded(part, lengths, steps), made)
+
+        return {DEFAULT_MODULE_ID: {name: rows(name, column) for name, column in batch.items()}}
 
 
 class NumpyToTensor(DefaultPiece):
@@ -108,57 +210,23 @@ class NumpyToTensor(DefaultPiece):
     Attributes:
         read: from observations of the environment to those of modules.
         device: where to put them.
-        made: name of a column -> it, and how often it had been written to.
     """
 
     def __init__(self, *, device: Any = "cpu") -> None:
         super().__init__()
         self.read: Callable[[Any], Any] = lambda observations: observations
         self.device = device
-        self.made: dict[str, tuple[Any, Any]] = {}
 
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: list[Any], **kwargs: Any) -> Batch:
         found: Batch = mapped(lambda column: torch.as_tensor(column, device=self.device), batch)
         for columns in found.values():
             columns |= {name: self.read(columns[name]) for name in (Columns.OBS, Columns.NEXT_OBS) if name in columns}
-        self.made = {name: (column, _version(column)) for name, column in found[DEFAULT_MODULE_ID].items()}
         return found
-
-
-def _version(column: Any) -> Any:
-    """How often a tensor, or each of a dict, was written to."""
-    return mapped(lambda part: part._version, column)
 
 
 def default_pieces(device: Any) -> list[ConnectorV2]:
     """RLlib's pieces of every learner, new ones in their order."""
     return [NumpyToTensor(device=device) if kind is NumpyToTensor else kind() for kind in DEFAULT]
-
-
-class Batched(NamedTuple):
-    """What pieces make of episodes."""
-
-    modules: dict[str, Batch]
-    """Name of a module -> its columns, tensors [R, ...]."""
-    others: set[str]
-    """Columns of the only agent's module that are not the episodes' own: added, or written to, by a program's pieces.
-    Rewards are never among them."""
-
-    def rows(self, own: Batch, index: Any = None) -> dict[str, Batch]:
-        """Name of a module -> the columns of some rows.
-
-        Args:
-            own: of the only agent's module, as the algorithm has them, which count where no piece has made others.
-            index: [B] which rows those are; ``None``: all.
-        """
-        agents = self.modules[DEFAULT_MODULE_ID]
-        found = {}
-        for name, columns in self.modules.items():
-            found[name] = dict(columns) if index is None else mapped(lambda part: part[index], columns)
-            if columns is agents:
-                changed = self.others | {Columns.REWARDS}
-                found[name] |= {key: column for key, column in own.items() if key not in changed or key not in columns}
-        return found
 
 
 class LearnerConnectorPipeline(ConnectorPipelineV2):
@@ -219,40 +287,32 @@ class LearnerConnectorPipeline(ConnectorPipelineV2):
             require(not behind, "learner_connector", [type(one).__name__ for one in behind], fix)
         self._closed = True
 
-    def batched(self, episodes: list[Any], device: Any, **given: Any) -> Batched:
-        """What the pieces make of episodes.
+    def batched(self, episodes: list[Any], device: Any, **given: Any) -> dict[str, Batch]:
+        """What the pieces make of episodes: name of a module -> its columns, tensors [R, ...].
 
         Args:
-            episodes: of R steps together.
+            episodes: the list is changed, and they are not.
             device: where to put the columns.
             given: ``rl_module``, ``metrics``, and what else pieces are called with.
 
         Raises:
             HyperparameterError: a column has more rows or fewer, or is of a module that is not there.
         """
-        for one in episodes:
-            one.is_numpy = True
+        episodes[:] = [copy.copy(one).to_numpy() for one in episodes]
         (last,) = (one for one in self.connectors if type(one) is NumpyToTensor)
         last.device = device
-        shared: dict[str, Any] = {}
-        found = self(batch={}, episodes=episodes, explore=False, shared_data=shared, **given)
-        rows = sum(len(one) for one in episodes)
+        found: dict[str, Batch] = self(batch={}, episodes=episodes, explore=False, shared_data={}, **given)
         known = list(given["rl_module"])
         fix = "a piece has left it out of the batch. Return what was given."
         require(DEFAULT_MODULE_ID in found, "learner_connector", DEFAULT_MODULE_ID, fix)
+        rows = len(found[DEFAULT_MODULE_ID][Columns.REWARDS])
         for name, columns in found.items():
             require(name in known, "learner_connector", name, f"a piece adds this to the batch: modules are {known}.")
             for key, column in columns.items():
                 counts = {part.shape[0] if part.ndim else 0 for part in leaves(column)}
                 fix = f"batch[{name!r}][{key!r}] must have {rows} rows, one for each step of the episodes."
                 require(counts == {rows}, "learner_connector", f"{sorted(counts)} rows", fix)
-        first, by_default = last.made, shared.get(_MADE, set())
-        others = {
-            key
-            for key, column in found[DEFAULT_MODULE_ID].items()
-            if key not in by_default or column is not first[key][0] or _version(column) != first[key][1]
-        }
-        return Batched(found, others - {Columns.REWARDS})
+        return found
 
 
 DEFAULT = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,9 +30,14 @@ class SingleAgentEpisode:
         rewards: [T]
         terminated, truncated: how it has ended.
         t_started: steps of the episode before these.
+        extra_model_outputs: name -> [T] what else the module said when it chose the actions.
         kwargs: RLlib's others, which must be ``None``.
+
+    Attributes:
+        seen: [T + 1] observations as the module was shown them, where pieces have changed them; else ``None``.
     """
 
+    seen: list[Any] | None = None
     agent_id: Any = None
     module_id: Any = None
     multi_agent_episode_id: Any = None
@@ -49,6 +55,7 @@ class SingleAgentEpisode:
         terminated: bool = False,
         truncated: bool = False,
         t_started: int = 0,
+        extra_model_outputs: Mapping[str, Any] | None = None,
         len_lookback_buffer: Any = None,
         **kwargs: Any,
     ) -> None:
@@ -65,6 +72,7 @@ class SingleAgentEpisode:
         self.is_numpy = False
         self.t_started = t_started
         self.custom_data: dict[str, Any] = {}
+        self.extra_model_outputs = {name: _rows(values) for name, values in (extra_model_outputs or {}).items()}
         steps = len(self.actions)
         fits = (len(self.rewards) == steps and len(self.observations) == steps + 1) or not (steps or self.rewards)
         fix = f"with {steps} actions there are as many rewards, and one observation more."
@@ -99,6 +107,24 @@ class SingleAgentEpisode:
         self.rewards.append(float(reward))
         self.infos.append(dict(infos or {}))
         self.is_terminated, self.is_truncated = bool(terminated), bool(truncated)
+        for name, value in (extra_model_outputs or {}).items():
+            self.extra_model_outputs.setdefault(name, []).append(value)
+
+    def extended(self) -> SingleAgentEpisode:
+        """Another, with one step more, which leads where the last one led; it is cut short there, unless it ended."""
+        other = copy.copy(self)
+        for name in ("observations", "actions", "infos", "seen"):
+            if (values := getattr(self, name)) is not None:
+                setattr(other, name, [*values, values[-1]])
+        other.rewards = [*self.rewards, 0.0]
+        other.extra_model_outputs = {name: [*v, v[-1]] for name, v in self.extra_model_outputs.items()}
+        other.is_truncated = not self.is_terminated
+        return other
+
+    def to_numpy(self) -> SingleAgentEpisode:
+        """Itself: from here on several values come as one array."""
+        self.is_numpy = True
+        return self
 
     def cut(self, len_lookback_buffer: int = 0) -> SingleAgentEpisode:
         """What continues it: another stretch, which begins with its last observation and ``len_lookback_buffer`` steps
@@ -114,6 +140,7 @@ class SingleAgentEpisode:
             actions=self.actions[part],
             rewards=self.rewards[part],
             t_started=self.t - back,
+            extra_model_outputs={name: values[part] for name, values in self.extra_model_outputs.items()},
         )
         other.custom_data = self.custom_data
         return other
@@ -165,6 +192,12 @@ class SingleAgentEpisode:
     def get_rewards(self, indices: Any = None, **how: Any) -> Any:
         """As :meth:`get_observations`."""
         return self._got(self.rewards, indices, None, **how)
+
+    def get_extra_model_outputs(self, key: str | None = None, indices: Any = None, **how: Any) -> Any:
+        """As :meth:`get_observations`, of what the module said under a name; ``None``: of all, by name."""
+        names = list(self.extra_model_outputs) if key is None else [key]
+        found = {name: self._got(self.extra_model_outputs[name], indices, None, **how) for name in names}
+        return found if key is None else found[key]
 
     def get_infos(
         self, indices: Any = None, *, neg_index_as_lookback: bool = False, fill: Any = None, **kwargs: Any
@@ -228,6 +261,14 @@ class SingleAgentEpisode:
                 + ("of learner_connector change rewards" if self.is_numpy else "before a module change observations")
                 + f", by {allowed}(new_data=..., at_indices=...)."
             )
+
+
+def _rows(values: Any) -> list[Any]:
+    """[T] values, which may be a dict of arrays [T, ...]."""
+    if not isinstance(values, Mapping):
+        return list(values)
+    parts = {name: _rows(part) for name, part in values.items()}
+    return [dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True)]
 
 
 def _at(indices: Any, length: int, lookback: bool) -> Any:

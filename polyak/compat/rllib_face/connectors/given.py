@@ -87,7 +87,7 @@ def check_connectors(config: Any, base: type) -> None:
         return
     behind = behind or type(config)
     fix = f"the learner of {config.name} passes no pieces: use PPO or DQN, or gymnasium.RewardWrapper."
-    require(config.pieces_see is not None, "learner_connector", behind, fix)
+    require(config.shown_to_pieces is not None, "learner_connector", behind, fix)
     for name in ("num_env_runners", "num_learners"):
         fix = f"pieces run in this process: set {name}=0, or wrap the environment by gymnasium.RewardWrapper."
         require(getattr(config, name) == 0, "learner_connector", behind, fix)

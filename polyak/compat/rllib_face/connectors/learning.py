@@ -10,43 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from polyak.arrays import mapped
-from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
+from polyak.compat.rllib_face.columns import Columns
 from polyak.compat.rllib_face.connectors.batches import LearnerConnectorPipeline
 from polyak.compat.rllib_face.connectors.environments import (
-    ConnectedEnv,
     layers_of,
     load_state_of_pieces,
     state_of_pieces,
 )
 from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode
-from polyak.hyperparameters.declaration import require
-
-
-class ByPieces:
-    """Gives a rollout the rewards that pieces make of its episodes, and the learner the columns.
-
-    Args:
-        layer: which has kept the episodes.
-        learner: whose pieces.
-    """
-
-    def __init__(self, layer: ConnectedEnv, learner: Any) -> None:
-        self._layer, self._learner = layer, learner
-        layer.keeps = True
-
-    def __call__(self, rollout: Any) -> None:
-        """Rewrite ``rollout.rewards`` [T, N].
-
-        Raises:
-            NotImplementedError: a piece makes other columns, and the loss is polyak's own.
-        """
-        made = self._learner.passed([one for of_one in self._layer.taken() for one in of_one])
-        rewards = made.modules[DEFAULT_MODULE_ID][Columns.REWARDS].numpy(force=True)
-        fix = f"the rollout has {rollout.rewards.size} steps. Leave rewards as many."
-        require(rewards.size == rollout.rewards.size, "learner_connector", f"{rewards.size} rewards", fix)
-        rollout.rewards[:] = rewards.reshape(rollout.rewards.shape[::-1]).T  # of one environment after another
-        if self._learner.plainly:
-            self._learner.batched = made
 
 
 def episodes_of(columns: Mapping[str, Any]) -> list[SingleAgentEpisode]:

@@ -18,14 +18,15 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
-from polyak.compat.rllib_face.connectors.batches import Batched, LearnerConnectorPipeline
+from polyak.arrays import mapped
+from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
+from polyak.compat.rllib_face.connectors.batches import LearnerConnectorPipeline, NumpyToTensor
+from polyak.compat.rllib_face.connectors.pieces import Rewriting
 from polyak.compat.rllib_face.metrics import MetricsLogger
 from polyak.compat.rllib_face.models.exploration import PointSchedule
 from polyak.compat.rllib_face.models.multi import MultiRLModule
 from polyak.compat.rllib_face.models.rl_module import SelfSupervisedLossAPI
 from polyak.compat.sb3_face.overrides import changed
-from polyak.experience.batch import RolloutRows
 from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import Learner, LearnerRecipe, Update, set_rate
 from polyak.nn.errors import PolicyError
@@ -63,8 +64,8 @@ class TorchLearner(Learner):
         metrics: where a subclass logs: ``self.metrics.log_value((module_id, name), value, window=1)`` is reported as
             ``learners/module_id/name``.
         beside: the modules that only the learner has, by name.
-        batched: what pieces have made of the latest rollout; ``None``: they have made nothing.
         pipeline: the pieces; ``None``: it passes none.
+        batches: name of a module -> the columns that were learned from last.
     """
 
     config: ClassVar[Any] = None
@@ -72,12 +73,10 @@ class TorchLearner(Learner):
     framework = "torch"
     reasons: ClassVar[Mapping[str, str]] = {}
     """Further methods that are not called, and why."""
-    replays: ClassVar[bool] = False
-    """Whether pieces are passed by each batch, which gradient steps then read line by line."""
     updates_by_batch: ClassVar[bool] = True
     """Whether an update, around which a program's methods are called, is one gradient step."""
-    batched: Batched | None = None
     pipeline: LearnerConnectorPipeline | None = None
+    batches: Mapping[str, Batch] = {}
 
     def __init__(self, recipe: LearnerRecipe) -> None:
         super().__init__(recipe)
@@ -85,8 +84,8 @@ class TorchLearner(Learner):
         self.counts: Callable[[], int] = lambda: 0
         self._noted: dict[str, Tensor] = {}
         self._registered: dict[str, Registered] = {}
+        self._schedulers: list[Any] = []
         self._sample: Any = None
-        self._row_numbers: Tensor | None = None
         self.beside = nn.ModuleDict()
         self._plain: str | None = None
         self.build()
@@ -106,12 +105,15 @@ class TorchLearner(Learner):
 
     def build(self) -> None:
         """Set up what it needs; called once. A subclass calls ``super().build()``, too."""
-        if self.config.pieces_see is not None:
+        if self.config.shown_to_pieces is not None:
             agents = self.module[DEFAULT_MODULE_ID]
             spaces = agents.observation_space, agents.action_space
             for name, spec in self.config.learner_only_specs().items():
                 self.beside[name] = spec.with_spaces(*spaces).build()
             self.pipeline = self.config.build_learner_connector(*spaces, device=self.device)
+            for piece in self.pipeline.connectors if self.config.shown_to_pieces == "rollouts" else ():
+                if type(piece) is NumpyToTensor:
+                    piece.read = self._read
         if self.beside or changed(type(self), self.face(), OPTIMIZERS):
             first = dict(self.optimizers)
             self.optimizers.clear()
@@ -122,6 +124,14 @@ class TorchLearner(Learner):
             for owner in (self.policy, *self.policy.modules()):
                 if getattr(owner, "optimizer", None) in first.values():
                     object.__setattr__(owner, "optimizer", next(iter(self.optimizers.values())))
+        kinds = self.config._torch_lr_scheduler_classes or ()
+        self._schedulers = [kind(one) for one in self.optimizers.values() for kind in kinds]
+
+    def _read(self, observations: Any) -> Any:
+        """Observations as environments have them, as modules read them."""
+        policy: Any = self.policy
+        turned, read = policy._turned, policy.preprocess
+        return read(observations.movedim(-1, 1)).movedim(1, -1) if turned else read(observations)
 
     def shutdown(self) -> None:
         """The algorithm is stopped. A subclass may end what it has begun."""
@@ -220,7 +230,9 @@ class TorchLearner(Learner):
                 set_rate(one.optimizer, PointSchedule(one.rate).update(steps))
 
     def _set_learning_rate(self, value: float) -> None:
-        if not self._registered:
+        if self._registered:
+            self.adopt_optimizers()
+        elif not self._schedulers:
             super()._set_learning_rate(value)
 
     def get_optimizer(self, module_id: str = DEFAULT_MODULE_ID, optimizer_name: str = "default_optimizer") -> Optimizer:
@@ -238,6 +250,16 @@ class TorchLearner(Learner):
         own = [one for one in self._registered.values() if one.module_id == module_id]
         return [(one.name, one.optimizer) for one in own]
 
+    @property
+    def names_optimizers(self) -> bool:
+        """Whether the rates of its optimizers are other than the algorithm's one."""
+        return bool(self._registered or self._schedulers)
+
+    def rates(self, module_id: str) -> dict[str, float]:
+        """The learning rates of a module's optimizers, as they are reported."""
+        optimizers = self.get_optimizers_for_module(module_id)
+        return {f"{name}_learning_rate": float(one.param_groups[0]["lr"]) for name, one in optimizers}
+
     def filter_param_dict_for_optimizer(self, param_dict: Gradients, optimizer: Optimizer) -> Gradients:
         """The entries of a dict that are of an optimizer's parameters."""
         return {p: param_dict[p] for group in optimizer.param_groups for p in group["params"] if p in param_dict}
@@ -249,13 +271,18 @@ class TorchLearner(Learner):
         subclass may do what it likes."""
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """After each update. A subclass calls ``super()``, which moves the learning rates of registered optimizers."""
-        self._move_rates(timesteps[SAMPLED])
+        """After each update. A subclass calls ``super()``, which moves the learning rates of registered optimizers, or
+        lets the config's schedulers do so."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        if not self._schedulers:
+            self._move_rates(timesteps[SAMPLED])
 
     @contextmanager
-    def _one_update(self) -> Iterator[None]:
+    def _one_update(self, timesteps: Mapping[str, Any] | None = None) -> Iterator[None]:
         """Around an update."""
-        timesteps = {SAMPLED: self.counts()}
+        given = {name: value for name, value in (timesteps or {}).items() if value is not None}
+        timesteps = {SAMPLED: self.counts(), **given}
         self.before_gradient_based_update(timesteps=timesteps)
         yield
         self.after_gradient_based_update(timesteps=dict(timesteps))
@@ -274,19 +301,24 @@ class TorchLearner(Learner):
             return f"{type(self).__name__}.{own[0]}() of learner_class"
         if self.beside:
             return f"a learner with the module {next(iter(self.beside))!r}"
-        if isinstance(getattr(self.policy, "rl_module", None), SelfSupervisedLossAPI):
+        if self._schedulers:
+            return "a learner with schedulers of torch's"
+        module = getattr(self.policy, "rl_module", None)
+        if isinstance(module, SelfSupervisedLossAPI):
             return "compute_self_supervised_loss() of the module"
-        if self.replays and self.pipeline is not None and self.pipeline.own:
-            return f"a learner behind {type(self.pipeline.own[0]).__name__}"
+        if module is not None and getattr(self.policy, "_state", None):
+            return f"the recurrent {type(module).__name__}"
+        own = [] if self.pipeline is None else [one for one in self.pipeline.own if not isinstance(one, Rewriting)]
+        if own:
+            return f"a learner behind {type(own[0]).__name__}"
         return None
 
     def run_by(self, run: Callable[..., Any] | None) -> None:
         super().run_by(run)
-        self.run = partial(self._run_noting_rows, self.run)
+        self.run = partial(self._run_plainly, self.run)
 
-    def _run_noting_rows(self, run: Callable[..., Any], method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+    def _run_plainly(self, run: Callable[..., Any], method: Callable[..., Any], batch: Any, *static: Any) -> Any:
         """Call a method by ``run``, or line by line where a program's parts ask for it."""
-        self._row_numbers = batch.rows if isinstance(batch, RolloutRows) else None
         plainly = method.__name__ == "gradient_step" and self.plainly
         return self.eagerly(method, batch, *static) if plainly else run(method, batch, *static)
 
@@ -295,25 +327,54 @@ class TorchLearner(Learner):
         """Whether gradient steps run line by line."""
         return self._plain is not None
 
-    def passed(self, episodes: list[Any]) -> Batched:
-        """What the pieces make of episodes.
+    def passed(self, episodes: list[Any]) -> dict[str, Batch]:
+        """What the pieces make of episodes: name of a module -> its columns [R, ...]."""
+        return self._learner_connector.batched(episodes, self.device, rl_module=self.module, metrics=self.metrics)
 
-        Raises:
-            NotImplementedError: columns that no loss reads.
+    def learn_from_episodes(
+        self,
+        episodes: list[Any],
+        *,
+        timesteps: Mapping[str, Any] | None = None,
+        num_epochs: int = 1,
+        minibatch_size: int | None = None,
+        shuffle_batch_per_epoch: bool = False,
+    ) -> dict[str, list[Tensor]]:
+        """Make gradient steps on what the pieces make of episodes.
+
+        Args:
+            episodes: of which none is changed.
+            timesteps: see :meth:`before_gradient_based_update`; ``None``: the steps so far.
+            num_epochs: passes over all rows. The last minibatch is filled up with rows of another pass.
+            minibatch_size: rows of a gradient step; of recurrent modules the steps of its sequences; ``None``: all.
+            shuffle_batch_per_epoch: rows come in another order in each pass, where there are several.
+
+        Returns:
+            what was measured by name, of each gradient step.
         """
-        made = self._learner_connector.batched(episodes, self.device, rl_module=self.module, metrics=self.metrics)
-        if made.others and not self.plainly:
-            raise NotImplementedError(
-                f"pieces of learner_connector make the columns {sorted(made.others)}, which no loss is given here. Let "
-                "them change rewards, or write compute_loss_for_module() of a learner_class."
-            )
-        return made
+        metrics: dict[str, list[Tensor]] = {}
+        with self._one_update(timesteps):
+            self.batches = batches = self.passed(list(episodes))
+            rewards = batches[DEFAULT_MODULE_ID][Columns.REWARDS]
+            rows, steps = len(rewards), rewards.shape[1] if rewards.ndim > 1 else 1
+            size = rows if minibatch_size is None else max(1, minibatch_size // steps)
+            for index in in_minibatches(rows, size, num_epochs, shuffle_batch_per_epoch):
+                self.steps += 1
+                pick = slice(None) if index is None else index
+                chosen: Any = mapped(lambda part, pick=pick: part[pick], batches)
+                for name, value in self.own_step(chosen).metrics.items():
+                    metrics.setdefault(name, []).append(value)
+        return metrics
 
-    def own_step(self, batch: Any) -> Update:
-        """A gradient step by what a program has written."""
-        self._sample, self._noted = batch, {}
+    def own_step(self, batches: dict[str, Batch], sample: Any = None) -> Update:
+        """A gradient step by what a program has written.
+
+        Args:
+            batches: name of a module -> its columns.
+            sample: the same of the only agent's module as polyak's learner reads it, where its loss wants more.
+        """
+        self._sample, self._noted = sample, {}
         modules = self.module
-        batches = self.batches_of(batch)
         for name in self.beside.keys() - batches.keys():
             advise(name, f"no piece of the learner gives the module {name!r} a batch: it does not learn.")
         batches = {name: columns for name, columns in batches.items() if self.should_module_be_updated(name, None)}
@@ -330,17 +391,6 @@ class TorchLearner(Learner):
         noted, self._sample = self._noted, None
         errors = noted.pop("td_error", None)
         return Update({"loss": own, **noted}, errors)
-
-    def batches_of(self, batch: Any) -> dict[str, Batch]:
-        """Name of a module -> its columns of a minibatch."""
-        columns = self.batch_of(batch)
-        if self.batched is None or self._row_numbers is None:
-            return {DEFAULT_MODULE_ID: columns}
-        return self.batched.rows(columns, self._row_numbers)
-
-    def batch_of(self, batch: Any) -> Batch:
-        """The columns of a minibatch under RLlib's names."""
-        raise NotImplementedError
 
     def should_module_be_updated(self, module_id: str, multi_agent_batch: Any = None) -> bool:
         """Whether a module learns: here all do."""
@@ -426,3 +476,14 @@ class TorchLearner(Learner):
             parameter.grad = grad
         for optimizer in self.optimizers.values():
             optimizer.step()
+
+
+def in_minibatches(rows: int, size: int, passes: int, shuffled: bool) -> Iterator[Tensor | None]:
+    """The numbers of the rows of one gradient step after another, in so many passes; ``None``: all of them."""
+    if size >= rows:
+        yield from [None] * passes
+        return
+    mixed = shuffled and passes > 1
+    order = [torch.randperm(rows) if mixed else torch.arange(rows) for _ in range(passes + 1)]
+    for first in range(0, passes * rows, size):
+        yield torch.cat(order)[first : first + size]

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from polyak.arrays import mapped, paths
 from polyak.compat.rllib_face.bases import BeforePPO
 from polyak.compat.rllib_face.columns import Columns
 from polyak.compat.rllib_face.models.default_modules import DefaultPPOTorchRLModule
@@ -19,6 +21,7 @@ from polyak.compat.rllib_face.models.distributions import OwnDistribution, distr
 from polyak.compat.rllib_face.models.encoders import ActorCriticEncoder, RecurrentEncoder
 from polyak.compat.rllib_face.models.parts import Built, EncoderFeatures, check_output, features_of, layers_of
 from polyak.compat.rllib_face.models.rl_module import ValueFunctionAPI
+from polyak.envs.masks import KEY
 from polyak.envs.nested_spaces import is_composed
 from polyak.hyperparameters.declaration import require
 from polyak.nn.distributions.base import Distribution
@@ -101,6 +104,10 @@ class ModulePolicy(ActorCriticPolicy):
         self._build_mlp_extractor()
         self.action_net, self.value_net = layers_of(module.pi), layers_of(module.vf)
 
+    def said_of_step(self, extras: Mapping[str, Any], memory: State | None) -> dict[str, Any]:
+        """What is stored of a step under RLlib's names: nothing."""
+        return {}
+
     def _reads(self, encoder: Any) -> Any:
         """The part of an encoder that is the features extractor."""
         return encoder
@@ -161,6 +168,22 @@ class RecurrentModulePolicy(ModulePolicy, RecurrentActorCriticPolicy):
             self.critic_memory: Recurrent = encoder.of_critic.core
 
 
+STATE, SLASH = "state_in__", "__"
+"""How names of columns of a recurrent state begin, and what stands between the keys of nested dicts."""
+
+
+def nested(memory: Mapping[str, Any]) -> dict[str, Any]:
+    """A recurrent state as a module has it, of the columns that it is stored in."""
+    found: dict[str, Any] = {}
+    for name in (name for name in memory if name.startswith(STATE)):
+        *above, last = name.removeprefix(STATE).split(SLASH)
+        place = found
+        for key in above:
+            place = place.setdefault(key, {})
+        place[last] = memory[name]
+    return found
+
+
 class WholeModulePolicy(ActorCriticPolicy):
     """The policy and state values of a module that is called whole: each of its forward passes and distributions where
     RLlib calls it.
@@ -168,6 +191,7 @@ class WholeModulePolicy(ActorCriticPolicy):
     Args:
         measures_divergence: store what own distributions are made of, so that their ``kl`` can be asked in losses.
         keeps_inputs: store what all distributions are made of.
+        remembers: what trains it knows recurrent states.
         options: those of :class:`ModulePolicy`.
 
     Attributes:
@@ -189,14 +213,21 @@ class WholeModulePolicy(ActorCriticPolicy):
         turned: bool = False,
         measures_divergence: bool = False,
         keeps_inputs: bool = False,
+        remembers: bool = False,
         **options: Any,
     ) -> None:
         module = Built(module_class, catalog_class, model_config, turned)(observation_space, action_space)
         fix = "state values are learned: write compute_values(self, batch, embeddings=None), which returns [B]."
         require(isinstance(module, ValueFunctionAPI) or not self.needs_values, "module_class", module_class, fix)
-        fix = "an own module cannot be recurrent yet. Use model_config={'use_lstm': True} of the default module."
-        require(not module.is_stateful(), "module_class", module_class, fix)
+        fix = (
+            "only PPO learns from a recurrent module of one's own. Use model_config={'use_lstm': True} of the default."
+        )
+        initial = module.get_initial_state() if module.is_stateful() else {}
+        self._state = {name: torch.as_tensor(np.asarray(part)) for name, part in paths(initial)}
+        require(remembers or not self._state, "module_class", module_class, fix)
         self._module, self._turned = (module,), turned
+        self._in_parts = isinstance(observation_space, spaces.Dict)
+        self._reads_masks = self._in_parts and KEY in observation_space.spaces  # type: ignore[attr-defined]
         self._measures_divergence, self._keeps_inputs = measures_divergence, keeps_inputs
         super().__init__(observation_space, action_space, net_arch=[], ortho_init=False, **options)
 
@@ -229,15 +260,36 @@ class WholeModulePolicy(ActorCriticPolicy):
                 "from_logits() reads in a row: the divergence from the last policy is measured by them."
             ) from error
 
-    def _batch(self, obs: Any) -> dict[str, Any]:
-        """Raw observations as the module reads them."""
+    def _batch(self, obs: Any, state: State | None = None) -> dict[str, Any]:
+        """Raw observations as the module reads them; of a recurrent one as sequences of one step."""
         read: Any = self.preprocess(obs)
-        return {Columns.OBS: read.movedim(1, -1) if self._turned else read}
+        read = read.movedim(1, -1) if self._turned else read
+        if not self._state:
+            return {Columns.OBS: read}
+        memory = state or self.initial_memory(n_rows(read)) or {}
+        return {Columns.OBS: mapped(lambda part: part[:, None], read), Columns.STATE_IN: nested(memory)}
+
+    # -- recurrent state -----------------------------------------------------------------------------------------------
+
+    def initial_memory(self, batch: int) -> State | None:
+        return {
+            STATE + name.replace("/", SLASH): part.expand(batch, *part.shape).clone()
+            for name, part in self._state.items()
+        } or None
+
+    acting_memory = initial_memory
+
+    def said_of_step(self, extras: Mapping[str, Any], memory: State | None) -> dict[str, Any]:
+        """What it has said of a step under RLlib's names, by what is stored of it, and the state after it: [N, ...]"""
+        found = {name: extras[name] for name in self.stores}
+        found |= {Columns.ACTION_LOGP: extras["log_probs"]} if "log_probs" in extras else {}
+        states = {Columns.STATE_IN: nested(extras), Columns.STATE_OUT: nested(memory or {})} if self._state else {}
+        return found | states
 
     def _values(self, outputs: Mapping[str, Any], batch: dict[str, Any]) -> Tensor:
         """State values [B, 1]."""
-        values = self.module.compute_values(batch, outputs.get(Columns.EMBEDDINGS))
         rows = n_rows(batch[Columns.OBS])
+        values = self.module.compute_values(batch, outputs.get(Columns.EMBEDDINGS))
         check_output(self.module, "compute_values(), state values", values, (rows,), (rows, 1))
         return values.reshape(-1, 1)
 
@@ -259,6 +311,9 @@ class WholeModulePolicy(ActorCriticPolicy):
 
     def _of_training(self, batch: dict[str, Any]) -> tuple[dict[str, Any], Distribution]:
         """What ``forward_train`` returns, and its distribution."""
+        if self._in_parts and isinstance(self.module, ValueFunctionAPI):
+            with torch.no_grad():  # as in RLlib, which may bring the batch into another form
+                self.module.compute_values(batch)
         outputs = self.module.forward_train(batch)
         kind = self.module.get_train_action_dist_cls()
         return outputs, self._distribution(kind, outputs, batch, "forward_train")
@@ -292,7 +347,7 @@ class WholeModulePolicy(ActorCriticPolicy):
             own = distribution.own if isinstance(distribution, OwnDistribution) else None
             now = own or self.module.get_train_action_dist_cls().from_logits(outputs[Columns.ACTION_DIST_INPUTS])
             divergence = before.kl(now)
-        distribution = distribution if masks is None else distribution.masked(masks)
+        distribution = distribution if masks is None or self._reads_masks else distribution.masked(masks)
         entropy = distribution.entropy() if entropy_index == 1 else distribution.tsallis_entropy(entropy_index)
         return self._values(outputs, batch), distribution.log_prob(self._taken(actions)), entropy, divergence
 
@@ -310,6 +365,8 @@ class WholeModulePolicy(ActorCriticPolicy):
         outputs: dict[str, Any] = (
             module.forward_inference(batch) if deterministic else module.forward_exploration(batch, t=self.explored)
         )
+        if self._state:  # sequences of one step
+            outputs = {name: part if name == Columns.STATE_OUT else part[:, 0] for name, part in outputs.items()}
         if Columns.ACTIONS in outputs:
             return outputs[Columns.ACTIONS], outputs, None
         ask = module.get_inference_action_dist_cls if deterministic else module.get_exploration_action_dist_cls
@@ -317,29 +374,34 @@ class WholeModulePolicy(ActorCriticPolicy):
         return distribution.get_actions(deterministic), outputs, distribution
 
     def forward(self, obs: Obs, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        actions, outputs, log_probs, batch = self._chosen(obs, deterministic)
+        batch = self._batch(obs)
+        actions, outputs, log_probs = self._chosen(batch, deterministic)
         return self._shaped(actions), self._values(outputs, batch), log_probs
 
-    def _chosen(self, obs: Obs, deterministic: bool) -> tuple[Tensor, dict[str, Any], Tensor, dict[str, Any]]:
-        """Actions, what the forward pass returned, log-densities [B] and the batch."""
-        batch = self._batch(obs)
+    def _chosen(self, batch: dict[str, Any], deterministic: bool) -> tuple[Tensor, dict[str, Any], Tensor]:
+        """Actions, what the forward pass returned, and log-densities [B]."""
         actions, outputs, distribution = self._acted(batch, deterministic)
         if Columns.ACTION_LOGP in outputs:
-            return actions, outputs, outputs[Columns.ACTION_LOGP], batch
+            return actions, outputs, outputs[Columns.ACTION_LOGP]
         if distribution is None:
             kind = self.module.get_exploration_action_dist_cls()
             distribution = self._distribution(kind, outputs, batch, "forward_exploration")
-        return actions, outputs, distribution.log_prob(actions), batch
+        return actions, outputs, distribution.log_prob(actions)
 
     def decide(
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
     ) -> Decision:
-        if masks is not None:
-            return self._decide_among(masks, obs, noise)
-        actions, outputs, log_probs, batch = self._chosen(obs, noise is None)
+        if masks is not None and not self._reads_masks:
+            raise PolicyError(f"{type(self.module).__name__} is called whole, and does not read action masks.")
+        batch = self._batch(obs, state)
+        actions, outputs, log_probs = self._chosen(batch, noise is None)
         self.explored += 0 if noise is None else len(log_probs)
-        said = {"values": self._values(outputs, batch).flatten(), "log_probs": log_probs}
-        return Decision(self._shaped(actions), said | {name: outputs[name] for name in self.stores})
+        said = {"log_probs": log_probs} | {name: outputs[name] for name in self.stores}
+        if not self._state:
+            worth = {"values": self._values(outputs, batch).flatten()} if self.needs_values else {}
+            return Decision(self._shaped(actions), said | worth)
+        then = {STATE + name.replace("/", SLASH): part for name, part in paths(outputs[Columns.STATE_OUT])}
+        return Decision(self._shaped(actions), said, then)
 
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
         return self._shaped(self._acted(self._batch(obs), deterministic)[0])
@@ -347,20 +409,14 @@ class WholeModulePolicy(ActorCriticPolicy):
     def _predict(self, observation: Obs, deterministic: bool = False) -> Tensor:
         return self.act(observation, deterministic)
 
-    def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Any) -> Any:
-        raise PolicyError(f"{type(self.module).__name__} is called whole, and does not read action masks.")
-
     def critic_parameters(self) -> list[nn.Parameter]:
         raise PolicyError("a module that is called whole does not say which of its parameters serve values alone.")
 
 
-class NumbersRows:
-    """Before PPO's rollouts: minibatches come as the numbers of their rows, which the learner gathers."""
+class ActorPolicy(WholeModulePolicy):
+    """A module that need not have state values."""
 
-    buffer: Any
-
-    def minibatches(self) -> Any:
-        return self.buffer.passes()
+    needs_values = False
 
 
 class DivergenceOfModule(BeforePPO):

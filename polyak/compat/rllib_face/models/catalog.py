@@ -362,6 +362,19 @@ def _of_parts(space: spaces.Space, shapes: Mapping[str, tuple[int, ...]], option
     return NestedEncoderConfig(parts=parts, base_encoder_config=_of_vectors((width,), options))
 
 
+def _check_if_diag_gaussian(action_distribution_cls: type[Any], framework: str, no_error: bool = False) -> bool:
+    """Whether distributions are independent Gaussians.
+
+    Raises:
+        HyperparameterError: they are not, unless ``no_error``.
+    """
+    check_framework(framework)
+    gaussian = issubclass(action_distribution_cls, TorchDiagGaussian)
+    fix = "only continuous actions have a standard deviation. Leave it out."
+    require(gaussian or no_error, "model_config['free_log_std']", True, fix)
+    return gaussian
+
+
 class PPOCatalog(Catalog):
     """Encoder, policy head and value head of an actor-critic.
 
@@ -392,10 +405,8 @@ class PPOCatalog(Catalog):
         """Of the policy head: as many outputs as the action distribution reads, unless it was set."""
         kind = self.get_action_dist_cls(framework="torch")
         outputs = kind.required_input_dim(space=self.action_space, model_config=self._model_config_dict)
-        continuous, free = isinstance(self.action_space, spaces.Box), self._model_config_dict["free_log_std"]
-        fix = "only continuous actions have a standard deviation. Leave it out."
-        require(continuous or not free, "model_config['free_log_std']", free, fix)
-        bound, gaussian = self._model_config_dict["log_std_clip_param"], issubclass(kind, TorchDiagGaussian)
+        bound, free = self._model_config_dict["log_std_clip_param"], self._model_config_dict["free_log_std"]
+        gaussian = _check_if_diag_gaussian(kind, "torch", no_error=not free)
         head = FreeLogStdMLPHeadConfig if free else MLPHeadConfig
         return self._head(outputs, head, clip_log_std=gaussian, log_std_clip_param=bound)
 

@@ -5,6 +5,7 @@ Shapes: B batch, A actions, K atoms.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -29,9 +30,6 @@ from polyak.compat.rllib_face.models.catalog import DQNCatalog, PPOCatalog
 from polyak.compat.rllib_face.models.exploration import PointSchedule
 from polyak.compat.rllib_face.models.rl_module import Batch, TorchRLModule, as_images
 
-_COPIED = ("encoder", "af", "vf")
-"""Networks of DQN that have lagging copies."""
-
 
 class DefaultPPOTorchRLModule(TorchRLModule):
     """``encoder``, policy head ``pi``, value head ``vf``, from a
@@ -47,15 +45,11 @@ class DefaultPPOTorchRLModule(TorchRLModule):
 
     def get_non_inference_attributes(self) -> list[str]:
         """The value head, and its encoder where that is its own."""
-        own = getattr(self.encoder, "critic_encoder", None) is not None
-        return ["vf", "encoder.critic_encoder"] if own else ["vf"]
+        return ["vf", "encoder.critic_encoder"] if hasattr(self.encoder, "critic_encoder") else ["vf"]
 
     def get_initial_state(self) -> dict[str, Any]:
         find = getattr(self.encoder, "get_initial_state", None)
         return {} if find is None else find()
-
-    def output_specs_train(self) -> list[str]:
-        return [Columns.ACTION_DIST_INPUTS, Columns.EMBEDDINGS]
 
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
         return self._outputs(batch, with_embeddings=False)
@@ -103,17 +97,6 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         self.epsilon_schedule = PointSchedule(options.get("epsilon", 0.0))
         self._target: tuple[DefaultDQNTorchRLModule, ...] = ()  # in which torch looks for no parameters
 
-    def output_specs_inference(self) -> list[str]:
-        return [Columns.ACTIONS, Columns.ACTION_DIST_INPUTS]
-
-    def output_specs_train(self) -> list[str]:
-        then = [QF_TARGET_NEXT_PREDS, *([QF_NEXT_PREDS] if self.uses_double_q else [])]
-        atoms = [ATOMS, QF_LOGITS, QF_PROBS, QF_TARGET_NEXT_PROBS] if self.num_atoms > 1 else []
-        return [QF_PREDS, *then, *atoms]
-
-    def input_specs_train(self) -> list[str]:
-        return [*super().input_specs_train(), Columns.NEXT_OBS]
-
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
         values = self.compute_q_values(batch)[QF_PREDS]
         return {Columns.ACTIONS: values.argmax(-1), Columns.ACTION_DIST_INPUTS: values}
@@ -154,11 +137,13 @@ class DefaultDQNTorchRLModule(TorchRLModule):
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
         """Action values [B, A], and the distributions that they are the means of. Noisy layers draw no noise."""
-        features = self.encoder(as_images(batch))[ENCODER_OUT]
-        n_actions = int(self.action_space.n)
-        logits = self.af(features).unflatten(-1, (self.num_atoms, n_actions))
+        return self._q_values(batch)
+
+    def _q_values(self, batch: Batch, prefix: str = "") -> dict[str, Tensor]:
+        """By these networks, or those whose names have the prefix."""
+        features, logits = self._advantages(batch, prefix)
         if self.vf is not None:
-            logits = self.vf(features)[..., None] + logits - logits.mean(-1, keepdim=True)
+            logits = getattr(self, f"{prefix}vf")(features)[..., None] + logits - logits.mean(-1, keepdim=True)
         if self.num_atoms == 1:
             return {QF_PREDS: logits.squeeze(-2)}
         logits = logits.transpose(-1, -2)
@@ -166,57 +151,76 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         preds = (probs * self.support).sum(-1)
         return {QF_PREDS: preds, ATOMS: self.support, QF_LOGITS: logits, QF_PROBS: probs}
 
+    def _advantages(self, batch: Batch, prefix: str = "") -> tuple[Tensor, Tensor]:
+        """Features [B, F], and what the head of advantages says of them [B, K, A]."""
+        features = getattr(self, f"{prefix}encoder")(as_images(batch))[ENCODER_OUT]
+        return features, getattr(self, f"{prefix}af")(features).unflatten(
+            -1, (self.num_atoms, int(self.action_space.n))
+        )
+
     def compute_advantage_distribution(self, batch: Batch) -> dict[str, Tensor]:
         """Of a dueling module with atoms: what its head of advantages says alone, [B, A, K]."""
-        n_actions = int(self.action_space.n)
-        features = self.encoder(as_images(batch))[ENCODER_OUT]
-        logits = self.af(features).unflatten(-1, (self.num_atoms, n_actions)).transpose(-1, -2)
+        logits = self._advantages(batch)[1].transpose(-1, -2)
         return {ATOMS: self.support, QF_LOGITS: logits, QF_PROBS: logits.softmax(-1)}
 
-    # -- the lagging copy ----------------------------------------------------------------------------------------------
+    # -- the lagging copies --------------------------------------------------------------------------------------------
 
     def adopt_target(self, target: DefaultDQNTorchRLModule) -> None:
-        """Take another module as the lagging copy of this one."""
+        """Take the networks of another module as the lagging copies of these."""
         self._target = (target,)
 
     def make_target_networks(self) -> None:
-        """A copy with the same weights."""
-        options = {"observation_space": self.observation_space, "action_space": self.action_space}
-        target = type(self)(**options, model_config=self.model_config, catalog_class=type(self.catalog))
-        target.load_state_dict(self.state_dict())
-        self.adopt_target(target.requires_grad_(False))
+        """Copies with the same weights."""
+        self._target = ()
+        for name in self._copied:
+            setattr(self, f"_target_{name}", copy.deepcopy(getattr(self, name)).requires_grad_(False))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_target_") and vars(self).get("_target"):
+            return getattr(self._target[0], name.removeprefix("_target_"))
+        return super().__getattr__(name)
+
+    @property
+    def _copied(self) -> list[str]:
+        """Networks that have lagging copies."""
+        return [name for name in ("encoder", "af", "vf") if getattr(self, name) is not None]
 
     def get_target_network_pairs(self) -> list[tuple[nn.Module, nn.Module]]:
         """Encoder and heads with their copies."""
-        return [(getattr(self, name), copy) for name, copy in self._copies().items()]
-
-    def _copies(self) -> dict[str, nn.Module]:
-        """The copies of encoder and heads, by their names."""
-        names = [name for name in _COPIED if getattr(self, name) is not None]
-        return {name: getattr(target, name) for target in self._target for name in names}
+        return [(getattr(self, name), getattr(self, f"_target_{name}")) for name in self._copied]
 
     def get_non_inference_attributes(self) -> list[str]:
         """The lagging copies."""
-        return [f"_target_{name}" for name in _COPIED]
+        return [f"_target_{name}" for name in self._copied]
 
     def _tensors(self) -> dict[str, Tensor]:
-        copies = {f"_target_{name}.": part.state_dict() for name, part in self._copies().items()}
-        return super()._tensors() | {above + k: tensor for above, part in copies.items() for k, tensor in part.items()}
+        copies = {f"_target_{name}": getattr(self, f"_target_{name}") for name in self._copied if self._target}
+        own = super()._tensors()
+        return own | {
+            f"{above}.{k}": tensor for above, part in copies.items() for k, tensor in part.state_dict().items()
+        }
 
     def forward_target(self, batch: Batch) -> dict[str, Any]:
-        """:meth:`compute_q_values` by the copy.
+        """:meth:`compute_q_values` by the copies.
 
         Raises:
-            RuntimeError: there is none.
+            RuntimeError: there are none.
         """
-        if not self._target:
+        if self._target:
+            return self._target[0].compute_q_values(batch)
+        if not hasattr(self, "_target_encoder"):
             raise RuntimeError("there are no target networks: call make_target_networks() first.")
-        return self._target[0].compute_q_values(batch)
+        return self._q_values(batch, "_target_")
 
 
 def _option(options: Any, name: str, default: Any) -> Any:
     """One of ``model_config``, which may be a dict or an object."""
     return options.get(name, default) if isinstance(options, Mapping) else getattr(options, name, default)
+
+
+def view_of(policy: Any, observation_space: Any, turned: bool) -> Any:
+    """The module of a policy, under RLlib's contract."""
+    return getattr(policy, "rl_module", None) or DefaultSACTorchRLModule(policy, observation_space, turned)
 
 
 class DefaultSACTorchRLModule(TorchRLModule):
@@ -240,6 +244,10 @@ class DefaultSACTorchRLModule(TorchRLModule):
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
         mean, log_std, _ = self.actor.get_action_dist_params(self._read(batch))
         return {Columns.ACTION_DIST_INPUTS: torch.cat([mean, log_std], -1)}
+
+    def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
+        values = self.critic.q_values(self._read(batch), batch[Columns.ACTIONS])
+        return {**self._forward(batch), **dict(zip((QF_PREDS, "qf_twin_preds"), values, strict=False))}
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
         """Of the batch's actions, scaled to [-1, 1]: the least of the critics' [B]."""

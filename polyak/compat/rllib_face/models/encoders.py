@@ -20,7 +20,7 @@ from polyak.compat.rllib_face.models.configs import (
     RecurrentEncoderConfig,
     dims_of,
 )
-from polyak.compat.rllib_face.models.layers import activation_called, initialise, perceptron
+from polyak.compat.rllib_face.models.layers import TorchMLP, activation_called, initialise
 from polyak.nn.networks.recurrent import Recurrent
 
 STATES = {"lstm": {"hidden": "h", "cell": "c"}, "gru": {"hidden": "h"}}
@@ -82,7 +82,7 @@ class MLPEncoder(TorchModel, Encoder):
 
     def __init__(self, config: MLPEncoderConfig | MLPConfig) -> None:
         TorchModel.__init__(self, config)
-        self.net = nn.Sequential(*perceptron(config, dims_of(config, 1)[0]))
+        self.net = TorchMLP(config, dims_of(config, 1)[0])
 
     def _forward(self, inputs: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         return {ENCODER_OUT: self.net(inputs[Columns.OBS])}
@@ -93,6 +93,21 @@ class CNNEncoder(TorchModel, Encoder):
 
     def __init__(self, config: CNNEncoderConfig) -> None:
         TorchModel.__init__(self, config)
+        self.net = nn.Sequential(TorchCNN(config), *([nn.Flatten()] if config.flatten_at_end else []))
+
+    def _forward(self, inputs: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return {ENCODER_OUT: self.net(inputs[Columns.OBS])}
+
+
+class TorchCNN(nn.Module):
+    """Convolutions, which are ``cnn``: [B, H, W, C] -> [B, H', W', C']
+
+    Args:
+        config: of its layers.
+    """
+
+    def __init__(self, config: CNNEncoderConfig) -> None:
+        super().__init__()
         layers: list[nn.Module] = []
         for layer in config.layers():
             if any(layer.padding):
@@ -107,12 +122,12 @@ class CNNEncoder(TorchModel, Encoder):
                 layers.append(activation())
         self.cnn = nn.Sequential(*layers)
 
-    def _forward(self, inputs: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        pixels = inputs[Columns.OBS].movedim(-1, 1)
+    def forward(self, pixels: Tensor) -> Tensor:
+        pixels = pixels.movedim(-1, 1)
         if pixels.device.type == "cpu":  # convolutions there are fastest with the channels innermost
             pixels = pixels.contiguous(memory_format=torch.channels_last)
-        features = self.cnn(pixels).movedim(1, -1)
-        return {ENCODER_OUT: features.flatten(1) if self.config.flatten_at_end else features}
+        features: Tensor = self.cnn(pixels).movedim(1, -1)
+        return features
 
 
 class ChannelNorm(nn.LayerNorm):
@@ -134,11 +149,18 @@ class RecurrentEncoder(TorchModel, Encoder):
         self.tokenizer = None if config.tokenizer_config is None else config.tokenizer_config.build("torch")
         read = config if config.tokenizer_config is None else config.tokenizer_config
         width = math.prod(dims_of(config, 1) if read is config else read.output_dims)
-        self.core = Recurrent(config.recurrent_layer_type, width, config.hidden_dim, config.num_layers)
-        for name, parameter in self.core.named_parameters():
+        core = Recurrent(config.recurrent_layer_type, width, config.hidden_dim, config.num_layers)
+        self.add_module(config.recurrent_layer_type, core)
+        for name, parameter in core.named_parameters():
             kind = "bias" if name.startswith("bias") else "weights"
             chosen = (getattr(config, f"hidden_{kind}_initializer{end}") for end in ("", "_config"))
             initialise(parameter, *chosen)
+
+    @property
+    def core(self) -> Recurrent:
+        """The recurrent layers: ``lstm`` or ``gru``."""
+        found: Recurrent = getattr(self, self.config.recurrent_layer_type)
+        return found
 
     def get_initial_state(self) -> dict[str, Tensor]:
         """Zeros [K, H] each."""

@@ -68,13 +68,25 @@ def initialise(parameter: Tensor | None, initializer: Initializer, config: Mappi
     initializer(parameter, **(config or {}))
 
 
-def perceptron(config: MLPConfig, inputs: int) -> list[nn.Module]:
-    """Layers from ``inputs`` numbers on: [B, inputs] -> [B, *output_dims]"""
-    hidden = _layers(config, "hidden", inputs, config.hidden_layer_dims)
-    if config.output_layer_dim is None:
-        return hidden
-    width = int(config.hidden_layer_dims[-1]) if config.hidden_layer_dims else inputs
-    return hidden + _layers(config, "output", width, [config.output_layer_dim])
+class TorchMLP(nn.Module):
+    """A perceptron, whose layers are ``mlp``: [B, inputs] -> [B, *output_dims]
+
+    Args:
+        config: of its layers.
+        inputs: how many numbers it reads.
+    """
+
+    def __init__(self, config: MLPConfig, inputs: int) -> None:
+        super().__init__()
+        layers = _layers(config, "hidden", inputs, config.hidden_layer_dims)
+        if config.output_layer_dim is not None:
+            width = int(config.hidden_layer_dims[-1]) if config.hidden_layer_dims else inputs
+            layers += _layers(config, "output", width, [config.output_layer_dim])
+        self.mlp = nn.Sequential(*layers)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.mlp(inputs)
+        return outputs
 
 
 def _layers(config: MLPConfig, part: str, inputs: int, widths: Any) -> list[nn.Module]:

@@ -56,14 +56,14 @@ def features_of(encoder: Any, latent_dims: tuple[int, ...], turned: bool) -> Any
     dim = int(np.prod(latent_dims))
     if type(encoder) is not MLPEncoder or encoder.config.always_check_shapes:
         return EncoderFeatures(encoder, dim, turned)
-    layers = Layers(*encoder.net)
+    layers = Layers(*encoder.net.mlp)
     layers.features_dim = dim
     return layers
 
 
 def layers_of(head: Any) -> Any:
     """The layers of a head; itself, if it is more than that."""
-    return head.net if type(head) is MLPHead and not head.config.clip_log_std else head
+    return head.net.mlp if type(head) is MLPHead and not head.config.clip_log_std else head
 
 
 def check_output(module: Any, what: str, values: Any, *shapes: tuple[int, ...]) -> None:

@@ -15,7 +15,8 @@ from polyak.envs.nested_spaces import is_composed
 
 
 class Preprocessor:
-    """From an observation to an array.
+    """From an observation to an array: here that of :func:`gymnasium.spaces.flatten`, choices as a 1 for each that was
+    made, parts side by side.
 
     Args:
         observation_space: of observations.
@@ -32,11 +33,11 @@ class Preprocessor:
 
     def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
         """The shape of the array."""
-        raise NotImplementedError(f"{type(self).__name__} must write _init_shape(obs_space, options).")
+        return (int(spaces.flatdim(obs_space)),)
 
     def transform(self, observation: Any) -> np.ndarray:
         """The array."""
-        raise NotImplementedError(f"{type(self).__name__} must write transform(observation).")
+        return np.asarray(spaces.flatten(self._obs_space, observation), np.float32)
 
     @property
     def size(self) -> int:
@@ -64,38 +65,14 @@ class NoPreprocessor(Preprocessor):
 
 
 class OneHotPreprocessor(Preprocessor):
-    """Of choices: a 1 for each that was made."""
-
-    def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
-        return (int(spaces.flatdim(obs_space)),)
-
-    def transform(self, observation: Any) -> np.ndarray:
-        return np.asarray(spaces.flatten(self._obs_space, observation), np.float32)
+    """Of choices."""
 
 
-class _Flattening(Preprocessor):
-    """Of observations in parts: those of all, side by side."""
-
-    def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
-        self.preprocessors = [
-            get_preprocessor(space)(space, options) for space in map(obs_space.__getitem__, self._keys(obs_space))
-        ]
-        return (sum(part.size for part in self.preprocessors),)
-
-    def _keys(self, space: Any) -> list[Any]:
-        return sorted(space.spaces) if isinstance(space, spaces.Dict) else list(range(len(space.spaces)))
-
-    def transform(self, observation: Any) -> np.ndarray:
-        pairs = zip(self.preprocessors, self._keys(self._obs_space), strict=True)
-        found = [part.transform(observation[key]).astype(np.float32).ravel() for part, key in pairs]
-        return np.concatenate(found)
-
-
-class TupleFlatteningPreprocessor(_Flattening):
+class TupleFlatteningPreprocessor(Preprocessor):
     """Of a Tuple: its entries in order."""
 
 
-class DictFlatteningPreprocessor(_Flattening):
+class DictFlatteningPreprocessor(Preprocessor):
     """Of a Dict: its entries by key."""
 
 

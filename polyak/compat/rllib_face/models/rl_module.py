@@ -25,6 +25,7 @@ from typing_extensions import Self
 from polyak.checkpoint.arrays import read_arrays, warn_not_finite
 from polyak.checkpoint.building import no_larger_than
 from polyak.checkpoint.damage import damage_named
+from polyak.checkpoint.parameters import as_named_now
 from polyak.checkpoint.serialise import decode, encode, find_class
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
 from polyak.compat.rllib_face.models.distributions import distribution_for
@@ -195,31 +196,11 @@ class RLModule:
         """Of actions in losses."""
         return self.get_inference_action_dist_cls()
 
-    # -- what goes in and out ------------------------------------------------------------------------------------------
+    def _says_nothing(self) -> None:
+        """Columns by name, in earlier versions of RLlib. Nothing reads them; a subclass may say some."""
 
-    def input_specs_inference(self) -> list[str]:
-        """Columns of a batch that it needs to act without exploration."""
-        return [Columns.OBS, *([Columns.STATE_IN] if self.is_stateful() else [])]
-
-    def input_specs_exploration(self) -> list[str]:
-        """Columns that it needs to act while experience is collected."""
-        return self.input_specs_inference()
-
-    def input_specs_train(self) -> list[str]:
-        """Columns that it needs before losses."""
-        return self.input_specs_inference()
-
-    def output_specs_inference(self) -> list[str]:
-        """Columns that it returns to act without exploration."""
-        return [Columns.ACTION_DIST_INPUTS]
-
-    def output_specs_exploration(self) -> list[str]:
-        """Columns that it returns to act while experience is collected."""
-        return self.output_specs_inference()
-
-    def output_specs_train(self) -> list[str]:
-        """Columns that it returns before losses."""
-        return self.output_specs_inference()
+    input_specs_inference = input_specs_exploration = input_specs_train = _says_nothing
+    output_specs_inference = output_specs_exploration = output_specs_train = _says_nothing
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of the constructor that make another one like it."""
@@ -318,15 +299,16 @@ class TorchRLModule(nn.Module, RLModule):
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Put back what :meth:`get_state` returned; names that it does not hold keep their values.
+        """Put back what :meth:`get_state` returned; names that it does not hold keep their values. A module that was
+        built for acting alone takes its part of the state of one that learns.
 
         Raises:
             ValueError: a name that the module does not have, or another shape. Nothing has changed then.
         """
         own = self._tensors()
-        left_out = self._only_learned() if self.inference_only else []
-        state = {plain_name(name): value for name, value in state.items()}
-        state = {name: value for name, value in state.items() if not _within(name, left_out)}
+        state = as_named_now({plain_name(name): value for name, value in state.items()}, own)
+        if self.inference_only:
+            state = {name: value for name, value in state.items() if name in own}
         wrong = [name for name, value in state.items() if name not in own or own[name].shape != np.shape(value)]
         if wrong:
             raise ValueError(f"state does not fit {type(self).__name__}: it has no such tensors as {sorted(wrong)}.")

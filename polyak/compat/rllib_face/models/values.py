@@ -27,6 +27,7 @@ from polyak.compat.rllib_face.models.parts import (
 )
 from polyak.compat.rllib_face.models.rl_module import QNetAPI, TorchRLModule
 from polyak.compat.sb3_face.overrides import changed, refuse
+from polyak.envs.masks import KEY
 from polyak.hyperparameters.declaration import require
 from polyak.learning.learner import Objective
 from polyak.network_algorithm import NetworkAlgorithm
@@ -248,9 +249,12 @@ class ModuleValuePolicy(ValuePolicy):
         self, obs: Obs, noise: Noise | None = None, state: State | None = None, masks: Tensor | None = None
     ) -> Decision:
         if masks is not None and self._asks(noise is None):
-            raise PolicyError(
-                f"{type(self.rl_module).__name__} chooses actions itself, and does not read action masks."
-            )
+            space: Any = self.observation_space
+            if not isinstance(space, spaces.Dict) or KEY not in space.spaces:
+                raise PolicyError(
+                    f"{type(self.rl_module).__name__} chooses actions itself, and does not read action masks."
+                )
+            masks = None
         outcome = super().decide(obs, noise, state, masks)
         self.explored += 0 if noise is None else len(outcome.actions)
         return outcome

@@ -9,6 +9,7 @@ import torch
 from polyak.compat.rllib_face.callbacks import Hooks
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
 from polyak.compat.rllib_face.environments import make_environments, portable
+from polyak.distributed.placement import Placement
 from polyak.distributed.ray_workers import Tolerance, Workers
 from polyak.envs import VecEnv
 
@@ -26,8 +27,10 @@ def begun(config: AlgorithmConfig, worker: Any, training: bool, index: int) -> V
     return make_environments(config, training, Hooks(config).created(worker), index)
 
 
-def processes_of(cls: type, config: AlgorithmConfig, number: int, patience: float, tolerance: Tolerance) -> Workers:
-    """Processes for a config.
+def processes_of(
+    cls: type, config: AlgorithmConfig, number: int, patience: float, tolerance: Tolerance, name: str
+) -> Workers:
+    """Processes for a config. Room for them may be made within ``env_runner_restore_timeout_s``.
 
     Args:
         cls: of what each holds.
@@ -35,17 +38,13 @@ def processes_of(cls: type, config: AlgorithmConfig, number: int, patience: floa
         number: how many.
         patience: seconds after which one that has not answered is lost.
         tolerance: which failures are put up with.
+        name: of the setting that says how many.
     """
     sent = portable(config)
-    return Workers(
-        cls,
-        [(sent, index) for index in range(1, number + 1)],
-        patience,
-        tolerance,
-        num_cpus=config.num_cpus_per_env_runner,
-        num_gpus=config.num_gpus_per_env_runner,
-        resources=config.custom_resources_per_env_runner or None,
-    )
+    resources = config.custom_resources_per_env_runner or None
+    amounts = config.num_cpus_per_env_runner, config.num_gpus_per_env_runner, resources
+    placement = Placement(*amounts, wait=config.env_runner_restore_timeout_s)
+    return Workers(cls, [(sent, index) for index in range(1, number + 1)], patience, tolerance, placement, name)
 
 
 def tolerance_of(config: AlgorithmConfig, **more: Any) -> Tolerance:

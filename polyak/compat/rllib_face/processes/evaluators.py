@@ -51,7 +51,8 @@ class RemoteEvaluators:
         self.config = config
         number = config.evaluation_num_env_runners
         own, patience = config.evaluation_settings(), config.evaluation_sample_timeout_s
-        self._workers = processes_of(EvaluatorWorker, own, number, patience, tolerance_of(config))
+        tolerance, name = tolerance_of(config), "evaluation_num_env_runners"
+        self._workers = processes_of(EvaluatorWorker, own, number, patience, tolerance, name)
         try:
             said = self._workers.begin("describe", config.env_runner_restore_timeout_s)
         except BaseException:

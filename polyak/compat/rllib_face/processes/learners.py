@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
-from polyak.compat.rllib_face.groups import LocalLearner
+from polyak.compat.rllib_face.learner_groups import LearnerGroup
 from polyak.distributed.learners import LearnersElsewhere
+from polyak.distributed.placement import Placement
 from polyak.fields.off_policy import OffPolicyAlgorithm
 
 
-class RemoteLearners(LocalLearner):
+class RemoteLearners(LearnerGroup):
     """Processes that learn for a model here: see :class:`~polyak.distributed.learners.LearnersElsewhere`.
 
     The model is brought up to date after each ``train()``; one that replays without a seed need not be until the end of
@@ -19,14 +20,13 @@ class RemoteLearners(LocalLearner):
 
     Args:
         config: what to make.
-        model: which they learn for.
-        module: its networks, under RLlib's contract.
     """
 
     is_local, is_remote = False, True
 
-    def __init__(self, config: AlgorithmConfig, model: Any, module: Any) -> None:
-        super().__init__(model, module)
+    def __init__(self, *, config: AlgorithmConfig, **options: Any) -> None:
+        super().__init__(config=config, **options)
+        model = self.model
         replays = isinstance(model, OffPolicyAlgorithm)
         self._settles = config.seed is not None or not replays
         processors = 1 if config.num_cpus_per_learner == "auto" else config.num_cpus_per_learner
@@ -36,8 +36,7 @@ class RemoteLearners(LocalLearner):
             replays and config.seed is not None,
             "cuda:0" if config.num_gpus_per_learner > 0 else "cpu",
             max(int(processors), 1),
-            num_cpus=processors,
-            num_gpus=config.num_gpus_per_learner,
+            Placement(processors, config.num_gpus_per_learner, wait=config.env_runner_restore_timeout_s),
         )
         self._compiled = False
         """Whether their gradient steps are programs."""

@@ -48,7 +48,7 @@ class _Table:
     """All processes, and the last answer of each that has given one."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        self.workers = Workers(Seat, [(cloudpickle.dumps(job),) for job in jobs], math.inf, num_cpus=1)
+        self.workers = Workers(Seat, [(cloudpickle.dumps(job),) for job in jobs], math.inf, name="players")
         self.answers: dict[int, Any] = {}
         self.is_taking = False
 

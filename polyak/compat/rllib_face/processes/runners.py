@@ -26,7 +26,8 @@ def environments_elsewhere(config: AlgorithmConfig) -> RemoteEnvs:
         shrinks=config.ignore_env_runner_failures and not config.restart_failed_env_runners,
         errors=config.restart_failed_sub_environments,
     )
-    workers = processes_of(RunnerOfConfig, config, config.num_env_runners, config.sample_timeout_s, tolerance)
+    number, name = config.num_env_runners, "num_env_runners"
+    workers = processes_of(RunnerOfConfig, config, number, config.sample_timeout_s, tolerance, name)
     patience, as_one = config.env_runner_restore_timeout_s, config.batch_mode == "complete_episodes"
     return RemoteEnvs(config.env, config.num_env_runners, workers=workers, patience=patience, as_one=as_one)
 
@@ -69,7 +70,7 @@ class RemoteRunners(LocalRunner):
         """Runners in other processes."""
         return self._remote.n_runners
 
-    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True) -> list[Any]:
+    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True, **how: Any) -> list[Any]:
         """What a function returns of each runner that answers; this process has none.
 
         Args:

@@ -1,0 +1,239 @@
+"""The learner of an algorithm in this process, and learners by themselves."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from polyak.checkpoint.parameters import load_optimizer
+from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
+from polyak.compat.rllib_face.environments import has_channels_last
+from polyak.compat.rllib_face.groups import beside
+from polyak.compat.rllib_face.learners.base import TorchLearner
+from polyak.compat.rllib_face.models.multi import MultiRLModule, of_one_agent
+from polyak.compat.rllib_face.places import made
+from polyak.compat.rllib_face.results import Means, named
+from polyak.envs import DummyVecEnv
+from polyak.hyperparameters.declaration import require
+from polyak.loops.training import tasks
+from polyak.loops.updates import Gained, record_means
+
+Weights = dict[str, np.ndarray]
+
+
+_LEARNS: ContextVar[tuple[Any, Any] | None] = ContextVar("model and module", default=None)
+"""What the learner group learns with that an algorithm is making."""
+
+
+@contextmanager
+def learns_with(model: Any, module: Any) -> Iterator[None]:
+    """While this lasts, a new learner group is that of a model."""
+    token = _LEARNS.set((model, module))
+    try:
+        yield
+    finally:
+        _LEARNS.reset(token)
+
+
+class LearnerGroup:
+    """The learner, in this process: that of an algorithm, or one by itself, which is given episodes.
+
+    Args:
+        config: of the algorithm.
+        module_spec: the module, with its spaces, where there is no algorithm.
+        placement_group: RLlib's, which must be ``None``.
+    """
+
+    is_local, is_remote = True, False
+
+    def __init__(self, *, config: Any, module_spec: Any = None, placement_group: Any = None) -> None:
+        require(placement_group is None, "placement_group", placement_group, "processes are placed by Ray itself.")
+        self.config = config
+        self.model, self._module = _LEARNS.get() or _alone(config, module_spec)
+
+    def update(
+        self,
+        *,
+        episodes: Any = None,
+        timesteps: Mapping[str, Any] | None = None,
+        num_epochs: int = 1,
+        minibatch_size: int | None = None,
+        shuffle_batch_per_epoch: bool = False,
+        **others: Any,
+    ) -> list[dict[str, Any]]:
+        """Learn from episodes: see :meth:`~polyak.compat.rllib_face.learners.base.TorchLearner.learn_from_episodes`.
+
+        Args:
+            others: RLlib's, which must ask for nothing.
+
+        Returns:
+            one dict: name of a module -> what was measured.
+        """
+        for name, value in others.items():
+            require(not value, name, value, "a learner here learns from episodes=[...]. Leave it out.")
+        model, learner = self.model, self.model.learner
+        fix = f"{type(learner).__name__} learns from no episodes. Use PPO's, or a TorchLearner of your own."
+        require(getattr(learner, "pipeline", None) is not None, "learner_class", type(learner), fix)
+        learner.policy.set_training_mode(True)
+        model._following()()
+        metrics = learner.learn_from_episodes(
+            list(episodes or ()),
+            timesteps=timesteps,
+            num_epochs=num_epochs,
+            minibatch_size=minibatch_size,
+            shuffle_batch_per_epoch=shuffle_batch_per_epoch,
+        )
+        model.clock.updates += num_epochs
+        record_means(metrics, model.logger, model.host)
+        for watch in tasks(model, "watching"):
+            watch(Gained(metrics, num_epochs))
+        means = {name: float(torch.stack(values).mean()) for name, values in metrics.items()}
+        return [{DEFAULT_MODULE_ID: named(means), "__all_modules__": {}}]
+
+    def get_state(self, components: Any = None, **options: Any) -> dict[str, Any]:
+        """``{"learner": {"rl_module": name -> arrays, "optimizer": name -> state}}``"""
+        self.settle()
+        learner = self.model.learner
+        learner.adopt_optimizers()
+        states = {name: copy.deepcopy(one.state_dict()) for name, one in learner.optimizers.items()}
+        return {"learner": {"rl_module": self.get_weights(), "optimizer": states}}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Put back what :meth:`get_state` returned, or some of it.
+
+        Raises:
+            ValueError: another module, names or shapes.
+        """
+        found = state["learner"]
+        self.set_weights(found.get("rl_module", {}))
+        for name, kept in found.get("optimizer", {}).items():
+            load_optimizer(self.model.learner, name, copy.deepcopy(kept))
+        self.follow()
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def _learner(self) -> Any:
+        """The learner, as programs reach its modules: ``learner_group._learner.module["default_policy"]``."""
+        learner = self.model.learner
+        return learner if isinstance(learner, TorchLearner) else ModulesOf(self.model)
+
+    def get_weights(self, module_ids: Any = None) -> dict[str, Weights]:
+        """Arrays by name, under the module's name: what its ``get_state()`` returns.
+
+        Args:
+            module_ids: of which modules; ``None``: of all.
+        """
+        modules = self._modules
+        wanted = list(modules) if module_ids is None else list(module_ids)
+        if unknown := sorted({*wanted} - {*modules}):
+            raise ValueError(f"module_ids={unknown}: there is only {', '.join(map(repr, modules))}.")
+        return {name: modules[name].get_state() for name in wanted}
+
+    def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
+        """Put back what :meth:`get_weights` returned, or that of some modules.
+
+        Raises:
+            ValueError: another module, names or shapes. Nothing has changed then.
+        """
+        modules = self._modules
+        if unknown := sorted(weights.keys() - {*modules}):
+            raise ValueError(f"weights name the modules {unknown}, but there is only {', '.join(map(repr, modules))}.")
+        for module_id, given in weights.items():
+            own = modules[module_id].get_state()
+            wrong = sorted(name for name in own.keys() | given.keys() if not _fits(own.get(name), given.get(name)))
+            if wrong:
+                raise ValueError(
+                    f"weights do not fit the module {module_id!r}: {wrong} are missing, not its own, or of another "
+                    "shape."
+                )
+        for module_id, given in weights.items():
+            modules[module_id].set_state(given)
+
+    @property
+    def _modules(self) -> dict[str, Any]:
+        """Name -> module."""
+        return {DEFAULT_MODULE_ID: self._module, **beside(self.model.learner)}
+
+    def follow(self) -> None:
+        """Learn on from where the model has been brought: it is the learner's own."""
+
+    def settle(self) -> None:
+        """Bring the model to where the learner is: it is there."""
+
+    def foreach_learner(self, func: Callable[[Any], Any]) -> list[Any]:
+        """What a function returns of each learner."""
+        return [func(self.model.learner)]
+
+    def stop(self) -> None:
+        """Let a learner of a program's own end what it has begun."""
+        if isinstance(self.model.learner, TorchLearner):
+            self.model.learner.shutdown()
+
+    def shutdown(self) -> None:
+        """As :meth:`stop`."""
+        self.stop()
+
+
+class ModulesOf:
+    """A learner by its modules.
+
+    Args:
+        model: polyak's algorithm.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @property
+    def module(self) -> MultiRLModule:
+        """The modules that learn, by name, themselves and not copies.
+
+        Raises:
+            AttributeError: the networks are polyak's own.
+        """
+        module = getattr(self.model.policy, "rl_module", None)
+        if module is None:
+            raise AttributeError(f"{type(self.model).__name__} trains networks of polyak's: use algo.get_module().")
+        return MultiRLModule({DEFAULT_MODULE_ID: module})
+
+
+def _fits(own: Any, given: Any) -> bool:
+    return own is not None and given is not None and tuple(own.shape) == np.shape(given)
+
+
+class Unplayed(gym.Env[Any, Any]):
+    """Environments that are never played, of which a model has the spaces.
+
+    Args:
+        observation_space, action_space: are these.
+    """
+
+    def __init__(self, observation_space: Any, action_space: Any) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+
+def _alone(config: Any, module_spec: Any) -> tuple[Any, Any]:
+    """A model that has a learner and no environments, and its module."""
+    spec = of_one_agent(module_spec or config.get_multi_rl_module_spec())
+    spaces = spec.observation_space, spec.action_space
+    fix = "a learner without an algorithm must know what its module reads: give get_multi_rl_module_spec(spaces=...)."
+    require(None not in spaces, "module_spec", spec, fix)
+    fix = "a learner without an algorithm learns in this process: set num_learners=0."
+    require(config.num_learners == 0, "num_learners", config.num_learners, fix)
+    own = config.copy(copy_frozen=False)
+    own.__dict__["by_episodes"] = True
+    own.freeze()
+    env = DummyVecEnv([partial(Unplayed, *spaces)])
+    model = made(own, own.plain(has_channels_last(env)), env)
+    model.set_logger(Means())
+    return model, model.policy.rl_module

@@ -1,0 +1,164 @@
+"""Where processes live on a cluster, and what each of them reserves there."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any, Literal
+
+from polyak.hyperparameters.declaration import HyperparameterError, require
+from polyak.suggestions import did_you_mean
+from polyak.warning import warn_user
+
+KINDS = ("runners", "learners", "shards")
+STRATEGIES = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
+GRACE = 10.0
+"""Seconds within which what others have just left must be free again."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What each process of a kind reserves, and on which nodes they are.
+
+    A Ray that was started for the model alone is on this machine: nothing is reserved there but GPUs.
+
+    Args:
+        num_cpus: processors of each, a part of one if below 1.
+        num_gpus: GPUs of each, a part of one if below 1.
+        resources: name -> amount of custom resources of each.
+        strategy: ``"SPREAD"`` over the nodes, as evenly as there is room; ``"PACK"`` on as few nodes as possible;
+            ``"STRICT_SPREAD"`` each on a node of its own; ``"STRICT_PACK"`` all on one. All but the first reserve a
+            placement group of Ray.
+        wait: seconds to wait for room, such as an autoscaler makes.
+
+    Raises:
+        HyperparameterError: an amount below 0, or an unknown strategy.
+    """
+
+    num_cpus: float = 1.0
+    num_gpus: float = 0.0
+    resources: Mapping[str, float] | None = None
+    strategy: Literal["SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK"] = "SPREAD"
+    wait: float = 0.0
+
+    def __post_init__(self) -> None:
+        numbers = {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "wait": self.wait}
+        numbers |= {f"resources[{name!r}]": amount for name, amount in (self.resources or {}).items()}
+        for name, amount in numbers.items():
+            is_amount = isinstance(amount, int | float) and not isinstance(amount, bool) and amount >= 0
+            require(is_amount, f"placement: {name}", amount, "it must be a number that is at least 0.")
+        fix = f"there are {', '.join(STRATEGIES)}.{did_you_mean(str(self.strategy), STRATEGIES)}"
+        require(self.strategy in STRATEGIES, "placement: strategy", self.strategy, fix)
+
+    @property
+    def bundle(self) -> dict[str, float]:
+        """What each reserves, in Ray's words."""
+        amounts = {"CPU": self.num_cpus, "GPU": self.num_gpus, **(self.resources or {})}
+        return {name: float(amount) for name, amount in amounts.items() if amount}
+
+    def options(self) -> dict[str, Any]:
+        """The same as options of an actor."""
+        return {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "resources": dict(self.resources or {}) or None}
+
+
+def placement_of(given: Mapping[str, Any] | None, kind: str) -> Placement:
+    """What the ``placement`` of a model says of one of :data:`KINDS`: a :class:`Placement`, or its arguments.
+
+    Shards of a replay buffer reserve no processor, unless something is said.
+
+    Raises:
+        HyperparameterError: an unknown kind, or an unknown argument.
+    """
+    fix = f"give a dict such as {{'runners': {{'num_cpus': 2}}}}, with keys among {', '.join(KINDS)}."
+    require(given is None or isinstance(given, Mapping), "placement", given, fix)
+    for name in given or {}:
+        require(name in KINDS, "placement", name, f"there are {', '.join(KINDS)}.{did_you_mean(str(name), KINDS)}")
+    own = (given or {}).get(kind)
+    if own is None:
+        return Placement(num_cpus=0.0 if kind == "shards" else 1.0)
+    if isinstance(own, Placement):
+        return own
+    known = [field.name for field in fields(Placement)]
+    require(isinstance(own, Mapping), f"placement[{kind!r}]", own, f"give a dict with keys among {', '.join(known)}.")
+    for name in own:
+        fix = f"there are {', '.join(known)}.{did_you_mean(str(name), known)}"
+        require(name in known, f"placement[{kind!r}]", name, fix)
+    return Placement(**own)
+
+
+def check_placement(given: Mapping[str, Any] | None) -> None:
+    """Refuse a ``placement`` that says nothing, or what cannot be."""
+    for kind in KINDS:
+        placement_of(given, kind)
+
+
+def room(placement: Placement, nodes: list[Mapping[str, float]], free: Mapping[str, float]) -> tuple[int, int]:
+    """How many processes a cluster has room for: as its nodes are, and of what is free now.
+
+    Args:
+        placement: of each.
+        nodes: name -> amount of each node's resources.
+        free: name -> amount of the resources that nothing has reserved, of all nodes together.
+    """
+
+    def times(amounts: Mapping[str, float]) -> float:
+        return min((amounts.get(name, 0.0) // amount for name, amount in placement.bundle.items()), default=math.inf)
+
+    of_each = [times(node) for node in nodes]
+    if placement.strategy == "STRICT_SPREAD":
+        of_each = [min(one, 1) for one in of_each]
+    most = max(of_each, default=0) if placement.strategy == "STRICT_PACK" else sum(of_each)
+    now = min(most, times(free))
+    return _whole(most), _whole(now)
+
+
+def _whole(number: float) -> int:
+    return 2**31 if number == math.inf else int(number)
+
+
+def wait_for_room(ray: Any, placement: Placement, number: int, name: str) -> None:
+    """Return when a cluster has room for so many processes.
+
+    Args:
+        ray: the module, which is connected.
+        placement: of each.
+        number: how many.
+        name: of the setting that says how many.
+
+    Raises:
+        HyperparameterError: it has no room, and none was made within ``placement.wait`` seconds.
+    """
+    began, asks = time.monotonic(), False
+    while True:
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        most, now = room(placement, nodes, ray.available_resources())
+        waited = time.monotonic() - began
+        if now >= number:
+            _ask_autoscaler([] if asks else None)
+            return
+        if placement.wait > 0 and most < number and not asks:
+            asks = True
+            warn_user(f"{name}={number}: there is room for {most}. Waiting {placement.wait:g} seconds for more.")
+            _ask_autoscaler([placement.bundle] * number)
+        if waited >= max(placement.wait, GRACE if most >= number else 0.0):
+            break
+        time.sleep(0.2)
+    _ask_autoscaler([] if asks else None)
+    each = ", ".join(f"{amount:g} {name}" for name, amount in placement.bundle.items())
+    why = f"each reserves {each}, and the cluster of {len(nodes)} nodes has room for {now}"
+    why += f" now, and for {most} when nothing else runs" if now < most else ""
+    raise HyperparameterError(
+        f"{name}={number}: {why} (strategy {placement.strategy}). Set {name} to at most {now}, or "
+        "reserve less by placement={...: {'num_cpus': 0.5}}, or wait for an autoscaler by {'wait': 600}."
+    )
+
+
+def _ask_autoscaler(bundles: list[dict[str, float]] | None) -> None:
+    """Let an autoscaler, if there is one, make room for these; none takes back what was asked for."""
+    if bundles is not None:
+        with contextlib.suppress(Exception):  # it is no part of a small Ray
+            import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)
