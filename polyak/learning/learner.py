@@ -159,7 +159,7 @@ class Learner(nn.Module):
     """Whether all that it learns goes through :meth:`learn`, so that several learners can share it."""
     estimates_itself: ClassVar[bool] = False
     """Whether it estimates targets and advantages of rollouts itself, as it learns from them."""
-    counters: ClassVar[frozenset[str]] = frozenset({"steps"})
+    counters: ClassVar[frozenset[str]] = frozenset({"steps", "_rates"})
     """Plain attributes that move from step to step, and that nothing reads that :meth:`run` calls."""
     run: Callable[..., Any]
     """``(method, batch, *static)``: calls one of the learner's own methods on a batch, as a compiled program where an

@@ -199,7 +199,7 @@ def test_it_records_again_when_the_learner_has_other_tensors(change: Callable[[S
 def test_a_batch_elsewhere_runs_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(engine.COMPILED, "cpu")
     model = sac()
-    model.engine.expect(100_000, 64)
+    model.engine.expect(10_000_000, 64)
     model.learn(40)
     assert model.engine.status == "uncompiled: programs run on cuda devices, and the learner is on cpu"
 

@@ -23,8 +23,8 @@ from polyak.learning.engine.shield import unseen_by_others
 from polyak.learning.learner import Learner
 from polyak.warning import advise
 
-WORTHWHILE_SECONDS = 5.0
-"""Nominal time that compiling must save in a run, compared to replaying: it takes as long, or several times that,
+WORTHWHILE_SECONDS = 20.0
+"""Nominal time that compiling must save in a run, compared to replaying: it takes about as long,
 once for each machine."""
 TENSOR_SECONDS = 5e-6
 """Nominal time that a compiled program saves in each gradient step for each parameter that the step reads."""
