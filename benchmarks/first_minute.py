@@ -71,7 +71,7 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     yield (
         "Seconds of whole programs, from the start of a fresh process to the end, with an empty cache: of the clock, "
         f"and of the processor in brackets. {report['machine']['processor']}, {report['threads']} thread each; medians "
-        f"of {report['repeats']} runs, libraries in turn."
+        f"of {report['repeats']} runs, libraries in turn; {report['steps_scale']:g} of the steps named."
     )
     yield ""
     titles = [f"compile={kind} | beside it" for kind in kinds]

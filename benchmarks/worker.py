@@ -143,7 +143,7 @@ def measure_whole(job: dict[str, Any]) -> dict[str, Any]:
     os.environ["POLYAK_CACHE"] = os.path.join(os.getcwd(), "cache")  # empty, and gone afterwards
     import libraries
 
-    task, names = job["task"], libraries.load(job["library"])
+    task, names = job["task"], libraries.load("sb3" if job["library"] == "contrib" else job["library"])
     env = names.make_vec_env(task["env"], n_envs=task["n_envs"], seed=job["seed"])
     model = getattr(names.algorithms, task["algo"])(
         task["policy"], env, seed=job["seed"], device="cpu", **task["settings"], **job["settings"]

@@ -65,7 +65,7 @@ class Plan:
         self._sources: dict[int, Tensor] = {}
         for step, ends in zip(analysis.steps, analysis.ends, strict=True):
             source: Any = step.node.args[0] if step.node.args else None
-            rows = made[step.node.args[2]] if isinstance(source, Node) and source in gathered else None
+            rows = made[step.node.all_input_nodes[1]] if isinstance(source, Node) and source in gathered else None
             calls = made.calls(step, ends)
             if rows is not None:
                 self._gathers[gathered[source]].append((len(self._calls), rows, made[step.node]))
@@ -154,8 +154,8 @@ class _Analysis:
                 continue
             reads = set[int]().union(*map(self.memory, node.all_input_nodes))
             if node.target is aten._unsafe_view.default:
-                (given,), (found,) = examples(node.all_input_nodes[0]), examples(node)
-                self._root[memory(found)] = self.root(given)
+                (given,), (view,) = examples(node.all_input_nodes[0]), examples(node)
+                self._root[memory(view)] = self.root(given)
             found, in_place = self.memory(node), set[int]().union(*map(self.memory, _changed(node)))
             if in_place or not found or not found <= reads:
                 steps.append(_Step(node, reads, in_place, found | in_place))
@@ -223,7 +223,8 @@ class _Tensors:
             if node.op == "get_attr":
                 self._of[node] = getattr(self._analysis.graph, str(node.target))
             else:
-                self._of[node] = node.target(*self._given(node.args), **self._given(node.kwargs))
+                target: Any = node.target
+                self._of[node] = target(*self._given(node.args), **self._given(node.kwargs))
         return self._of[node]
 
     def _given(self, arguments: Any) -> Any:
