@@ -83,7 +83,7 @@ class _Replaced(BaseException):
 
 def _execve(path: str, words: Sequence[str], env: Mapping[str, str]) -> None:
     assert path == sys.executable
-    raise _Replaced(list(words[1:]), dict(env))
+    raise _Replaced([word for word in words[1:] if word != "-B"], dict(env))  # which the environment may ask for
 
 
 def serve() -> None:

@@ -18,6 +18,7 @@ from polyak.compat.rllib_face.config.marwil import BCConfig as BCConfig
 from polyak.compat.rllib_face.config.marwil import MARWILConfig as MARWILConfig
 from polyak.compat.rllib_face.config.ppo import PPOConfig as PPOConfig
 from polyak.compat.rllib_face.config.sac import SACConfig as SACConfig
+from polyak.compat.rllib_face.config.sac import TQCConfig as TQCConfig
 from polyak.compat.rllib_face.connectors.base import ConnectorPipelineV2 as ConnectorPipelineV2
 from polyak.compat.rllib_face.connectors.base import ConnectorV2 as ConnectorV2
 from polyak.compat.rllib_face.connectors.base import EnvToModulePipeline as EnvToModulePipeline

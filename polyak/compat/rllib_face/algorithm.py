@@ -52,7 +52,8 @@ class Algorithm(MayBeNamed):
     """What a config builds.
 
     Args:
-        config: copied by ``build_algo()``, and frozen here.
+        config: copied by ``build_algo()``, and frozen here; or a dict of settings, over the defaults.
+        env: takes the place of the config's.
 
     Attributes:
         config: frozen.
@@ -70,17 +71,21 @@ class Algorithm(MayBeNamed):
     trial_id = "default"
     """As RLlib calls an algorithm that is no trial of Ray Tune; Tune writes its own into results."""
 
-    def __init__(self, config: AlgorithmConfig | None = None) -> None:
-        config = self.get_default_config() if config is None else config
+    def __init__(self, config: AlgorithmConfig | Mapping[str, Any] | None = None, env: Any = None) -> None:
+        own = (
+            config if isinstance(config, AlgorithmConfig) else self.get_default_config().update_from_dict(config or {})
+        )
+        if env is not None:
+            own = own.copy(copy_frozen=False).environment(env)
         refuse("algo_class", type(self), Algorithm, not_called.ALGORITHM)
-        beside = config.evaluation_parallel_to_training and changed(type(self), Algorithm, ["evaluate"])
+        beside = own.evaluation_parallel_to_training and changed(type(self), Algorithm, ["evaluate"])
         fix = f"{type(self).__name__} has an evaluate() of its own, which ends before training continues. Leave it out."
         require(not beside, "evaluation_parallel_to_training", True, fix)
-        config.validate()
-        config.freeze()
-        self.config, self.iteration = config, 0
+        own.validate()
+        own.freeze()
+        self.config, self.iteration = own, 0
         self._since, self._last_result = results.Since(), dict[str, Any]()
-        self.setup(config)
+        self.setup(own)
         fix = f"setup() of {type(self).__name__} has made no model: let it call super().setup(config)."
         require("model" in vars(self), "algo_class", type(self), fix)
         self._hooks("on_algorithm_init", algorithm=self)

@@ -91,10 +91,10 @@ class Hooks:
                 if getattr(cls, name) is not getattr(RLlibCallback, name):
                     self._functions[name].append(getattr(one, name))
         for name in HOOKS:
-            function = getattr(config, name)
-            require(function is None or callable(function), name, function, "give a function, or None.")
-            if function is not None:
-                self._functions[name].append(function)
+            given = getattr(config, name)
+            functions = list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
+            require(all(map(callable, functions)), name, given, "give a function, several in a list, or None.")
+            self._functions[name] += functions
 
     def wants(self, name: str) -> bool:
         """Whether there is a function for it."""

@@ -5,9 +5,18 @@ ENCODER_OUT = "encoder_out"
 ACTOR, CRITIC = "actor", "critic"
 DEFAULT_MODULE_ID = "default_policy"
 """The one module of an algorithm with one agent."""
+DEFAULT_POLICY_ID, DEFAULT_AGENT_ID = DEFAULT_MODULE_ID, "default_agent"
+COMPONENT_ENV_RUNNER, COMPONENT_EVAL_ENV_RUNNER = "env_runner", "eval_env_runner"
+COMPONENT_ENV_TO_MODULE_CONNECTOR = "env_to_module_connector"
+COMPONENT_MODULE_TO_ENV_CONNECTOR = "module_to_env_connector"
+COMPONENT_LEARNER, COMPONENT_LEARNER_GROUP = "learner", "learner_group"
+COMPONENT_METRICS_LOGGER, COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE = "metrics_logger", "optimizer", "rl_module"
+DEFAULT_OPTIMIZER = "default_optimizer"
+"""The optimizer of a module that names none."""
 ATOMS, QF_PREDS, QF_LOGITS, QF_PROBS = "atoms", "qf_preds", "qf_logits", "qf_probs"
 QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS = "qf_next_preds", "qf_target_next_preds"
 QF_TARGET_NEXT_PROBS = "qf_target_next_probs"
+TARGET_NETWORK_ACTION_DIST_INPUTS = "target_network_action_dist_inputs"
 
 
 class Columns:

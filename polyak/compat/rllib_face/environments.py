@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from polyak.compat.rllib_face.connectors.environments import connected
+from polyak.compat.rllib_face.foreign_envs import MultiAgentEnv, is_atari
 from polyak.compat.rllib_face.models.simplex import Simplex
 from polyak.envs import DummyVecEnv, Monitor, SubprocVecEnv, VecEnv, check_env, make_env
 from polyak.envs.nested_spaces import is_nested
@@ -217,7 +218,7 @@ class Maker:
         self.create, self.worker_index = creator_of(config.env), worker_index
         self.num_workers = config.num_env_runners
         self.env_config, self.remote = config.env_config, config.gym_env_vectorize_mode == "async"
-        atari = config.is_atari if config.is_atari is not None else str(config.env).startswith(("ALE/", "ale_py:"))
+        atari = config.is_atari if config.is_atari is not None else is_atari(str(config.env))
         limit = atari if config.clip_rewards is None else config.clip_rewards
         self.limit = limit if training else False
         self.scales = config.scales_actions and config.normalize_actions
@@ -227,6 +228,8 @@ class Maker:
     def __call__(self, index: int) -> gym.Env:
         context = EnvContext(self.env_config, self.worker_index, index, self.num_workers, self.remote)
         env = self.create(context)
+        fix = "it has several agents, and algorithms here train one. Give each agent an environment and a config."
+        require(not isinstance(env, MultiAgentEnv), "env", self.create, fix)
         fix = f"it made {type(env).__name__}, which is no gymnasium.Env."
         require(isinstance(env, gym.Env), "env", self.create, fix)
         if self.created is not None:

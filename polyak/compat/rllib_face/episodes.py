@@ -78,6 +78,11 @@ class PlayedEpisode:
 
     env_steps = agent_steps = __len__
 
+    @property
+    def t(self) -> int:
+        """The latest step."""
+        return len(self)
+
     def get_infos(self, index: int | slice | None = None) -> Any:
         """Infos, the first of the reset; of an episode that was played in another process the last one alone."""
         return _part("index", self._infos, index, len(self) + 1)

@@ -14,6 +14,7 @@ from polyak.compat.rllib_face.algorithm import Algorithm
 from polyak.compat.rllib_face.config.offline import OfflineConfig, own_names
 from polyak.compat.rllib_face.environments import Spaces, in_units_of, limited, make_environments, scaled_space
 from polyak.compat.rllib_face.evaluation import LocalEvaluators
+from polyak.compat.rllib_face.foreign_envs import is_atari
 from polyak.compat.rllib_face.groups import LocalRunner
 from polyak.envs.spaces import clipped, is_image_space, is_image_space_channels_first, wide_bounds
 from polyak.experience import Dataset
@@ -100,7 +101,7 @@ def read(config: OfflineConfig, said: tuple[Any, Any]) -> tuple[Spaces, Dataset]
     data = _together(config, said)
     observations = data.observation_space if said[0] is None else said[0]
     own = data.action_space if said[1] is None else said[1]
-    atari = config.is_atari if config.is_atari is not None else str(config.env).startswith(("ALE/", "ale_py:"))
+    atari = config.is_atari if config.is_atari is not None else is_atari(str(config.env))
     rewards = limited(data.rewards, atari if config.clip_rewards is None else config.clip_rewards)
     actions, space = _in_units(config, data.actions, own)
     turned = is_image_space(observations) and not is_image_space_channels_first(observations)

@@ -2,7 +2,7 @@
 :mod:`polyak.compat.sb3_face.table`.
 """
 
-from polyak.compat.rllib_face import result_keys
+from polyak.compat.rllib_face import columns, result_keys
 
 _FACE = "polyak.compat.rllib_face"
 _CONFIGS = """\
@@ -33,7 +33,16 @@ _OF_LEARNERS = {
     "general_advantage_estimation": "GeneralAdvantageEstimation",
 }
 """Module -> RLlib's default piece in it."""
-_ALGORITHMS = ("PPO", "DQN", "SAC", "IMPALA", "APPO", "BC", "MARWIL", "CQL")
+_ALGORITHMS = ("PPO", "DQN", "SAC", "IMPALA", "APPO", "BC", "MARWIL", "CQL", "TQC")
+_APIS = {
+    "inference_only_api": "InferenceOnlyAPI",
+    "q_net_api": "QNetAPI",
+    "self_supervised_loss_api": "SelfSupervisedLossAPI",
+    "target_network_api": "TargetNetworkAPI",
+    "value_function_api": "ValueFunctionAPI",
+}
+"""Module -> RLlib's interface in it."""
+_COMPONENTS = sorted(name for name in vars(columns) if name.startswith("COMPONENT_"))
 _NAMES = {
     "algorithms": f"Algorithm AlgorithmConfig {' '.join(f'{name} {name}Config' for name in _ALGORITHMS)}",
     **{
@@ -41,7 +50,8 @@ _NAMES = {
         for name in _ALGORITHMS
     },
     "algorithms.algorithm": "Algorithm",
-    "algorithms.algorithm_config": "AlgorithmConfig",
+    "algorithms.algorithm_config": "AlgorithmConfig;config.unread: NotProvided",
+    "utils.from_config": "config.unread: NotProvided",
     "algorithms.registry": "get_algorithm_class",
     "algorithms.ppo.ppo_catalog": "PPOCatalog;models.catalog: _check_if_diag_gaussian",
     "algorithms.ppo.ppo_rl_module": "PPORLModule",
@@ -64,10 +74,10 @@ _NAMES = {
         for name in ("ppo", "dqn")
     },
     "core.learner": "Learner=TorchLearner;learner_groups: LearnerGroup",
-    "core.learner.learner": "Learner=TorchLearner",
     "core.learner.learner_group": "learner_groups: LearnerGroup",
     "execution execution.rollout_ops": "groups: synchronous_parallel_sample",
     "core.learner.torch.torch_learner": "TorchLearner",
+    "core.learner.learner": "Learner=TorchLearner;columns: DEFAULT_OPTIMIZER",
     "algorithms.callbacks callbacks callbacks.callbacks": "RLlibCallback DefaultCallbacks",
     "connectors.connector_v2": "ConnectorV2",
     "connectors.connector_pipeline_v2": "ConnectorPipelineV2",
@@ -89,7 +99,15 @@ _NAMES = {
     "connectors.module_to_env connectors.module_to_env.module_to_env_pipeline": "ModuleToEnvPipeline",
     "env.single_agent_episode": "SingleAgentEpisode",
     "env.env_context": "EnvContext",
-    "core": "Columns DEFAULT_MODULE_ID",
+    "env": "EnvContext;foreign_envs: MultiAgentEnv",
+    "env.multi_agent_env": "foreign_envs: MultiAgentEnv make_multi_agent",
+    "env.wrappers": "",
+    "env.wrappers.atari_wrappers": "foreign_envs: is_atari wrap_atari_for_new_api_stack",
+    "examples examples.utils utils.test_utils": (
+        "example_runs: add_rllib_example_script_args should_stop run_rllib_example_script_experiment"
+    ),
+    "utils.error": "errors: EnvError UnsupportedSpaceException",
+    "core": f"columns: Columns {' '.join(_COMPONENTS)} DEFAULT_POLICY_ID DEFAULT_AGENT_ID DEFAULT_MODULE_ID",
     "core.columns": "Columns",
     "core.distribution.distribution models.distributions": "Distribution",
     "core.distribution.torch.torch_distribution models.torch.torch_distributions": _DISTRIBUTIONS,
@@ -102,7 +120,9 @@ _NAMES = {
     "core.rl_module.rl_module": "RLModule RLModuleSpec",
     "core.rl_module.multi_rl_module": "MultiRLModule MultiRLModuleSpec",
     "core.rl_module.default_model_config": "DefaultModelConfig",
-    "core.rl_module.apis": "InferenceOnlyAPI QNetAPI SelfSupervisedLossAPI TargetNetworkAPI ValueFunctionAPI",
+    "core.rl_module.apis": f"{' '.join(_APIS.values())};columns: TARGET_NETWORK_ACTION_DIST_INPUTS",
+    **{f"core.rl_module.apis.{module}": name for module, name in _APIS.items()},
+    "core.rl_module.apis.target_network_api": "TargetNetworkAPI;columns: TARGET_NETWORK_ACTION_DIST_INPUTS",
     "core.rl_module.torch core.rl_module.torch.torch_rl_module": "TorchRLModule",
     "utils.spaces.simplex": "Simplex",
     "": "tuning: _register_all=register_all",
@@ -111,6 +131,8 @@ _NAMES = {
         "DictFlatteningPreprocessor get_preprocessor"
     ),
     "models.utils": "tensors: get_activation_fn",
+    "models.torch.misc": "tensors: normc_initializer",
+    "core.learner.utils": "tensors: make_target_network",
     "utils": f"{_MARKS}; {_FRAMEWORKS}",
     "utils.annotations": f"{_MARKS} ExperimentalAPI OldAPIStack OverrideToImplementCustomLogic "
     "OverrideToImplementCustomLogic_CallToSuperRecommended",
@@ -136,13 +158,14 @@ _INFOS = "a piece reads them: episode.get_infos()"
 _OFFLINE = "polyak learns from recorded data without a config: polyak.{}('MlpPolicy', dataset)"
 _RUNNER = "the runner is polyak's: env_runners(num_env_runners=...) says how many there are"
 _LEARNER = "subclass the learner of the algorithm, and name it by training(learner_class=...)"
+_META = "there is no learner here that others learn through"
+_EXTERNAL = "environments elsewhere are stepped from here: write a gymnasium.Env that speaks to them"
 _OLD = "it belongs to RLlib's old stack: write a TorchRLModule"
 
 REFUSED: dict[str, dict[str, str]] = {
     "algorithms": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.iql": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.dreamerv3": dict.fromkeys(["DreamerV3", "DreamerV3Config"], "there is no DreamerV3 here"),
-    "algorithms.tqc": dict.fromkeys(["TQC", "TQCConfig"], "use polyak.TQC('MlpPolicy', env)"),
     "connectors.env_to_module": dict.fromkeys([*_COMMON.values(), "AgentToModuleMapping"], _DEFAULT),
     "connectors.common.agent_to_module_mapping": {"AgentToModuleMapping": _ONE_AGENT},
     "connectors.module_to_env": dict.fromkeys(
@@ -156,14 +179,37 @@ REFUSED: dict[str, dict[str, str]] = {
     "core.rl_module.torch.torch_compile_config": {
         "TorchCompileConfig": "framework(torch_compile_learner=...) compiles gradient steps"
     },
-    "env.multi_agent_env": {"MultiAgentEnv": _ONE_AGENT},
+    **{
+        f"env.wrappers.{module}": dict.fromkeys(names.split(), f"{_ONE_AGENT}, and games are polyak.envs' own")
+        for module, names in {
+            "group_agents_wrapper": "GroupAgentsWrapper",
+            "multi_agent_env_compatibility": "MultiAgentEnvCompatibility",
+            "open_spiel": "OpenSpielEnv",
+            "pettingzoo_env": "PettingZooEnv ParallelPettingZooEnv",
+        }.items()
+    },
+    "env.wrappers.atari_wrappers": {"wrap_deepmind": "use polyak.envs.AtariWrapper, and polyak.envs.VecFrameStack"},
+    "env.wrappers.dm_control_wrapper": {"DMCEnv": "use shimmy's environments of dm_control by their names"},
+    "env.external": dict.fromkeys(["EnvRunnerServerForExternalInference", "RLlink"], _EXTERNAL),
+    "env.external.env_runner_server_for_external_inference": {"EnvRunnerServerForExternalInference": _EXTERNAL},
+    "env.external.rllink": {"RLlink": _EXTERNAL},
     "env.env_runner": {"EnvRunner": _RUNNER},
     "env.env_runner_group": {"EnvRunnerGroup": _RUNNER},
     "env.single_agent_env_runner": {"SingleAgentEnvRunner": _RUNNER},
     "models": {"ModelCatalog": _OLD},
     "models.torch.torch_modelv2": {"TorchModelV2": _OLD},
-    "policy.policy": {"Policy": _OLD},
-    "policy.sample_batch": {"SampleBatch": "batches are dicts by polyak.compat.rllib_face.Columns"},
+    "policy.policy": {"Policy": _OLD, "PolicySpec": _ONE_AGENT},
+    "policy.torch_policy_v2": {"TorchPolicyV2": _OLD},
+    "policy.sample_batch": dict.fromkeys(
+        ["SampleBatch", "MultiAgentBatch"], "batches are dicts by polyak.compat.rllib_face.Columns"
+    ),
+    "core.learner.training_data": {"TrainingData": "learner_group.update(episodes=...) takes episodes"},
+    "core.learner.torch.torch_meta_learner": {"TorchMetaLearner": _META},
+    "core.learner.torch.torch_differentiable_learner": {"TorchDifferentiableLearner": _META},
+    "core.learner.differentiable_learner_config": {"DifferentiableLearnerConfig": _META},
+    "algorithms.algorithm_config": {"DifferentiableAlgorithmConfig": _META},
+    "env.vector_env": {"VectorEnv": "env_runners(num_envs_per_env_runner=...) makes vectors of gymnasium.Env"},
+    "utils.spaces.repeated": {"Repeated": "no network here reads lists of any length: pad them to a Box"},
     "utils.metrics.metrics_logger": {"MetricsLogger": "callbacks are given one: metrics_logger"},
 }
 """Module path below ``ray.rllib`` -> name -> why it is not here, and what to do instead."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,6 +84,22 @@ def convert_to_numpy(x: Any, reduce_type: bool = True) -> Any:
         return found
 
     return _mapped(array, x)
+
+
+def normc_initializer(std: float = 1.0) -> Any:
+    """A function that fills a weight [out, in] with normal numbers whose rows are ``std`` long."""
+
+    def fill(weight: Tensor) -> None:
+        with torch.no_grad():
+            weight.normal_()
+            weight.mul_(std / weight.norm(dim=1, keepdim=True))
+
+    return fill
+
+
+def make_target_network(main_net: torch.nn.Module) -> torch.nn.Module:
+    """A copy of a network that no gradient reaches."""
+    return copy.deepcopy(main_net).requires_grad_(False)
 
 
 def explained_variance(y: Tensor, pred: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ CONFIGS = {
     "DQN": "polyak.compat.rllib_face.config.dqn:DQNConfig",
     "Rainbow": "polyak.compat.rllib_face.config.dqn:RainbowConfig",
     "SAC": "polyak.compat.rllib_face.config.sac:SACConfig",
+    "TQC": "polyak.compat.rllib_face.config.sac:TQCConfig",
     "IMPALA": "polyak.compat.rllib_face.config.impala:IMPALAConfig",
     "APPO": "polyak.compat.rllib_face.config.impala:APPOConfig",
     "BC": "polyak.compat.rllib_face.config.marwil:BCConfig",
@@ -22,7 +23,7 @@ CONFIGS = {
     "CQL": "polyak.compat.rllib_face.config.cql:CQLConfig",
 }
 """Names of algorithms -> their configs."""
-NOT_YET = ("IQL", "DreamerV3", "TQC")
+NOT_YET = ("IQL", "DreamerV3")
 """Algorithms of RLlib that have no config here."""
 _MADE: dict[str, type[Algorithm]] = {}
 

@@ -133,7 +133,7 @@ def test_the_notebooks_flow(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["PPO", "Rainbow_DQN"])
+@pytest.mark.parametrize("name", ["PPO", *sorted(NOTEBOOK)])
 def test_the_notebooks_convolutions_play_breakout(name: str) -> None:
     pytest.importorskip("ale_py")
     filters = [[32, [8, 8], 4], [64, [4, 4], 2], [64, [3, 3], 1]]

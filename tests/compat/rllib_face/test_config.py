@@ -24,15 +24,16 @@ from polyak.compat.rllib_face import (
     RainbowConfig,
     RLModuleSpec,
     SACConfig,
+    TQCConfig,
     get_trainable_cls,
 )
-from polyak.compat.rllib_face.config import unread
 from polyak.compat.rllib_face.config.base import HORIZON
+from polyak.compat.rllib_face.config.unread import NotProvided
 from polyak.schedules import PiecewiseSchedule
 from tests.warm import python
 
 CONFIGS: list[type[AlgorithmConfig]] = [PPOConfig, DQNConfig, RainbowConfig, SACConfig, IMPALAConfig, APPOConfig]
-CONFIGS += [BCConfig, MARWILConfig, CQLConfig]
+CONFIGS += [BCConfig, MARWILConfig, CQLConfig, TQCConfig]
 NOTEBOOK: dict[str, dict[str, Any]] = {
     "Rainbow_DQN": {
         "target_network_update_freq": 500,
@@ -140,7 +141,7 @@ def test_help_names_each_setting_with_its_sentence(cls: type[AlgorithmConfig]) -
         (lambda c: c.evaluation(evaluation_duration="long"), ValueError, "evaluation_duration"),
         (lambda c: c.env_runners(batch_mode="episodes"), ValueError, "complete_episodes"),
         (lambda c: c.rollouts(), AttributeError, "env_runners"),
-        (lambda c: c.multi_agent(policies={}), AttributeError, "one agent"),
+        (lambda c: c.multi_agent(policies={}), TypeError, "one agent"),
         (lambda c: c.trainig(lr=1), AttributeError, "Did you mean 'training'"),
         (lambda c: c["clip"], KeyError, "clip"),
         (lambda c: PPOConfig.from_dict({"model": {"custom_model": "a"}}), TypeError, "model_config"),
@@ -165,12 +166,6 @@ def test_of_several_settings_all_are_set_or_none() -> None:
     with pytest.raises(ValueError, match="gamma"):
         config.training(lr=1.0, gamma=2)
     assert config.lr == PPOConfig().lr
-
-
-@pytest.mark.parametrize("name", sorted(unread.SETTINGS.keys() - {"lr_schedule"}))
-def test_each_replaced_name_is_refused_by_name(name: str) -> None:
-    with pytest.raises(TypeError, match="Use "):
-        DQNConfig.from_dict({name: 7})
 
 
 @pytest.mark.parametrize(
@@ -277,6 +272,9 @@ OTHER: dict[str, Any] = {
     "hiddens": [7],
     "double_q": False,
     "twin_q": False,
+    "n_quantiles": 7,
+    "n_critics": 3,
+    "top_quantiles_to_drop_per_net": 1,
     "initial_alpha": 0.5,
     "target_entropy": -0.5,
     "vtrace_clip_rho_threshold": 0.5,
@@ -325,6 +323,7 @@ FIXED: dict[type[AlgorithmConfig], set[str]] = {
     PPOConfig: set(),
     DQNConfig: ONE_PASS,
     SACConfig: ONE_PASS | {"lr", "grad_clip"},
+    TQCConfig: ONE_PASS | {"lr", "grad_clip", "twin_q"},
     IMPALAConfig: ONE_PASS,
     APPOConfig: ONE_PASS,
     MARWILConfig: RECORDED,
@@ -371,6 +370,45 @@ def test_a_learner_of_ones_own_is_what_learns() -> None:
     algorithm = PPOConfig().training(learner_class=Own, vf_clip_param=None).plain().algorithm
     assert issubclass(algorithm, PPO)
     assert algorithm.learner_class is Own
+
+
+def test_configs_of_ones_own_may_have_settings_of_their_own() -> None:
+    class Own(PPOConfig):
+        def __init__(self, algo_class: Any = None) -> None:
+            super().__init__(algo_class)
+            self.episodes_per_batch = 10
+            self.clip_param = 0.1
+
+        def training(self, *, episodes_per_batch: Any = NotProvided, **others: Any) -> Any:
+            super().training(**others)
+            if episodes_per_batch is not NotProvided:
+                self.episodes_per_batch = episodes_per_batch
+            return self
+
+    config = Own().training(episodes_per_batch=3, gamma=NotProvided, lr=1e-3)
+    other = config.copy()
+    other.episodes_per_batch = 4
+    assert (config.episodes_per_batch, other.episodes_per_batch, other.lr, other.clip_param) == (3, 4, 1e-3, 0.1)
+    assert config.to_dict()["episodes_per_batch"] == 3
+    assert Own.from_dict({"episodes_per_batch": 5}).episodes_per_batch == 5
+    for wrong in (lambda: setattr(config, "clip_parm", 0.2), lambda: setattr(PPOConfig(), "episodes_per_batch", 3)):
+        with pytest.raises(TypeError, match="unexpected setting"):
+            wrong()
+    other.freeze()
+    with pytest.raises(AttributeError, match="frozen"):
+        other.episodes_per_batch = 5
+
+
+@pytest.mark.filterwarnings("ignore:a rollout has n_steps")
+def test_an_algorithm_is_made_of_a_dict_of_settings() -> None:
+    seen: list[str] = []
+    settings = {"lr": 1e-3, "model_config": {"fcnet_hiddens": [4]}, "num_env_runners": 0}
+    settings["on_algorithm_init"] = [lambda **_: seen.append("one"), lambda **_: seen.append("other")]
+    with get_trainable_cls("PPO")(config=settings, env="CartPole-v1") as algo:
+        assert (algo.config.lr, algo.config.env, algo.config.clip_param) == (1e-3, "CartPole-v1", 0.3)
+    assert seen == ["one", "other"]
+    with pytest.raises(TypeError, match="Did you mean 'clip_param'"):
+        get_trainable_cls("PPO")(config={"clip_parm": 0.1})
 
 
 def test_ppo_in_polyaks_words() -> None:

@@ -28,7 +28,6 @@ from polyak.compat.rllib_face import (
     TorchRLModule,
 )
 from polyak.compat.rllib_face.cloning import ModuleBC
-from polyak.compat.rllib_face.config.offline import RecordedSettings
 from polyak.compat.rllib_face.result_files import flattened
 from polyak.experience import Dataset, collect
 from polyak.experience.datasets.episodes import DatasetError
@@ -417,12 +416,8 @@ def test_programs_that_tune_ray_data_need_no_change(recorded: dict[str, str]) ->
         input_read_method_kwargs={"override_num_blocks": 2},
         map_batches_kwargs={"concurrency": 2, "num_cpus": 1},
         iter_batches_kwargs={"prefetch_batches": 1},
-        input_read_batch_size=1,
-        prelearner_module_synch_period=20,
-        shuffle_buffer_size=4,
     )
     config.validate()
-    assert "prelearner_module_synch_period" in vars(RecordedSettings)
 
 
 def test_memories_are_refused(recorded: dict[str, str]) -> None:

@@ -15,6 +15,8 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from enum import Enum
 from functools import cache
 from itertools import pairwise
 from pkgutil import resolve_name
@@ -93,6 +95,8 @@ class Setters:
 @cache
 def _documentation(cls: Any, group: str) -> str:
     """Of a method: each setting with its type, default and sentence."""
+    if group not in _METHODS:
+        return "Takes settings that nothing here reads, at their defaults alone."
     about = next(part.__doc__ for part in GROUPS if vars(part)["group"] == group)
     default, hints = cls(), declared(cls)
     lines = [f"{about}", "", "Args:"]
@@ -143,6 +147,10 @@ class AlgorithmConfig(AllSettings):
     api_stack = Setters("api_stack")
     offline_data = Setters("offline_data")
     framework = Setters("framework", "framework_str", "framework")
+    multi_agent = Setters("multi_agent")
+    checkpointing = Setters("checkpointing")
+    resources = Setters("resources")
+    python_environment = Setters("python_environment")
     experimental = Setters("experimental")
 
     def __init__(self, algo_class: Any = None) -> None:
@@ -161,7 +169,7 @@ class AlgorithmConfig(AllSettings):
         """Names of the settings of one method, in the order in which they are declared."""
         return [one.name for one in fields(cls) if _group_of(cls, one.name) == group]
 
-    def _put(self, group: str, settings: Mapping[str, Any]) -> Self:
+    def _put(self, group: str | None, settings: Mapping[str, Any]) -> Self:
         """Set some; none, if one of them cannot be."""
         settings = unread.meant(settings, _hints(type(self)), self.name)
         values = {name: self._checked(name, value, group) for name, value in settings.items()}
@@ -187,7 +195,9 @@ class AlgorithmConfig(AllSettings):
         place = f"{group}()" if group else type(self).__name__
         if name not in hints:
             if name in unread.SETTINGS:
-                raise TypeError(f"{place}: {name!r} is not a setting any more. Use {unread.SETTINGS[name]}.")
+                raise TypeError(f"{place}: nothing here reads {name}={value!r:.80}. Use {unread.SETTINGS[name]}.")
+            if group is None and self._may_add(name):
+                return value
             known = self._settings_of(group) if group else list(hints)
             hint = did_you_mean(name, known) or did_you_mean(name, hints)
             raise TypeError(f"{place} got an unexpected setting {name!r}.{hint}")
@@ -205,6 +215,8 @@ class AlgorithmConfig(AllSettings):
             for place in places:
                 fitted(name, place, hints[name])
             return value
+        if isinstance(value, Enum):  # such as gymnasium's VectorizeMode.ASYNC
+            value = value.value
         if isinstance(value, dict | list):
             value = copy.deepcopy(value) if name in ("env_config", "replay_buffer_config") else copy.copy(value)
         return fitted(name, value, hints[name])
@@ -220,12 +232,19 @@ class AlgorithmConfig(AllSettings):
                 require(name in self.per_module, f"{place}[{name!r}]", value, fix)
         return {module_id: dict(settings) for module_id, settings in given.items()}
 
+    def _may_add(self, name: str) -> bool:
+        """Whether an attribute can be one that a program's own class adds, and no misspelt setting."""
+        slip = get_close_matches(name, _hints(type(self)), 1, 0.85)
+        return not type(self).__module__.startswith("polyak.") and not slip
+
     def __setattr__(self, name: str, value: Any) -> None:
-        self._set(name, self._checked(name, value))
+        self.update_from_dict({name: value})
 
     def __getattr__(self, name: str) -> Any:
         if name in unread.METHODS:
             raise AttributeError(f"{type(self).__name__} has no {name}(). Use {unread.METHODS[name]}.")
+        if (default := unread.default_of(name, self.name)) is not None:
+            return default
         if name in unread.SETTINGS:
             raise AttributeError(f"{type(self).__name__} has no setting {name!r}. Use {unread.SETTINGS[name]}.")
         hint = did_you_mean(name, [*_hints(type(self)), *_METHODS])
@@ -242,7 +261,8 @@ class AlgorithmConfig(AllSettings):
 
     def to_dict(self) -> dict[str, Any]:
         """All settings."""
-        return {one.name: copy.copy(getattr(self, one.name)) for one in fields(self)}
+        own = [name for name in self.__dict__ if name not in (*_hints(type(self)), *_INTERNAL)]
+        return {name: copy.copy(getattr(self, name)) for name in (*(one.name for one in fields(self)), *own)}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
@@ -256,11 +276,7 @@ class AlgorithmConfig(AllSettings):
     def update_from_dict(self, settings: Mapping[str, Any]) -> Self:
         """Set some by their names, wherever they belong: also all that RLlib's ``to_dict()`` has. What asks for nothing
         is left out."""
-        settings = unread.meant(settings, _hints(type(self)), self.name)
-        values = {name: self._checked(name, value) for name, value in settings.items()}
-        for name, value in values.items():
-            self._set(name, value)
-        return self
+        return self._put(None, settings)
 
     @classmethod
     def overrides(cls, **settings: Any) -> dict[str, Any]:
@@ -278,10 +294,9 @@ class AlgorithmConfig(AllSettings):
         Args:
             copy_frozen: whether it is frozen; ``None``: as this one.
         """
-        other = type(self)(self.algo_class)
-        other.__dict__.update({name: copy.copy(value) for name, value in self.to_dict().items()})
-        other.__dict__["_given"] = set(self._given)
-        other.__dict__["in_evaluation"] = self.in_evaluation
+        other = object.__new__(type(self))  # a class of one's own may be made in another way
+        other.__dict__.update(self.__dict__ | self.to_dict())
+        other.__dict__.update(_given=set(self._given), _of_modules={}, _whole=other)
         other.__dict__["_frozen"] = self._frozen if copy_frozen is None else bool(copy_frozen)
         return other
 
@@ -711,6 +726,8 @@ def searched(value: Any) -> list[Any] | None:
 
 
 _METHODS = [vars(group)["group"] for group in GROUPS]
+_INTERNAL = ("_frozen", "_given", "_of_modules", "_whole", "algo_class", "in_evaluation")
+"""What a config knows of itself."""
 
 
 _hints: Callable[[Any], Mapping[str, Any]] = cache(declared)

@@ -71,6 +71,8 @@ class CQLConfig(OfflineConfig, SACConfig):
     """Nothing is collected."""
     training_intensity: Annotated[Any, Only(_STEPS, lambda x: x is None)] = None
     """``dataset_num_iters_per_learner`` says how many gradient steps there are."""
+    max_requests_in_flight_per_learner: Literal[3] = 3
+    """There are no replay shards."""
     store_buffer_in_checkpoints: Literal[False] = False
     """The dataset is not written to checkpoints."""
 

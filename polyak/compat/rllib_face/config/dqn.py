@@ -159,6 +159,8 @@ class ReplayConfig(AlgorithmConfig):
     the channels last, and of what would not fit otherwise; ``storage_device`` says where, ``"cpu"`` or ``"disk"``, by
     default in a temporary file on disk what does not fit into memory. On Ray, ``num_replay_buffer_shards`` processes
     hold it (Ape-X, arXiv:1803.00933) instead of the learner's."""
+    max_requests_in_flight_per_learner: Count = 3  # type: ignore[assignment]
+    """On Ray: batches that are asked of replay shards in advance, unless there is a seed."""
     store_buffer_in_checkpoints: bool = False
     """Write replayed experience to checkpoints, too."""
 

@@ -34,6 +34,8 @@ class IMPALAConfig(ActorCriticConfig):
     """There is one pass."""
     rollout_fragment_length: Count | Literal["auto"] = 50
     """The steps of an environment in a batch are a multiple of this; ``"auto"``: as many as make the batch."""
+    max_requests_in_flight_per_env_runner: Count = 1  # type: ignore[assignment]
+    """On Ray: batches that may be asked of a runner at once."""
     vtrace: Literal[True] = True
     """V-trace makes up for the older policy that acted."""
     vtrace_clip_rho_threshold: Annotated[Positive, To("rho_bar")] = 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -53,7 +52,6 @@ class MARWILConfig(OfflineConfig):
     burnin_len: Annotated[int, Only(_MEMORY, lambda n: n == 0)] = 0
     """Modules are not recurrent."""
 
-    defaults: ClassVar[Mapping[str, Any]] = {"materialize_data": True, "materialize_mapped_data": False}
     name: ClassVar[str] = "MARWIL"
 
     @property
@@ -96,7 +94,6 @@ class BCConfig(MARWILConfig):
     postprocess_inputs: bool = False
     """Rewards are not read."""
 
-    defaults: ClassVar[Mapping[str, Any]] = {"materialize_data": False, "materialize_mapped_data": True}
     name: ClassVar[str] = "BC"
 
     def get_default_rl_module_spec(self) -> Any:

@@ -11,7 +11,7 @@ from typing_extensions import Self
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
 from polyak.compat.rllib_face.config.settings import OnePass
 from polyak.experience import Dataset
-from polyak.hyperparameters.declaration import Count, Natural, Only, require
+from polyak.hyperparameters.declaration import Count, Only, require
 from polyak.schedules import PiecewiseSchedule
 
 TUNES_RAY_DATA = frozenset(
@@ -38,6 +38,17 @@ _FILES = "None: files are read by polyak.experience.Dataset.load. Pass a Dataset
 _ROWS = "None: rows are drawn from the whole dataset. Change the data, and pass them as input_"
 _COLLECTED = "0: nothing is collected. evaluation(evaluation_num_env_runners=...) says how many evaluate"
 _FILTER = "None: what was recorded passes no connector. Pass a Dataset with what is to be learned from as input_"
+_UNUSED = {
+    "learner_config_dict": "learners of recorded data read no config",
+    **dict.fromkeys(
+        [
+            *("broadcast_env_runner_states", "merge_env_runner_states", "sample_timeout_s", "disable_env_checking"),
+            *("delay_between_env_runner_restarts_s", "ignore_env_runner_failures", "restart_failed_sub_environments"),
+        ],
+        "nothing is collected",
+    ),
+}
+"""Settings that have no use here -> why."""
 WHOLE = "'auto' or 200: nothing is collected, and dataset_num_iters_per_learner says how long an iteration is"
 
 
@@ -60,20 +71,12 @@ class RecordedSettings:
     """Files must hold RLlib's episodes; ``False``: whatever they hold."""
     input_read_sample_batches: bool = False
     """Files must hold RLlib's sample batches; ``False``: whatever they hold."""
-    input_read_batch_size: Count | None = None
-    """Rows that Ray Data reads at once; files are read whole here."""
     input_filesystem: Annotated[Any, Only("None: copy the files to this machine", lambda x: x is None)] = None
     """Files are on this machine."""
     input_filesystem_kwargs: Nothing = field(default_factory=dict)
     """There are no arguments."""
-    input_compress_columns: list[str] = field(default_factory=lambda: ["obs", "new_obs"])
-    """Columns that may be packed, as files themselves show."""
     offline_data_class: Annotated[Any, Only(_FILES, lambda x: x is None)] = None
     """Data are read as ``input_`` says."""
-    materialize_data: bool = False
-    """Data are in memory, or, where they do not fit, in a temporary file."""
-    materialize_mapped_data: bool = True
-    """So are the rows that are learned from."""
     map_batches_kwargs: Reading = field(default_factory=dict)
     """How fast Ray Data maps them."""
     iter_batches_kwargs: Reading = field(default_factory=dict)
@@ -86,8 +89,6 @@ class RecordedSettings:
     """Rows are drawn from the whole dataset."""
     prelearner_buffer_kwargs: Nothing = field(default_factory=dict)
     """There are no arguments."""
-    prelearner_module_synch_period: Count = 10
-    """How many batches old the weights may be that state values are made with; here they are the present ones."""
     prelearner_use_recorded_module_states: Literal[False] = False
     """Recurrent states of other networks are not used."""
     dataset_num_iters_per_learner: Count | None = None
@@ -99,8 +100,6 @@ class RecordedSettings:
     units. Where it is not given, what RLlib's runners recorded is taken as they record it, in [-1, 1]."""
     postprocess_inputs: bool = False
     """Sum rewards up to the end of each episode, where the algorithm reads such returns."""
-    shuffle_buffer_size: Natural = 0
-    """Batches among which rows are put into another order; here rows are drawn from all of the data."""
     offline_sampling: Literal[False] = False
     """Rows are drawn uniformly."""
 
@@ -134,6 +133,12 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
 
     collects: ClassVar[bool] = False
     built: ClassVar[str] = "polyak.compat.rllib_face.offline:OfflineAlgorithm"
+
+    def _checked(self, name: str, value: Any, group: str | None = None) -> Any:
+        found = super()._checked(name, value, group)
+        same = name not in _UNUSED or found == getattr(self, name)
+        require(same, name, value, f"{_UNUSED.get(name)}. Leave it out.")
+        return found
 
     def schedule(self, name: str) -> Any:
         found = super().schedule(name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from polyak.algorithms.sac import SAC
+from polyak.algorithms.tqc import TQC
 from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.config.base import Plain
 from polyak.compat.rllib_face.config.dqn import ReplayConfig, prioritized
@@ -35,6 +36,8 @@ class SACConfig(ReplayConfig):
     """Left to ``actor_lr``, ``critic_lr`` and ``alpha_lr``."""
     grad_clip: Annotated[Literal[None], To("")] = None
     """Gradients are not clipped."""
+    normalize_actions: Literal[True] = True
+    """The policy chooses actions in [-1, 1], which stand for the range of the environment's."""
     actor_lr: NonNegative | Points = 3e-5
     """Learning rate of the actor: a number, or points [[environment step, value], ...]."""
     critic_lr: NonNegative | Points = 3e-4
@@ -63,6 +66,7 @@ class SACConfig(ReplayConfig):
         "min_sample_timesteps_per_iteration": 100,
     }
     name: ClassVar[str] = "SAC"
+    algorithm: ClassVar[type[SAC]] = SAC
     scales_actions: ClassVar[bool] = False
 
     def get_default_rl_module_spec(self) -> Any:
@@ -79,7 +83,7 @@ class SACConfig(ReplayConfig):
             **self._of_losses(image_channels_last),
             "target_update_interval": max(round(self.target_network_update_freq / steps), 1),
         }
-        return Plain(self._algorithm(SAC), "MlpPolicy", kwargs)
+        return Plain(self._algorithm(self.algorithm), "MlpPolicy", kwargs)
 
     reports: ClassVar = ReportsCritics
 
@@ -120,3 +124,27 @@ class SACConfig(ReplayConfig):
             kwargs |= {"features_extractor_class": CatalogFeatures, "features_extractor_kwargs": given}
             kwargs["net_arch"] = list(heads) or options["fcnet_hiddens"]
         return kwargs
+
+
+@dataclass(init=False, repr=False, eq=False)
+class TQCConfig(SACConfig):
+    """TQC's settings (arXiv:2005.04269), with SAC's."""
+
+    twin_q: Literal[True] = True
+    """``n_critics`` says how many there are."""
+    n_quantiles: Count = 25
+    """Quantiles of each critic."""
+    n_critics: Count = 2
+    """How many critics there are."""
+    top_quantiles_to_drop_per_net: Annotated[Natural, To("top_quantiles_to_drop_per_net")] = 2
+    """Highest quantiles left out of the target, for each critic."""
+
+    name: ClassVar[str] = "TQC"
+    algorithm: ClassVar[type[SAC]] = TQC
+
+    def get_default_learner_class(self) -> Any:
+        return TQC.learner_class
+
+    def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
+        sizes = {"n_quantiles": self.n_quantiles, "n_critics": self.n_critics}
+        return {**super()._policy_kwargs(turned), **sizes}

@@ -99,10 +99,8 @@ class EnvRunnerSettings:
     """On Ray: other resources that each runner reserves."""
     create_env_on_local_worker: bool = False
     """On Ray: make environments in this process, too."""
-    validate_env_runners_after_construction: bool = True
-    """On Ray: wait until each runner answers."""
-    max_requests_in_flight_per_env_runner: Count = 1
-    """On Ray: batches that may be asked of a runner at once."""
+    max_requests_in_flight_per_env_runner: Literal[1] = 1
+    """On Ray: batches that may be asked of a runner at once; of IMPALA and APPO any number."""
     sample_timeout_s: Positive = 60.0
     """On Ray: seconds to wait for a batch."""
     merge_env_runner_states: bool | Literal["training_only"] = "training_only"
@@ -126,8 +124,8 @@ class LearnerSettings:
     """On Ray: processors that each learner reserves."""
     num_aggregator_actors_per_learner: Runners = 0
     """On Ray: processes that put batches together."""
-    max_requests_in_flight_per_learner: Count = 3
-    """On Ray: batches that are asked of replay shards in advance, unless there is a seed."""
+    max_requests_in_flight_per_learner: Literal[3] = 3
+    """On Ray: batches that are asked for in advance; of what replays any number."""
     add_default_connectors_to_learner_pipeline: Literal[True] = True
     """RLlib's default pieces stand behind those of ``learner_connector``."""
 
@@ -291,8 +289,6 @@ class FaultSettings:
     """On Ray: make an environment again that raised."""
     num_consecutive_env_runner_failures_tolerance: Natural = 100
     """On Ray: failures in a row before training ends."""
-    env_runner_health_probe_timeout_s: NonNegative = 30.0
-    """On Ray: seconds within which a runner must answer."""
     env_runner_restore_timeout_s: NonNegative = 1800.0
     """On Ray: seconds within which a new one must be ready."""
 
@@ -328,10 +324,6 @@ class OfflineSettings:
     group: ClassVar[str] = "offline_data"
     input_: Annotated[Any, Only(_ACTS, lambda given: given == "sampler")] = "sampler"
     """Experience comes from the environment."""
-    input_read_method: str = "read_parquet"
-    """Of recorded data, which are not read here."""
-    dataset_num_iters_per_learner: Count | None = None
-    """Of recorded data, which are not read here."""
 
 
 @dataclass(init=False, repr=False, eq=False)
