@@ -28,7 +28,7 @@ from polyak.distributed.learner_process import (
     tensors_in,
     texts_of,
 )
-from polyak.distributed.placement import Placement
+from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
 from polyak.distributed.runners import Transport
@@ -59,7 +59,7 @@ class LearnerGroup:
     """
 
     def __init__(
-        self, n_learners: int, transport: Transport, seed: int | None, placement: Placement = Placement()
+        self, n_learners: int, transport: Transport, seed: int | None, placement: Reservation = Reservation()
     ) -> None:
         self.placement = placement
         self.size, self.restarts, self.busy = n_learners, 0, False
@@ -231,7 +231,7 @@ class LearnersElsewhere(LearnerGroup):
     """
 
     def __init__(
-        self, n_learners: int, seed: int | None, shares_streams: bool, device: str, threads: int, placement: Placement
+        self, n_learners: int, seed: int | None, shares_streams: bool, device: str, threads: int, placement: Reservation
     ) -> None:
         self._shares_streams = shares_streams
         self._device, self._threads = device, threads
@@ -334,7 +334,7 @@ class OnRay:
         arguments: list[tuple[int, int]],
         device: str = "cpu",
         threads: int = 1,
-        placement: Placement = Placement(),
+        placement: Reservation = Reservation(),
         name: str = "n_learners",
     ) -> None:
         self.device = device

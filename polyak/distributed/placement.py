@@ -21,7 +21,7 @@ GRACE = 10.0
 
 
 @dataclass(frozen=True)
-class Placement:
+class Reservation:
     """What each process of a kind reserves, and on which nodes they are.
 
     A Ray that was started for the model alone is on this machine: nothing is reserved there but GPUs.
@@ -65,8 +65,8 @@ class Placement:
         return {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus, "resources": dict(self.resources or {}) or None}
 
 
-def placement_of(given: Mapping[str, Any] | None, kind: str) -> Placement:
-    """What the ``placement`` of a model says of one of :data:`KINDS`: a :class:`Placement`, or its arguments.
+def placement_of(given: Mapping[str, Any] | None, kind: str) -> Reservation:
+    """What the ``placement`` of a model says of one of :data:`KINDS`: a :class:`Reservation`, or its arguments.
 
     Shards of a replay buffer reserve no processor, unless something is said.
 
@@ -79,15 +79,15 @@ def placement_of(given: Mapping[str, Any] | None, kind: str) -> Placement:
         require(name in KINDS, "placement", name, f"there are {', '.join(KINDS)}.{did_you_mean(str(name), KINDS)}")
     own = (given or {}).get(kind)
     if own is None:
-        return Placement(num_cpus=0.0 if kind == "shards" else 1.0)
-    if isinstance(own, Placement):
+        return Reservation(num_cpus=0.0 if kind == "shards" else 1.0)
+    if isinstance(own, Reservation):
         return own
-    known = [field.name for field in fields(Placement)]
+    known = [field.name for field in fields(Reservation)]
     require(isinstance(own, Mapping), f"placement[{kind!r}]", own, f"give a dict with keys among {', '.join(known)}.")
     for name in own:
         fix = f"there are {', '.join(known)}.{did_you_mean(str(name), known)}"
         require(name in known, f"placement[{kind!r}]", name, fix)
-    return Placement(**own)
+    return Reservation(**own)
 
 
 def check_placement(given: Mapping[str, Any] | None) -> None:
@@ -96,7 +96,7 @@ def check_placement(given: Mapping[str, Any] | None) -> None:
         placement_of(given, kind)
 
 
-def room(placement: Placement, nodes: list[Mapping[str, float]], free: Mapping[str, float]) -> tuple[int, int]:
+def room(placement: Reservation, nodes: list[Mapping[str, float]], free: Mapping[str, float]) -> tuple[int, int]:
     """How many processes a cluster has room for: as its nodes are, and of what is free now.
 
     Args:
@@ -120,7 +120,7 @@ def _whole(number: float) -> int:
     return 2**31 if number == math.inf else int(number)
 
 
-def wait_for_room(ray: Any, placement: Placement, number: int, name: str) -> None:
+def wait_for_room(ray: Any, placement: Reservation, number: int, name: str) -> None:
     """Return when a cluster has room for so many processes.
 
     Args:
@@ -138,8 +138,7 @@ def wait_for_room(ray: Any, placement: Placement, number: int, name: str) -> Non
         most, now = room(placement, nodes, ray.available_resources())
         waited = time.monotonic() - began
         if now >= number:
-            _ask_autoscaler([] if asks else None)
-            return
+            break
         if placement.wait > 0 and most < number and not asks:
             asks = True
             warn_user(f"{name}={number}: there is room for {most}. Waiting {placement.wait:g} seconds for more.")
@@ -147,7 +146,10 @@ def wait_for_room(ray: Any, placement: Placement, number: int, name: str) -> Non
         if waited >= max(placement.wait, GRACE if most >= number else 0.0):
             break
         time.sleep(0.2)
-    _ask_autoscaler([] if asks else None)
+    if asks:
+        _ask_autoscaler([])
+    if now >= number:
+        return
     each = ", ".join(f"{amount:g} {name}" for name, amount in placement.bundle.items())
     why = f"each reserves {each}, and the cluster of {len(nodes)} nodes has room for {now}"
     why += f" now, and for {most} when nothing else runs" if now < most else ""
@@ -157,8 +159,7 @@ def wait_for_room(ray: Any, placement: Placement, number: int, name: str) -> Non
     )
 
 
-def _ask_autoscaler(bundles: list[dict[str, float]] | None) -> None:
-    """Let an autoscaler, if there is one, make room for these; none takes back what was asked for."""
-    if bundles is not None:
-        with contextlib.suppress(Exception):  # it is no part of a small Ray
-            import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)
+def _ask_autoscaler(bundles: list[dict[str, float]]) -> None:
+    """Let an autoscaler, if there is one, make room for these, and for nothing that it was asked for before."""
+    with contextlib.suppress(Exception):  # it is no part of a small Ray
+        import_module("ray.autoscaler.sdk").request_resources(bundles=bundles)

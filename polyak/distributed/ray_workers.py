@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyak.distributed.placement import Placement, wait_for_room
+from polyak.distributed.placement import Reservation, wait_for_room
 from polyak.envs.vec.subproc import EnvTimeoutError
 from polyak.warning import warn_user
 
@@ -137,7 +137,7 @@ class Workers:
         arguments: Sequence[tuple[Any, ...]],
         timeout: float,
         tolerance: Tolerance = Tolerance(),
-        placement: Placement = Placement(),
+        placement: Reservation = Reservation(),
         name: str = "n_runners",
     ) -> None:
         self.timeout, self.tolerance, self.restarts, self.failures = timeout, tolerance, 0, 0
@@ -156,7 +156,7 @@ class Workers:
             self._free()
             raise
 
-    def _reserved(self, placement: Placement, name: str) -> dict[str, Any]:
+    def _reserved(self, placement: Reservation, name: str) -> dict[str, Any]:
         """What each reserves, in Ray's words, when there is room for all. Ray on this machine alone shares its
         processors."""
         if _SESSION.is_own_machine:

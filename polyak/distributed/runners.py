@@ -24,7 +24,7 @@ from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
-from polyak.distributed.placement import Placement
+from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import PATIENCE, Failure, Tolerance, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
 from polyak.distributed.statistics import Report, SharedStatistics, settings_of
@@ -94,7 +94,7 @@ class RemoteEnvs(VecEnv):
         transport: Transport = "ray",
         seed: int | None = None,
         *,
-        placement: Placement = Placement(),
+        placement: Reservation = Reservation(),
         workers: Workers | LocalWorkers | None = None,
         patience: float = PATIENCE,
         timeout: float | None = TIMEOUT,
@@ -377,7 +377,7 @@ class RemoteEnvs(VecEnv):
 
 
 def _runners(
-    env: Any, number: int, transport: Transport, seed: int | None, timeout: float | None, placement: Placement
+    env: Any, number: int, transport: Transport, seed: int | None, timeout: float | None, placement: Reservation
 ) -> Workers | LocalWorkers:
     """Runners that make environments by a recipe."""
     if not (isinstance(env, str) or callable(env)):

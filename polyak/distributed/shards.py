@@ -25,7 +25,7 @@ from polyak.arrays import joined, mapped, shared, to_device
 from polyak.collecting.runner import on_host
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
-from polyak.distributed.placement import Placement
+from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runners import Transport
 from polyak.distributed.shard_process import ShardProcess
@@ -106,7 +106,7 @@ class ShardedReplay:
         columns: Any = None,
         drawn_ahead: int | None = None,
         handle_timeout_termination: bool = True,
-        placement: Placement = Placement(num_cpus=0.0),
+        placement: Reservation = Reservation(num_cpus=0.0),
         **options: Any,
     ) -> None:
         fix = f"each holds the steps of at least one environment, and there are {n_envs}. Use at most as many."

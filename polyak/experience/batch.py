@@ -85,6 +85,12 @@ class RolloutRows(NamedTuple):
         """The minibatch itself."""
         return type(self.rollout)(*(_gather(column, self.rows) for column in self.rollout))
 
+    def __getattr__(self, name: str) -> Any:
+        """A column of the minibatch, for learners that read it outside of their ``run``."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _gather(getattr(self.rollout, name), self.rows)
+
 
 class DictRolloutBufferSamples(RolloutBufferSamples):
     """:class:`RolloutBufferSamples` whose observations are dicts."""

@@ -39,7 +39,7 @@ class OfflineAlgorithm(LearnsFromData):
     this process, with the same results."""
     placement: Reload[dict[str, Any] | None] = None
     """What other processes reserve on a cluster, and where they are, by their kind (``"runners"``, ``"learners"``,
-    ``"shards"``): arguments of :class:`~polyak.distributed.placement.Placement`, such as
+    ``"shards"``): arguments of :class:`~polyak.distributed.placement.Reservation`, such as
     ``{"runners": {"num_cpus": 2, "strategy": "PACK"}}``. Runners and learners reserve a processor each, and are spread
     over the nodes, unless something else is said."""
     batch_size: Count = 256

@@ -40,7 +40,7 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     this process, with the same results."""
     placement: Reload[dict[str, Any] | None] = None
     """What other processes reserve on a cluster, and where they are, by their kind (``"runners"``, ``"learners"``,
-    ``"shards"``): arguments of :class:`~polyak.distributed.placement.Placement`, such as
+    ``"shards"``): arguments of :class:`~polyak.distributed.placement.Reservation`, such as
     ``{"runners": {"num_cpus": 2, "strategy": "PACK"}}``. Runners and learners reserve a processor each, and are spread
     over the nodes, unless something else is said."""
     runner_timeout: Reload[Positive | None] = 60.0

@@ -13,6 +13,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "polyak train --algo ppo --env CartPole-v1 --seeds 0..9 --processes 4",
         "polyak train --algo ppo --env CartPole-v1 --track --wandb-project-name cartpole",
         "polyak train --algo ppo --env CartPole-v1 -optimize --n-trials 30",
+        "polyak train --algo ppo --env CartPole-v1 --n-envs 8 --n-runners 4 --address auto --working-dir .",
     ),
     "tune": (
         "polyak tune --algo ppo --env CartPole-v1 -n 20000 --n-trials 30",

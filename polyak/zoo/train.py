@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from polyak.distributed.placement import STRATEGIES, Reservation, placement_of
 from polyak.warning import printable
 from polyak.writing import replacing
 from polyak.zoo.data.files import check_without_envs, dataset_for, environment_of
@@ -50,9 +51,6 @@ if TYPE_CHECKING:
 
 
 TRACKERS = ("wandb", "mlflow")
-STRATEGIES = ("SPREAD", "PACK", "STRICT_SPREAD", "STRICT_PACK")
-_PLACED = {"num_cpus": 1.0, "num_gpus": 0.0, "strategy": "SPREAD", "wait": 0.0}
-#: Where runners are unless something is said.
 #: Distance between the seeds of training and evaluation environments, so that they never share an episode.
 EVAL_SEED_OFFSET = 1_000_000
 
@@ -290,9 +288,10 @@ def _check_shards(options: TrainOptions, algorithm: type[Any], settings: Setting
 
 def _check_cluster(options: TrainOptions) -> None:
     """Join the cluster that the options name. Refuse what is said of processes that there are not."""
-    elsewhere = (options.n_runners or options.n_replay_shards) and options.transport == "ray"
-    plain = TrainOptions()
+    on_ray, plain = options.transport == "ray", TrainOptions()
     for name in TrainOptions.PANELS["Cluster"]:
+        joins = name in ("address", "working_dir")
+        elsewhere = on_ray and (options.n_runners or (joins and options.n_replay_shards))
         if not elsewhere and getattr(options, name) != getattr(plain, name):
             flag = f"--{name.replace('_', '-')}"
             raise ZooError(f"{flag}: no part of this training is in another process on Ray. Give --n-runners.")
@@ -370,7 +369,6 @@ class _Run:
 
     def _elsewhere(self, normalize: Callable[[VecEnv], VecEnv] | None) -> VecEnv:
         """The environments of runners, which count their monitor files on."""
-        from polyak.distributed.placement import placement_of
         from polyak.distributed.runners import TIMEOUT, RemoteEnvs
 
         runners, share = self.options.n_runners, self.settings.n_envs // self.options.n_runners
@@ -400,7 +398,7 @@ class _Run:
         options, given = self.options, dict(self.settings.arguments.get("placement") or {})
         amounts = {"num_cpus": options.num_cpus_per_runner, "num_gpus": options.num_gpus_per_runner}
         said = {**amounts, "strategy": options.runner_strategy, "wait": options.wait_for_room}
-        said = {name: value for name, value in said.items() if value != _PLACED[name]}
+        said = {name: value for name, value in said.items() if value != getattr(Reservation(), name)}
         return {**given, "runners": {**given.get("runners", {}), **said}} if said else given
 
     @property

@@ -12,7 +12,7 @@ import pytest
 
 from polyak import DQN, PPO
 from polyak.distributed import placement as module
-from polyak.distributed.placement import Placement, placement_of, room, wait_for_room
+from polyak.distributed.placement import Reservation, placement_of, room, wait_for_room
 from polyak.hyperparameters.declaration import HyperparameterError
 
 NODES = [{"CPU": 4.0, "GPU": 1.0}, {"CPU": 3.0, "fast": 2.0}, {"CPU": 1.0}]
@@ -22,26 +22,26 @@ FREE = {"CPU": 6.0, "GPU": 1.0, "fast": 2.0}
 @pytest.mark.parametrize(
     ("placement", "most", "now"),
     [
-        (Placement(), 8, 6),
-        (Placement(num_cpus=2), 3, 3),
-        (Placement(num_cpus=0.5), 16, 12),
-        (Placement(num_gpus=0.5), 2, 2),
-        (Placement(resources={"fast": 1}), 2, 2),
-        (Placement(resources={"none": 1}), 0, 0),
-        (Placement(strategy="STRICT_SPREAD"), 3, 3),
-        (Placement(num_cpus=3, strategy="STRICT_SPREAD"), 2, 2),
-        (Placement(strategy="STRICT_PACK"), 4, 4),
+        (Reservation(), 8, 6),
+        (Reservation(num_cpus=2), 3, 3),
+        (Reservation(num_cpus=0.5), 16, 12),
+        (Reservation(num_gpus=0.5), 2, 2),
+        (Reservation(resources={"fast": 1}), 2, 2),
+        (Reservation(resources={"none": 1}), 0, 0),
+        (Reservation(strategy="STRICT_SPREAD"), 3, 3),
+        (Reservation(num_cpus=3, strategy="STRICT_SPREAD"), 2, 2),
+        (Reservation(strategy="STRICT_PACK"), 4, 4),
     ],
 )
-def test_how_many_fit(placement: Placement, most: int, now: int) -> None:
+def test_how_many_fit(placement: Reservation, most: int, now: int) -> None:
     assert room(placement, NODES, FREE) == (most, now)
 
 
 def test_what_reserves_nothing_always_fits() -> None:
-    assert min(room(Placement(num_cpus=0), NODES, FREE)) > 10**6
+    assert min(room(Reservation(num_cpus=0), NODES, FREE)) > 10**6
     assert placement_of(None, "shards").bundle == {}
     assert placement_of(None, "runners").bundle == {"CPU": 1}
-    assert placement_of({"runners": {"num_cpus": 2, "strategy": "PACK"}}, "runners") == Placement(2, strategy="PACK")
+    assert placement_of({"runners": {"num_cpus": 2, "strategy": "PACK"}}, "runners") == Reservation(2, strategy="PACK")
 
 
 class FakeRay:
@@ -70,10 +70,10 @@ def test_too_many_are_refused_at_once_or_waited_for(monkeypatch: pytest.MonkeyPa
     with pytest.raises(
         HyperparameterError, match=r"n_runners=9: each reserves 1 CPU, and the cluster of 2 nodes has .*7"
     ):
-        wait_for_room(cluster, Placement(), 9, "n_runners")
+        wait_for_room(cluster, Reservation(), 9, "n_runners")
     assert (cluster.looks, asked) == (1, [])
     with pytest.warns(UserWarning, match=r"n_runners=9: there is room for 7. Waiting 60 seconds"):
-        wait_for_room(FakeRay(late=True), Placement(wait=60), 9, "n_runners")
+        wait_for_room(FakeRay(late=True), Reservation(wait=60), 9, "n_runners")
     assert asked == [[{"CPU": 1.0}] * 9, []]
 
 

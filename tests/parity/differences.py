@@ -162,6 +162,11 @@ DELIBERATE = (
         "Messages are worded otherwise",
         "Categories of warnings and classes of errors are promised, sentences are not.",
     ),
+    Difference(
+        "Names of locals that cost something are computed when they are read",
+        "self.locals of a callback is a dict whose values, log_probs and obs_tensor are computed when they are read.",
+        ("hooks/attributes/4",),
+    ),
 )
 
 MISSING = (

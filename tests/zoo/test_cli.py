@@ -50,6 +50,13 @@ def test_words_after_a_list_flag() -> None:
         (["train", "-params", "batch_size:100000"], "batch_size"),
         (["train", "-params", "policy:CnnPolicy"], "Cannot build ppo for CartPole-v1"),
         (["train", "--env-kwargs", "gravity:1"], "Cannot make the environment CartPole-v1"),
+        (["train", "--address", "auto"], "--address: no part of this training is in another process on Ray"),
+        (
+            ["train", "--algo", "dqn", "--n-envs", 2, "--n-replay-shards", 2, "--num-cpus-per-runner", 2],
+            "--num-cpus-per-runner: no part of this training is in another process on Ray. Give --n-runners",
+        ),
+        (["train", "--n-runners", 1, "--working-dir", "nowhere", "--n-envs", 1], "--working-dir 'nowhere' is not a"),
+        (["train", "--n-runners", 1, "--n-envs", 1, "--runner-strategy", "ALL"], "--runner-strategy must be one of"),
         (["enjoy"], "No run at all of ppo on CartPole-v1"),
         (["enjoy", "--deterministic", "--stochastic"], "exclude each other"),
         (["enjoy", "-n", 0], "--n-timesteps must be at least 1, got 0"),

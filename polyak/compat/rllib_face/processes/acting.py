@@ -9,7 +9,7 @@ import torch
 from polyak.compat.rllib_face.callbacks import Hooks
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
 from polyak.compat.rllib_face.environments import make_environments, portable
-from polyak.distributed.placement import Placement
+from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import Tolerance, Workers
 from polyak.envs import VecEnv
 
@@ -43,7 +43,7 @@ def processes_of(
     sent = portable(config)
     resources = config.custom_resources_per_env_runner or None
     amounts = config.num_cpus_per_env_runner, config.num_gpus_per_env_runner, resources
-    placement = Placement(*amounts, wait=config.env_runner_restore_timeout_s)
+    placement = Reservation(*amounts, wait=config.env_runner_restore_timeout_s)
     return Workers(cls, [(sent, index) for index in range(1, number + 1)], patience, tolerance, placement, name)
 
 

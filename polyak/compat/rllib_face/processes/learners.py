@@ -8,7 +8,7 @@ from typing import Any
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
 from polyak.compat.rllib_face.learner_groups import LearnerGroup
 from polyak.distributed.learners import LearnersElsewhere
-from polyak.distributed.placement import Placement
+from polyak.distributed.placement import Reservation
 from polyak.fields.off_policy import OffPolicyAlgorithm
 
 
@@ -36,7 +36,7 @@ class RemoteLearners(LearnerGroup):
             replays and config.seed is not None,
             "cuda:0" if config.num_gpus_per_learner > 0 else "cpu",
             max(int(processors), 1),
-            Placement(processors, config.num_gpus_per_learner, wait=config.env_runner_restore_timeout_s),
+            Reservation(processors, config.num_gpus_per_learner, wait=config.env_runner_restore_timeout_s),
         )
         self._compiled = False
         """Whether their gradient steps are programs."""

@@ -110,10 +110,6 @@ def cloned(kind, path, spec=None, **training):
         .offline_data(
             input_=[path],
             dataset_num_iters_per_learner=1,
-            map_batches_kwargs={"concurrency": 1, "num_cpus": 0.5},
-            iter_batches_kwargs={"prefetch_batches": 1},
-            materialize_data=False,
-            materialize_mapped_data=True,
         )
         .training(train_batch_size_per_learner=BATCH, lr=3e-2, **training)
         .rl_module(**networks)
