@@ -61,12 +61,10 @@ class Update(NamedTuple):
 class Executor(Protocol):
     """Calls a learner's methods some other way than line by line, as the engine does; see :meth:`Learner.run_by`."""
 
+    compiles: bool
+    """Whether methods run as programs where they can."""
     learned: bool
     """Whether a method has run where gradients are taken."""
-
-    @property
-    def compiles(self) -> bool:
-        """Whether methods run as programs where they can."""
 
 
 _AVERAGE = "average."

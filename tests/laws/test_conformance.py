@@ -362,7 +362,7 @@ def test_repr_is_a_card(name: str) -> None:
     ]
     offline = getattr(model, "learns_offline", False)
     parts += ["Dataset(", "transitions"] if offline else ["1 x ", "in DummyVecEnv"] if name in INTERACTING else []
-    parts += ["MlpPolicy", "cpu", "uncompiled: the run is short"] if name in DEEP else []
+    parts += ["MlpPolicy", "cpu", model.engine.status] if name in DEEP else []
     for part in parts:
         assert part in repr(model)
     assert type(model).__name__ in repr(type(model).__new__(type(model)))  # as a debugger shows it in its constructor

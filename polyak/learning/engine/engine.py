@@ -78,13 +78,10 @@ class Engine:
         """Which programs methods run as; None: as they are written."""
         self._from = 0
         """Updates of the learner before the first of them."""
+        self.compiles = False
+        """Whether methods run as programs where they can, by now."""
         learner.engine = self
         self._use({True: COMPILED, "replay": REPLAYED}.get(mode))
-
-    @property
-    def compiles(self) -> bool:
-        """Whether methods run as programs where they can."""
-        return self._kinds is not None and self.learner.steps >= self._from
 
     def expect(self, updates: int, rows: int) -> None:
         """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never
@@ -112,6 +109,7 @@ class Engine:
         """Run methods as such programs from now on, or from that update of the learner on; None: as they are
         written."""
         self._kinds, self._from = kinds, updates
+        self.compiles = kinds is not None and self.learner.steps >= updates
         self.programs.clear()
         self._bound.clear()
         line_by_line = None if self.learner.precision == "float32" else self.plainly  # see LearnerHost.check
@@ -120,7 +118,9 @@ class Engine:
     def _at_first(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
         """As :meth:`plainly`, until there have been enough updates."""
         if self.learner.steps <= self._from:
+            self.compiles = self.learner.steps == self._from
             return self.plainly(method, batch, *static)
+        self.compiles = True
         self.learner.run_by(self.run)
         return self.run(method, batch, *static)
 
