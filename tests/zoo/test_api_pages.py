@@ -79,4 +79,5 @@ def test_methods_have_the_docstrings_that_they_inherit(package: Any) -> None:
         module, _, name = entry.partition(":")
         members = package[f"{module.removeprefix('polyak.')}.{name}"].all_members
         for method in ("learn", "predict", "save", "load"):
+            assert members[method].is_function, f"{name}.{method}"
             assert members[method].docstring is not None, f"{name}.{method}"
