@@ -265,6 +265,12 @@ def test_spaces_without_a_default_are_refused(space: Any, action: Any, error: st
         PPOCatalog(space, action, {}).build_pi_head()
 
 
+def test_options_of_preprocessors_are_refused() -> None:
+    assert Catalog.get_preprocessor(CHOICE).transform(1).tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="wrap the environment"):
+        Catalog.get_preprocessor(VECTOR, options={"custom_preprocessor": "mine"})
+
+
 @pytest.mark.parametrize(
     ("action", "outputs"), [(CHOICE, 3), (FORCE, 4), (spaces.MultiDiscrete([2, 5]), 7), (spaces.MultiBinary(3), 3)]
 )
