@@ -19,11 +19,13 @@ from polyak.compat.contrib.ars.policies import ARSPolicy
 from polyak.compat.contrib.common.vec_env import AsyncEval
 from polyak.compat.contrib.crossq.policies import CrossQPolicy
 from polyak.compat.sb3 import A2C, DDPG, DQN, PPO, SAC, TD3
+from polyak.compat.sb3.common.monitor import Monitor
 from polyak.compat.sb3.common.off_policy_algorithm import OffPolicyAlgorithm
 from polyak.compat.sb3.common.on_policy_algorithm import OnPolicyAlgorithm
 from polyak.compat.sb3.common.policies import ActorCriticPolicy, BasePolicy, ContinuousCritic
 from polyak.compat.sb3.common.torch_layers import BaseFeaturesExtractor
 from polyak.compat.sb3.common.utils import polyak_update
+from polyak.compat.sb3.common.vec_env import DummyVecEnv
 from polyak.compat.sb3.dqn.policies import DQNPolicy
 from polyak.compat.sb3.sac.policies import Actor, SACPolicy
 from polyak.compat.sb3.td3.policies import TD3Policy
@@ -291,6 +293,24 @@ def test_attributes_of_a_subclass_and_of_a_program_are_saved(tmp_path: Path) -> 
 
 
 # -- acting and storing ------------------------------------------------------------------------------------------------
+
+
+def test_an_algorithm_of_a_users_own_says_what_it_can_handle() -> None:
+    class Own(OffPolicyAlgorithm):
+        policy_aliases = {"MlpPolicy": SACPolicy}
+
+    two = DummyVecEnv([lambda: gym.make("Pendulum-v1")] * 2)
+    with pytest.raises(ValueError, match="2 environments, but Own learns in one"):
+        Own("MlpPolicy", two, 1e-3)
+    assert Own("MlpPolicy", two, 1e-3, support_multi_env=True).n_envs == 2
+    with pytest.raises(ValueError, match="action space"):
+        Own("MlpPolicy", "CartPole-v1", 1e-3, supported_action_spaces=(gym.spaces.Box,))
+    with pytest.raises(ValueError, match="use_sde=True explores in a Box"):
+        Own("MlpPolicy", "CartPole-v1", 1e-3, use_sde=True)
+    for wraps in (True, False):
+        own = Own("MlpPolicy", "Pendulum-v1", 1e-3, monitor_wrapper=wraps, sde_support=wraps)
+        assert own.env.env_is_wrapped(Monitor) == [wraps]
+        assert ("use_sde" in own.policy_kwargs) == wraps
 
 
 class Normed(BaseFeaturesExtractor):
