@@ -277,6 +277,13 @@ def test_catalogs_take_what_they_take() -> None:
     assert catalog.latent_dims == (7,)
     heads = PPOCatalog(VECTOR, CHOICE, {"head_fcnet_hiddens": [9], "head_fcnet_activation": "tanh"})
     assert (heads.pi_and_vf_head_hiddens, heads.pi_and_vf_head_activation) == ([9], "tanh")
+    values = DQNCatalog(VECTOR, CHOICE, {"num_atoms": 5})
+    outputs = [head(torch.zeros(2, *values.latent_dims)) for head in (values.build_af_head(), values.build_vf_head())]
+    assert [tuple(each.shape) for each in outputs] == [(2, 3 * 5), (2, 5)]
+    values.af_head_config = MLPHeadConfig(input_dims=values.latent_dims, hidden_layer_dims=[7], output_layer_dim=15)
+    assert values.build_af_head()(torch.zeros(2, *values.latent_dims)).shape == (2, 15)
+    assert 7 in {layer.out_features for layer in values.build_af_head().modules() if isinstance(layer, nn.Linear)}
+    assert Catalog._get_dist_cls_from_action_space(CHOICE) is None
     with pytest.raises(TypeError, match="view_requirements"):
         Catalog(VECTOR, CHOICE, {}, view_requirements={})  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="use 'torch'"):
