@@ -398,6 +398,8 @@ def test_the_module_of_dqn_says_what_actions_are_worth(dueling: bool, atoms: int
     module.make_target_networks()
     assert torch.equal(module.forward_target(batch)["qf_preds"], found["qf_preds"])
     assert len(module.get_target_network_pairs()) == 2 + dueling
+    assert [name for name in module.get_state() if name.startswith("_target")]
+    assert not [name for name in module.get_state(inference_only=True) if name.startswith("_target")]
     assert isinstance(module, QNetAPI)
     assert isinstance(module, TargetNetworkAPI)
 
