@@ -285,7 +285,7 @@ def test_catalogs_take_what_they_take() -> None:
     assert 7 in {layer.out_features for layer in values.build_af_head().modules() if isinstance(layer, nn.Linear)}
     assert Catalog._get_dist_cls_from_action_space(CHOICE) is None
     with pytest.raises(TypeError, match="view_requirements"):
-        Catalog(VECTOR, CHOICE, {}, view_requirements={})  # type: ignore[call-arg]
+        Catalog(VECTOR, CHOICE, {}, **{"view_requirements": {}})
     with pytest.raises(ValueError, match="use 'torch'"):
         Catalog._get_dist_cls_from_action_space(CHOICE, framework="tf2")
     with pytest.raises(ValueError, match="only continuous actions have a standard deviation"):
