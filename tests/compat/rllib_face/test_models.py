@@ -284,8 +284,9 @@ def test_catalogs_take_what_they_take() -> None:
     assert values.build_af_head()(torch.zeros(2, *values.latent_dims)).shape == (2, 15)
     assert 7 in {layer.out_features for layer in values.build_af_head().modules() if isinstance(layer, nn.Linear)}
     assert Catalog._get_dist_cls_from_action_space(CHOICE) is None
+    given_up: dict[str, Any] = {"view_requirements": {}}
     with pytest.raises(TypeError, match="view_requirements"):
-        Catalog(VECTOR, CHOICE, {}, **{"view_requirements": {}})
+        Catalog(VECTOR, CHOICE, {}, **given_up)
     with pytest.raises(ValueError, match="use 'torch'"):
         Catalog._get_dist_cls_from_action_space(CHOICE, framework="tf2")
     with pytest.raises(ValueError, match="only continuous actions have a standard deviation"):
