@@ -41,6 +41,8 @@ class Clock:
     """Wall time, in nanoseconds, at which the present ``learn`` began."""
     series: Collection | None = None
     """The series of steps that is under way, or that a file has brought."""
+    beside: dict[str, Any] | None = None
+    """What a file has brought of the training beside the model: see :mod:`polyak.callbacks.beside`."""
 
     def tick(self) -> None:
         """Schedules move on to the present number of steps."""
