@@ -51,8 +51,8 @@ class Resumed:
     checkpoint: Path | None
 
     @classmethod
-    def of(cls, options: Any) -> Resumed:
-        """Read the run in the folder ``options.resume``.
+    def of(cls, options: Any, **instead: Any) -> Resumed:
+        """Read the run in the folder ``options.resume``; `instead` are options that are not as it was begun with.
 
         Raises:
             ZooError: it is no run, or one that has ended or cannot go on; other options contradict those that it was
@@ -64,7 +64,7 @@ class Resumed:
         if not arguments:
             raise ZooError(f"--resume {options.resume!r} is no folder of a run: there is no {source}. Start the run.")
         author = ZooAuthor.of_file(options.trust, options.gym_packages)
-        whole = _as_begun(options, arguments, author, source)
+        whole = _as_begun(options, {**arguments, **instead}, author, source)
         checkpoint = _newest(folder, whole)
         typed_algo, typed_env = (_given(options, name) for name in ("algo", "env"))
         if ":" in whole.algo and not typed_algo:

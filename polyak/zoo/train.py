@@ -165,7 +165,7 @@ def train(options: TrainOptions) -> Any:
     was learned is saved, if training raised.
     """
     if options.resume:
-        return _resume(options)
+        return resume(options)
     if not (options.env or options.dataset):
         options = replace(options, env=STANDARD_ENV)
     check_names(options.algo, options.env, options.gym_packages)
@@ -192,9 +192,10 @@ def train(options: TrainOptions) -> Any:
             return _execute(_Run(options, algorithm, environment, settings, folder, dataset, stops))
 
 
-def _resume(options: TrainOptions) -> Any:
-    """Go on with the run in a folder, as `options` say otherwise and its own; see `polyak.zoo.resuming`."""
-    run = Resumed.of(options)
+def resume(options: TrainOptions, **instead: Any) -> Any:
+    """Go on with the run in the folder ``options.resume``, as `train` does; `instead` are options that are not as it
+    was begun with."""
+    run = Resumed.of(options, **instead)
     with locked(run.folder), outlasting_the_reader("training"), answered_signals() as stops:
         from polyak.learning.engine.threads import chosen_threads
         from polyak.zoo.run_notes import taking_notes
@@ -275,6 +276,8 @@ def _execute(run: _Run) -> Any:
         run.delete_full_checkpoints()
     run.close(0 if end is None else end.status if isinstance(end, TrainingFailed) else int(end.code or 0))
     if end is not None:
+        if isinstance(end, TrainingFailed) and ended is not None:
+            end.outcome += f"; `polyak replay-fault {run.folder.path}` runs it again"
         raise end from ended
     return model
 
