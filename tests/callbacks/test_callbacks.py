@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from polyak import PPO, make_vec_env
 from polyak.callbacks.attached import as_callback
 from polyak.callbacks.callback import BaseCallback, CallbackList, ConvertCallback, EventCallback, LoopLocals
 from polyak.callbacks.evaluating import EvalCallback, evaluation_seed

@@ -1,4 +1,4 @@
-"""Runs that stop early and go on with ``polyak train --resume``, as if nobody had stopped them; and faults, run again."""
+"""Runs that stop early and go on with ``polyak train --resume``, as if they had not stopped; and faults, run again."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ DQN = [
     "buffer_size:500",
     "policy_kwargs:dict(net_arch=[8])",
 ]
-DQN += ["prioritized:True"]
+DQN += ["prioritized:True", "policy_kwargs:dict(net_arch=[8])"]
 RUN = "dqn/CartPole-v1_1"
 
 
