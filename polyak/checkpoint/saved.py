@@ -453,7 +453,8 @@ def _built(cls: type[M], saved: Saved, source: Any, wanted: LoadRequest) -> M:
         if wanted.resume:
             set_rng_state(info["rng"], saved.state_of("rng"))
             model.action_space.np_random.bit_generator.state = decode(info["rng"]["action_space"])
-            model.clock.beside = info.get("beside")
+            with damage_named(source):
+                model.clock.beside = _beside(info)
     model._call_built()
     return model
 
@@ -578,6 +579,14 @@ def restore(model: Model, saved: Saved, trust: bool = False) -> None:
     extra = decode(info["extra_state"], trust)
     _check_kinds(extra, model._extra_state())
     model._load_extra_state(extra)
+
+
+def _beside(info: Mapping[str, Any]) -> Any:
+    """What a full checkpoint says of the training beside the model; ``None`` in another file."""
+    if (found := info.get("beside")) is not None:
+        for name in ("total", "started_at", "iterations", "seconds"):
+            check_counter(name, found["clock"][name])
+    return found
 
 
 def check_counter(name: str, value: Any, least: int = 0, most: int = _MAX_COUNT) -> None:

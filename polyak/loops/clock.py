@@ -44,6 +44,13 @@ class Clock:
     beside: dict[str, Any] | None = None
     """What a file has brought of the training beside the model: see :mod:`polyak.callbacks.beside`."""
 
+    @property
+    def planned(self) -> int:
+        """Steps of the whole training, before its first one; of one that resumes those of both parts together."""
+        brought = self.beside["clock"] if self.beside is not None else {"total": self.total, "started_at": self.steps}
+        total = self.total if self.total > self.steps else int(brought["total"])
+        return max(total - int(brought["started_at"]), 0)
+
     def tick(self) -> None:
         """Schedules move on to the present number of steps."""
         self.remaining = 1.0 - float(self.steps) / float(self.total)

@@ -154,11 +154,15 @@ def _newest(folder: RunFolder, options: Any) -> Path | None:
             f"--resume {str(folder.path)!r}: the run has finished. --trained-agent {folder.final_model} continues with "
             "its model, in a new folder."
         )
-    begun = [path for path in (folder.best_model, folder.final_model, *folder.checkpoints().values()) if path.is_file()]
-    if begun and (found or options.save_freq <= 0 or options.keep_full == 0 or folder.checkpoints()):
+    models = [
+        path for path in (folder.best_model, *folder.checkpoints().values(), folder.final_model) if path.is_file()
+    ]
+    writes = options.save_freq > 0 and options.keep_full > 0 and options.save_format == "polyak"
+    before_first = writes and not found and not folder.final_model.is_file() and len(folder.checkpoints()) < 2
+    if models and not before_first:
         raise ZooError(
-            f"--resume {str(folder.path)!r}: there is no whole full checkpoint, which --save-freq writes, and SIGTERM. "
-            f"--trained-agent {begun[-1]} continues with a model of it, in a new folder."
+            f"--resume {str(folder.path)!r}: there is no whole full checkpoint, which --save-freq and signals write "
+            f"(see --keep-full). --trained-agent {models[-1]} continues with a model of it, in a new folder."
         )
     note(f"there is no full checkpoint in {folder.path} yet: the run begins again.")
     return None
