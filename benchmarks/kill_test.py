@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,9 @@ def arrays_of(path: Path) -> dict[str, Any]:
     """All that a file of polyak's holds, but for clock times."""
     from polyak.checkpoint.saved import read
 
+    with zipfile.ZipFile(path) as archive:
+        if "polyak.json" not in archive.namelist():  # statistics of VecNormalize
+            return {name: archive.read(name) for name in archive.namelist()}
     saved = read(path, kind=None)
     info = {name: value for name, value in saved.info.items() if name not in ("system", "beside", "collection")}
     if "ep_info_buffer" in info:

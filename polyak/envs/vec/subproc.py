@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -194,7 +195,8 @@ class SubprocVecEnv(GymEnvs):
         if start_method is None:
             start_method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         context = multiprocessing.get_context(start_method)
-        if start_method == "forkserver":
+        if start_method != "fork":
+            resource_tracker.ensure_running()  # whose start would let signals through again
             use_own_sockets()
 
         self.waiting = False
