@@ -4,7 +4,7 @@
     python benchmarks/kill_test.py --kills 100 --cases ppo sac
 
 Each run is killed up to three times, the last program may end, and all that is in its folder is compared with a run
-that nobody disturbed: weights, optimizers, random states, replay buffers, evaluations, the best model, checkpoints,
+that was not disturbed: weights, optimizers, random states, replay buffers, evaluations, the best model, checkpoints,
 the rows of every log, and the names of the files. Only clock times may differ. The exit status says whether all runs
 were equal. A kill that comes before a run has noted its settings is followed by the same command again.
 """
@@ -185,11 +185,13 @@ def differences(whole: Path, resumed: Path) -> list[str]:
 
 
 def main() -> None:
+    from command_line import at_least
+
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=10, help="of all cases together")
+    parser.add_argument("--kills", type=at_least(1), default=10, help="of all cases together")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--each", type=int, default=3, help="kills of one run at most")
+    parser.add_argument("--each", type=at_least(1), default=3, help="kills of one run at most")
     options = parser.parse_args()
     import polyak.zoo.train  # noqa: F401  # what forks would have to import
     from polyak.algorithms import get

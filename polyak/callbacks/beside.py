@@ -1,6 +1,6 @@
 """What a training has counted beside its model: callbacks, clock, values that wait to be logged, lengths of log files.
 
-A full checkpoint holds it, so that a training that is resumed goes on as one run. Reading it runs nothing, and sets
+A full checkpoint holds it, so that a training that is resumed continues as one run. Reading it runs nothing, and sets
 numbers only: no text, so no path, comes from the file.
 """
 
@@ -97,7 +97,7 @@ class Beside:
         saved = [one["class"] for one in brought]
         if present != saved:
             warn_user(
-                f"callbacks begin to count anew: the checkpoint is of a training with {', '.join(saved) or 'none'}, "
+                f"callbacks begin to count again: the checkpoint is of a training with {', '.join(saved) or 'none'}, "
                 f"and this one has {', '.join(present) or 'none'}. Give learn() the same callbacks in the same order."
             )
             return

@@ -252,7 +252,7 @@ class CSVOutputFormat(KVWriter):
 
     Args:
         filename: path of the file to overwrite.
-        append: go on with the file that is there, if there is one.
+        append: continue the file that is there, if there is one.
     """
 
     def __init__(self, filename: str | Path, append: bool = False) -> None:

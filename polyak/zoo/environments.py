@@ -37,7 +37,7 @@ def make_envs(
     """Build `n_envs` vectorised copies of `environment`: monitored, wrapped and stacked.
 
     `env_kwargs` win over those of the settings; `monitor_dir` receives one monitor.csv per copy, whose names count from
-    `start_index`; `append` goes on with those that are there. They are not normalised, unless `normalize` does it,
+    `start_index`; `append` continues those that are there. They are not normalised, unless `normalize` does it,
     beneath the stack of frames: there the Zoo's statistics belong.
     """
     from polyak.envs import DummyVecEnv, SubprocVecEnv, VecFrameStack, as_vec_env, make_vec_env

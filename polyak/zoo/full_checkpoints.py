@@ -1,4 +1,4 @@
-"""Full checkpoints of a run, from which ``polyak train --resume`` goes on."""
+"""Full checkpoints of a run, which ``polyak train --resume`` resumes from."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class FullCheckpoints(CheckpointCallback):
         save_freq: environment steps between two; none but for signals if it is below 1.
         keep: how many of the newest stay.
         stops: the signals.
-        save_model: called with the model before the checkpoint that a signal asks for: it is small and quick, and
-            whoever sends the signal may not wait for a large replay buffer.
+        save_model: called with the model before the checkpoint that a signal asks for: it is small and quick, and a
+            scheduler that sends a signal may not wait for a large replay buffer.
     """
 
     _reads_locals = False

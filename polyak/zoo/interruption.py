@@ -40,7 +40,7 @@ class Stops:
         self.asked: KeyboardInterrupt | None = None
 
     def wait_for_step(self) -> None:
-        """From now on the first signal is only noted: whoever steps asks for it, and stops where all is whole.
+        """From now on the first signal is only noted: a callback asks for it at the next step, and stops there.
 
         If the program does not do so within `TO_NEXT_STEP` seconds, the signal comes again, and raises.
         """

@@ -1,4 +1,4 @@
-"""``polyak train --resume FOLDER``: the run of a folder goes on from its newest full checkpoint, as one run."""
+"""``polyak train --resume FOLDER``: the run of a folder continues from its newest full checkpoint, as one run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PATIENCE = 5.0
 
 @dataclass
 class Resumed:
-    """A run that goes on.
+    """A run that is resumed.
 
     Fields: ``options`` those that it was begun with; ``env_kwargs`` what its environments are given besides the
     settings; ``checkpoint`` the newest full one, None where the run was killed before the first.
@@ -55,7 +55,7 @@ class Resumed:
         """Read the run in the folder ``options.resume``; `instead` are options that are not as it was begun with.
 
         Raises:
-            ZooError: it is no run, or one that has ended or cannot go on; other options contradict those that it was
+            ZooError: it is no run, or one that has ended or cannot be resumed; other options contradict those that it was
                 begun with; the folder names code that the user neither names nor trusts.
         """
         folder = RunFolder.at(Path(options.resume))
@@ -172,7 +172,7 @@ def _newest(folder: RunFolder, options: Any) -> Path | None:
 
 
 def locked(folder: RunFolder) -> IO[bytes]:
-    """Lock a run until the file that this returns is closed: no other program goes on with it meanwhile.
+    """Lock a run until the file that this returns is closed: no other program resumes it meanwhile.
 
     Raises:
         ZooError: one does already. Workers of a killed one get some seconds to end.

@@ -79,7 +79,7 @@ class ProgressFile(SinkCallback):
 
     Args:
         folder: where the file goes; one that is there is overwritten.
-        append: go on with it instead.
+        append: continue it instead.
     """
 
     def __init__(self, folder: Path, append: bool = False) -> None:

@@ -131,7 +131,7 @@ class TrainOptions(TrainingOptions):
     keep_full: int = option(
         1, "--keep-full", help="Full checkpoints that stay, for --resume, with --save-freq and signals.", at_least=0
     )
-    resume: str = option("", "--resume", help="Go on with the run in this folder, from its newest full checkpoint.")
+    resume: str = option("", "--resume", help="Resume the run in this folder, from its newest full checkpoint.")
     save_replay_buffer: bool = option(
         False, "--save-replay-buffer/--no-save-replay-buffer", help="Save the replay buffer with the final model."
     )
@@ -193,7 +193,7 @@ def train(options: TrainOptions) -> Any:
 
 
 def resume(options: TrainOptions, **instead: Any) -> Any:
-    """Go on with the run in the folder ``options.resume``, as `train` does; `instead` are options that are not as it
+    """Resume the run in the folder ``options.resume``, as `train` does; `instead` are options that are not as it
     was begun with."""
     run = Resumed.of(options, **instead)
     with locked(run.folder), outlasting_the_reader("training"), answered_signals() as stops:
@@ -518,7 +518,7 @@ class _Run:
         )
 
     def _resumed_model(self, env: VecEnv | Dataset, checkpoint: Path) -> Any:
-        """Load the full checkpoint, whose settings are those of the run; TensorBoard's files go on in their folder."""
+        """Load the full checkpoint, whose settings are those of the run; TensorBoard's files continue in their folder."""
         model = self.algorithm.load(
             checkpoint,
             env=env,
@@ -693,7 +693,7 @@ class _Run:
                 path.unlink()
 
     def abandon(self) -> None:
-        """The run cannot begin: its folder goes, unless it is one that was to go on."""
+        """The run cannot begin: its folder goes, unless it is one that was to be resumed."""
         self.close(exit_code=1)
         if self.resumed is None:
             self.folder.remove()

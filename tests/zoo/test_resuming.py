@@ -1,4 +1,4 @@
-"""Runs that stop early and go on with ``polyak train --resume``, as if they had not stopped; and faults, run again."""
+"""Runs that stop early and resume, as if they had not stopped; and faults, run again."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def begin(logs: Path, *more: object) -> int:
 
 @pytest.fixture
 def usual_signals() -> Iterator[None]:
-    """Whoever runs the tests may handle these signals."""
+    """The caller of the tests may handle these signals."""
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGUSR1)}
     yield
     for number, handler in before.items():
