@@ -34,8 +34,8 @@ class CheckpointCallback(BaseCallback):
     A ``full`` checkpoint holds all that exact resumption needs: in the model's file are the replay buffer, the random
     states, the environments and what the training has counted. ``load(path, env=..., resume=True)`` and ``learn(...,
     reset_num_timesteps=False)``, with the same callbacks in the same order, then continue as if nothing had happened:
-    evaluations know their best, counters and values that wait to be logged continue. Put this callback last in the list,
-    since those behind it have not seen the step when the file is written.
+    best returns, counters and values that wait to be logged are restored. Put this callback last in the list, since
+    those behind it have not seen the step when the file is written.
 
     Args:
         save_freq: calls (or, see ``unit``, environment steps) between two checkpoints.

@@ -55,8 +55,8 @@ class Resumed:
         """Read the run in the folder ``options.resume``; `instead` are options that are not as it was begun with.
 
         Raises:
-            ZooError: it is no run, or one that has ended or cannot be resumed; other options contradict those that it was
-                begun with; the folder names code that the user neither names nor trusts.
+            ZooError: it is no run, or one that has ended or cannot be resumed; other options contradict those that it
+                was begun with; the folder names code that the user neither names nor trusts.
         """
         folder = RunFolder.at(Path(options.resume))
         arguments = folder.read_yaml(ARGUMENTS) if folder.path.is_dir() else {}

@@ -518,7 +518,7 @@ class _Run:
         )
 
     def _resumed_model(self, env: VecEnv | Dataset, checkpoint: Path) -> Any:
-        """Load the full checkpoint, whose settings are those of the run; TensorBoard's files continue in their folder."""
+        """Load the full checkpoint, whose settings are those of the run; TensorBoard continues in its folder."""
         model = self.algorithm.load(
             checkpoint,
             env=env,
