@@ -102,7 +102,7 @@ def disturbed(words: list[str], logs: Path, seconds: float, most: int, chance: r
         folder = run_of(logs)
         if folder is None:
             shutil.rmtree(logs, ignore_errors=True)
-        command = ["train", *words] if folder is None else ["train", "--resume", str(folder)]
+        command = ["train", *words] if folder is None else ["train", "--resume", str(folder), *words[2:4]]
         moment = chance.uniform(0, seconds) if kills < most else None
         if ended(begin(command, said), moment, said):
             return kills

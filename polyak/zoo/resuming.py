@@ -17,7 +17,7 @@ from polyak.zoo.links import check_file
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.options import default_of
 from polyak.zoo.output import note
-from polyak.zoo.registry import Environment, algorithm_name, env_name, find_algorithm, find_env
+from polyak.zoo.registry import Environment, algorithm_name, env_name, find_algorithm, find_env, parameter_names
 from polyak.zoo.run_folder import ARGUMENTS, ERROR, FAULT, FINISHED, FULL, INTERRUPTED, RunFolder
 from polyak.zoo.settings import Settings, fit_batch, interpret
 from polyak.zoo.untrusted import USER, ZooAuthor, given_kwargs, named_env, named_packages
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 _FREE = ("resume", "verbose", "progress", "trust", "gym_packages", "device", "num_threads")
 """Options that a resumed run may be given otherwise."""
-_LEADS_ELSEWHERE = ("address", "working_dir", "track")
+_SENDS = ("address", "working_dir", "track")
 """Options by which a folder would send something to others: the user says them again, or trusts the folder."""
+_SIZES = ("n_runners", "n_replay_shards", "n_eval_envs")
+"""Options that a folder of others may give within limits only."""
 _PATIENCE = 5.0
 """Seconds that workers of a killed run get to end."""
 
@@ -73,8 +75,7 @@ class Resumed:
         dataset = dataset_for(whole.dataset, algorithm, whole.algo, options.trust) if whole.dataset else None
         if whole.env:
             text, writer = (options.env, USER) if typed_env else (named_env(arguments, source), author)
-            packages = options.gym_packages or named_packages(arguments, author, source)
-            environment = find_env(text, packages, writer, source)
+            environment = find_env(text, whole.gym_packages, writer, source)
         else:
             environment = environment_of(whole, dataset)
         typed = parse_pairs(options.env_kwargs, "--env-kwargs")
@@ -86,7 +87,8 @@ class Resumed:
         config, raw = str(folder.settings_folder / "config.yml"), folder.read_yaml("config.yml")
         words = overrides if _given(options, "hyperparams") else frozenset()
         settings = interpret(algorithm, whole.algo, raw, config, author, words).find_classes()
-        if "batch_size" not in overrides and (changed := fit_batch(settings)):
+        fits = "batch_size" not in overrides and "n_epochs" in parameter_names(algorithm)
+        if fits and (changed := fit_batch(settings)):
             note(changed)
         folder = RunFolder(folder.path, environment.name if environment.is_known else folder.env_id)
         return cls(whole, algorithm, environment, settings, folder, dataset, kwargs, checkpoint)
@@ -105,7 +107,7 @@ def _given(options: Any, name: str) -> bool:
 
 def _as_begun(options: Any, arguments: dict[str, Any], author: ZooAuthor, source: str) -> Any:
     """The options that a run was begun with, of those given now only what is free; ZooError for the others."""
-    values: dict[str, Any] = {"resume": options.resume}
+    values: dict[str, Any] = {}
     for item in fields(options):
         name, default, now = item.name, default_of(item), getattr(options, item.name)
         was = default if name == "env_kwargs" else arguments.get(name, default)
@@ -123,12 +125,23 @@ def _as_begun(options: Any, arguments: dict[str, Any], author: ZooAuthor, source
                 f"{flag} contradicts --resume: it is {now!r:.100}, and the run was begun with "
                 f"{arguments.get(name, default)!r:.100}. Leave it out: the settings are those of the folder."
             )
-        elif name in _LEADS_ELSEWHERE and was != default and now != was and not author.is_trusted:
+        elif now != was and not author.is_trusted and _leads_elsewhere(name, was, default):
             raise ZooError(
                 f"{source}: {name} is {was!r:.100}, which leads out of the folder. Give it again on the command line, "
                 "or add --trust if you trust the folder."
             )
-    return type(options)(**values | {"resume": options.resume})
+        elif name in _SIZES and now != was:
+            author.check_values(was, source=source, key=name, kind="hyperparameter")
+    mine = {"resume": options.resume, "trust": options.trust}
+    mine["gym_packages"] = options.gym_packages or named_packages(arguments, author, source)
+    return type(options)(**values | mine)
+
+
+def _leads_elsewhere(name: str, was: Any, default: Any) -> bool:
+    """Whether an option of a folder sends something to others, or writes far from where the user stands."""
+    if name == "tensorboard_log":
+        return Path(was).expanduser().is_absolute() or ".." in Path(was).parts
+    return name in _SENDS and was != default
 
 
 def _agree(name: str, now: Any, was: Any) -> bool:

@@ -70,28 +70,29 @@ def test_a_run_that_was_asked_to_stop_goes_on_as_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert begin(tmp_path / "whole") == 0
+    resume = ["train", "--resume", tmp_path / "logs" / RUN, "-tb", tmp_path / "logs/tb"]
     run = RunFolder(tmp_path / "logs" / RUN, "CartPole-v1")
     for number, at, status in ((signal.SIGUSR1, 77, 138), (signal.SIGTERM, 133, 143)):
         send(number, at, monkeypatch)
-        assert (begin(tmp_path / "logs") if status == 138 else polyak("train", "--resume", run.path)) == status
+        assert (begin(tmp_path / "logs") if status == 138 else polyak(*resume)) == status
         assert list(run.checkpoints(FULL)) == [at]
         assert run.state.description == f"was interrupted after {at} of 240 steps"
     monkeypatch.undo()
     for left, process in (("dead", 2**22 + 1), ("living", os.getppid())):
         (run.path / f".{left}.zip.{writing._place()}-{process}-00c0ffee.partial").touch()
-    assert polyak("train", "--resume", run.path, "--seed", 4) == 2
+    assert polyak(*resume, "--seed", 4) == 2
     assert "--seed contradicts --resume: it is 4, and the run was begun with 3" in capsys.readouterr().err
     with locked(run):  # as a program does that lives
-        program = [sys.executable, "-m", "polyak", "train", "--resume", str(run.path)]
+        program = [sys.executable, "-m", "polyak", *map(str, resume)]
         refused = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "the run is still running" in refused.stderr
-    assert polyak("train", "--resume", run.path, "--seed", 3) == 0
+    assert polyak(*resume, "--seed", 3) == 0
     (living,) = run.path.glob(".*")
     assert living.name.startswith(".living")
     living.unlink()
     assert differences(tmp_path / "whole", tmp_path / "logs") == []
-    assert polyak("train", "--resume", run.path) == 2
+    assert polyak(*resume) == 2
     assert "the run has finished" in capsys.readouterr().err
 
 
@@ -117,6 +118,9 @@ def test_a_fault_is_run_again_to_the_same_error(tmp_path: Path, capsys: pytest.C
     ("name", "value", "said"),
     [
         ("address", "ray://evil:10001", "leads out of the folder"),
+        ("tensorboard_log", "/elsewhere", "leads out of the folder"),
+        ("n_runners", 1000, "n_runners"),
+        ("gym_packages", ["my_package"], "--trust"),
         ("n_envs", "many", "n_envs must be a int, got 'many'"),
         ("env", "my_env.py:MyEnv", "--trust"),
         ("algo", "my_algo.py:Mine", "--trust"),
