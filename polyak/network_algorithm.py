@@ -266,7 +266,7 @@ class NetworkAlgorithm(Algorithm):
         super()._prepare_to_learn(reset)
         if (average := self.learner.average) is not None and average.acts:
             average.exchange(self.policy)
-        self.host.expect(Load(*self._expected_updates(self._total_timesteps - self.num_timesteps)))
+        self.host.expect(Load(*self._expected_updates(self.clock.planned)))
         if self.n_learners == 1:
             return
         if self._learners is None:

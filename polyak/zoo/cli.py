@@ -18,6 +18,7 @@ from polyak.zoo.output import note
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train:TrainOptions", "train:train"),
+    "replay-fault": ("replay_fault:ReplayFaultOptions", "replay_fault:replay_fault"),
     "tune": ("tuning.options:TuneOptions", "tuning.command:tune"),
     "enjoy": ("enjoy:EnjoyOptions", "enjoy:enjoy"),
     "evaluate": ("evaluate:EvaluateOptions", "evaluate:evaluate"),

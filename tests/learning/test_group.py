@@ -50,9 +50,7 @@ class Drawing(TorchDispatchMode):
         self._generator = torch.Generator().manual_seed(0)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if (
-            func not in (*self.normal, *self.uniform) or get_proxy_mode() is not None
-        ):  # only written down
+        if func not in (*self.normal, *self.uniform) or get_proxy_mode() is not None:  # only written down
             return func(*args, **(kwargs or {}))
         rows, *rest = args[0].shape if isinstance(args[0], Tensor) else args[0]
         draw = torch.randn if func in self.normal else torch.rand
