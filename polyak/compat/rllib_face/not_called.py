@@ -47,7 +47,6 @@ CALLBACKS = {
     "on_evaluate_offline_start": _OFFLINE,
     "on_evaluate_offline_end": _OFFLINE,
     "on_offline_eval_runners_recreated": _OFFLINE,
-    "on_env_runners_recreated": "runners are put back without a word. Their number is in the results: fault_tolerance",
     "on_sub_environment_created": "it belongs to RLlib's old stack. Use on_environment_created",
     "on_learn_on_batch": "it belongs to RLlib's old stack. Use on_train_result, or a learner_class",
     "on_postprocess_trajectory": "it belongs to RLlib's old stack. Wrap the environment",
