@@ -54,6 +54,8 @@ ABSENT = {
     "num_weight_broadcasts": "weights travel with requests, numbered by weights_seq_no",
     "*/env_runner_state_server_pull": "weights travel with requests, numbered by weights_seq_no",
     "timers/sample": "it is env_runner_sampling_timer",
+    "timers/offline_sampling_timer": "drawing is part of learner_update_timer",
+    "learners/__all_modules__/training_iteration": "it is training_iteration, at the top",
     "timers/replay_buffer_*": "drawing is part of learner_update_timer, adding of env_runner_sampling_timer",
 }
 """What RLlib reports and we do not, and why."""
