@@ -123,6 +123,7 @@ _NAMES = {
     "core.rl_module.apis": f"{' '.join(_APIS.values())};columns: TARGET_NETWORK_ACTION_DIST_INPUTS",
     **{f"core.rl_module.apis.{module}": name for module, name in _APIS.items()},
     "core.rl_module.apis.target_network_api": "TargetNetworkAPI;columns: TARGET_NETWORK_ACTION_DIST_INPUTS",
+    "core.rl_module.torch.torch_compile_config": "models.rl_module: TorchCompileConfig",
     "core.rl_module.torch core.rl_module.torch.torch_rl_module": "TorchRLModule",
     "utils.spaces.simplex": "Simplex",
     "": "tuning: _register_all=register_all",
@@ -176,9 +177,6 @@ REFUSED: dict[str, dict[str, str]] = {
         _DEFAULT,
     ),
     "connectors.learner": {"AddInfosFromEpisodesToTrainBatch": _INFOS, "AgentToModuleMapping": _ONE_AGENT},
-    "core.rl_module.torch.torch_compile_config": {
-        "TorchCompileConfig": "framework(torch_compile_learner=...) compiles gradient steps"
-    },
     **{
         f"env.wrappers.{module}": dict.fromkeys(names.split(), f"{_ONE_AGENT}, and games are polyak.envs' own")
         for module, names in {
