@@ -14,6 +14,7 @@ from polyak.compat.rllib_face.config.dqn import DQNConfig as DQNConfig
 from polyak.compat.rllib_face.config.dqn import RainbowConfig as RainbowConfig
 from polyak.compat.rllib_face.config.impala import APPOConfig as APPOConfig
 from polyak.compat.rllib_face.config.impala import IMPALAConfig as IMPALAConfig
+from polyak.compat.rllib_face.config.iql import IQLConfig as IQLConfig
 from polyak.compat.rllib_face.config.marwil import BCConfig as BCConfig
 from polyak.compat.rllib_face.config.marwil import MARWILConfig as MARWILConfig
 from polyak.compat.rllib_face.config.ppo import PPOConfig as PPOConfig

@@ -33,7 +33,7 @@ _OF_LEARNERS = {
     "general_advantage_estimation": "GeneralAdvantageEstimation",
 }
 """Module -> RLlib's default piece in it."""
-_ALGORITHMS = ("PPO", "DQN", "SAC", "IMPALA", "APPO", "BC", "MARWIL", "CQL", "TQC")
+_ALGORITHMS = ("PPO", "DQN", "SAC", "IMPALA", "APPO", "BC", "MARWIL", "CQL", "TQC", "IQL")
 _APIS = {
     "inference_only_api": "InferenceOnlyAPI",
     "q_net_api": "QNetAPI",
@@ -156,7 +156,6 @@ def _placed(names: str) -> str:
 _ONE_AGENT = "algorithms here train one agent"
 _DEFAULT = "polyak does the work of RLlib's default pieces around a module itself"
 _INFOS = "a piece reads them: episode.get_infos()"
-_OFFLINE = "polyak learns from recorded data without a config: polyak.{}('MlpPolicy', dataset)"
 _RUNNER = "the runner is polyak's: env_runners(num_env_runners=...) says how many there are"
 _LEARNER = "subclass the learner of the algorithm, and name it by training(learner_class=...)"
 _META = "there is no learner here that others learn through"
@@ -164,8 +163,6 @@ _EXTERNAL = "environments elsewhere are stepped from here: write a gymnasium.Env
 _OLD = "it belongs to RLlib's old stack: write a TorchRLModule"
 
 REFUSED: dict[str, dict[str, str]] = {
-    "algorithms": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
-    "algorithms.iql": dict.fromkeys(["IQL", "IQLConfig"], _OFFLINE.format("IQL")),
     "algorithms.dreamerv3": dict.fromkeys(["DreamerV3", "DreamerV3Config"], "there is no DreamerV3 here"),
     "connectors.env_to_module": dict.fromkeys([*_COMMON.values(), "AgentToModuleMapping"], _DEFAULT),
     "connectors.common.agent_to_module_mapping": {"AgentToModuleMapping": _ONE_AGENT},
