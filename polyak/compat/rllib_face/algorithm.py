@@ -77,7 +77,7 @@ class Algorithm(MayBeNamed):
         )
         if env is not None:
             own = own.copy(copy_frozen=False).environment(env)
-        refuse("algo_class", type(self), Algorithm, not_called.ALGORITHM)
+        refuse("algo_class", type(self), Algorithm, not_called.OF["algorithm"])
         beside = own.evaluation_parallel_to_training and changed(type(self), Algorithm, ["evaluate"])
         fix = f"{type(self).__name__} has an evaluate() of its own, which ends before training continues. Leave it out."
         require(not beside, "evaluation_parallel_to_training", True, fix)

@@ -96,7 +96,7 @@ class Hooks:
         for cls in classes:
             is_class = isinstance(cls, type) and issubclass(cls, RLlibCallback)
             require(is_class, "callbacks_class", cls, "give a subclass of RLlibCallback.")
-            refuse("callbacks_class", cls, RLlibCallback, not_called.CALLBACKS)
+            refuse("callbacks_class", cls, RLlibCallback, not_called.OF["callbacks"])
             one = cls()
             for name in HOOKS:
                 if getattr(cls, name) is not getattr(RLlibCallback, name):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -114,7 +115,7 @@ def run_rllib_example_script_experiment(
         ValueError: ``--as-test``, and the value was not reached.
     """
     args = add_rllib_example_script_args().parse_args() if args is None else args
-    for name in ("enable_new_api_stack", "local_mode", "as_release_test", "wandb_key"):
+    for name in ("enable_new_api_stack", "local_mode", "as_release_test", "wandb_key", "num_gpus"):
         require(not getattr(args, name, None), name, getattr(args, name, None), "leave it out.")
     stop = stop or {
         RETURN: args.stop_reward,
@@ -169,6 +170,7 @@ def _tuner(
     kind = trainable or tune_trainable(config)
     tune = import_module("ray.tune")
     import_module("ray").init(num_cpus=args.num_cpus or None, ignore_reinit_error=True)
+    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # Tune's newer output asks no progress reporter
     run = tune.RunConfig(
         failure_config=tune.FailureConfig(max_failures=0, fail_fast="raise"),
         stop=dict(stop),

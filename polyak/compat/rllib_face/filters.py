@@ -42,19 +42,6 @@ def filter_of(connector: Any) -> MeanStdFilter | None:
     return found
 
 
-def filtered(env: VecEnv, connector: Any, gamma: float, training: bool) -> VecEnv:
-    """Environments under the filter, if there is one.
-
-    Args:
-        env: the environments.
-        connector: the setting.
-        gamma: discount of one step.
-        training: whether statistics follow what is seen, and rewards are those to learn from.
-    """
-    found = filter_of(connector)
-    return env if found is None else FilteredEnv(env, found, gamma, training)
-
-
 class FilteredEnv(VecNormalize):
     """Environments under a filter.
 

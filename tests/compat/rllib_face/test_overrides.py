@@ -196,24 +196,29 @@ def sac() -> Any:
 
 
 OF_DQN, OF_SAC = (
-    {**not_called.DQN_MODULE, **not_called.MODULE},
-    {**not_called.TORCH_LEARNER, **SACTorchLearner.reasons},
+    {**not_called.OF["dqn_module"], **not_called.OF["module"]},
+    {**not_called.OF["torch_learner"], **SACTorchLearner.reasons},
 )
 REFUSED: list[tuple[str, type, dict[str, str], Any]] = [
-    ("AlgorithmConfig", PPOConfig, not_called.CONFIG, lambda cls: small(cls())),
-    ("Algorithm", scale.get_trainable_cls("PPO"), not_called.ALGORITHM, lambda cls: small(PPOConfig(algo_class=cls))),
-    ("RLlibCallback", RLlibCallback, not_called.CALLBACKS, lambda cls: ppo().callbacks(cls)),
-    ("TorchRLModule", DefaultPPOTorchRLModule, not_called.MODULE, lambda cls: with_spec(ppo(), module_class=cls)),
+    ("AlgorithmConfig", PPOConfig, not_called.OF["config"], lambda cls: small(cls())),
+    (
+        "Algorithm",
+        scale.get_trainable_cls("PPO"),
+        not_called.OF["algorithm"],
+        lambda cls: small(PPOConfig(algo_class=cls)),
+    ),
+    ("RLlibCallback", RLlibCallback, not_called.OF["callbacks"], lambda cls: ppo().callbacks(cls)),
+    ("TorchRLModule", DefaultPPOTorchRLModule, not_called.OF["module"], lambda cls: with_spec(ppo(), module_class=cls)),
     ("DefaultDQNRLModule", DefaultDQNTorchRLModule, OF_DQN, lambda cls: with_spec(dqn(), module_class=cls)),
-    ("PPOCatalog", PPOCatalog, not_called.PPO_CATALOG, lambda cls: with_spec(ppo(), catalog_class=cls)),
-    ("DQNCatalog", DQNCatalog, not_called.DQN_CATALOG, lambda cls: with_spec(dqn(), catalog_class=cls)),
-    ("SACCatalog", Catalog, not_called.SAC_CATALOG, lambda cls: with_spec(sac(), catalog_class=cls)),
-    ("MultiRLModuleSpec", MultiRLModuleSpec, not_called.SPEC, lambda cls: multi(cls(RLModuleSpec()))),
-    ("RLModuleSpec", RLModuleSpec, not_called.SPEC, lambda cls: multi(cls())),
-    ("ConnectorV2", ConnectorV2, not_called.CONNECTOR, lambda cls: ppo(learner_connector=lambda *spaces: cls())),
-    ("Learner", PPOTorchLearner, not_called.TORCH_LEARNER, lambda cls: ppo(learner_class=cls)),
+    ("PPOCatalog", PPOCatalog, not_called.OF["ppo_catalog"], lambda cls: with_spec(ppo(), catalog_class=cls)),
+    ("DQNCatalog", DQNCatalog, not_called.OF["dqn_catalog"], lambda cls: with_spec(dqn(), catalog_class=cls)),
+    ("SACCatalog", Catalog, not_called.OF["sac_catalog"], lambda cls: with_spec(sac(), catalog_class=cls)),
+    ("MultiRLModuleSpec", MultiRLModuleSpec, not_called.OF["spec"], lambda cls: multi(cls(RLModuleSpec()))),
+    ("RLModuleSpec", RLModuleSpec, not_called.OF["spec"], lambda cls: multi(cls())),
+    ("ConnectorV2", ConnectorV2, not_called.OF["connector"], lambda cls: ppo(learner_connector=lambda *spaces: cls())),
+    ("Learner", PPOTorchLearner, not_called.OF["torch_learner"], lambda cls: ppo(learner_class=cls)),
     ("SACLearner", SACTorchLearner, OF_SAC, lambda cls: sac().training(learner_class=cls)),
-    ("polyak's learner", PPOLearner, not_called.LEARNER, lambda cls: ppo(learner_class=cls)),
+    ("polyak's learner", PPOLearner, not_called.OF["learner"], lambda cls: ppo(learner_class=cls)),
 ]
 
 

@@ -350,7 +350,7 @@ class DQNConfig(ReplayConfig):
 
     def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
         builds = ("build_encoder", "build_af_head", "build_vf_head")
-        networks = Networks(self, DefaultDQNTorchRLModule, builds, not_called.DQN_CATALOG)
+        networks = Networks(self, DefaultDQNTorchRLModule, builds, not_called.OF["dqn_catalog"])
         refuse_of_dqn(networks.module_class)
         kwargs: dict[str, Any] = {**networks.policy_kwargs(turned), "optimizer_kwargs": {"eps": self.adam_epsilon}}
         if not networks.is_default:

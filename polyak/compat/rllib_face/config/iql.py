@@ -38,6 +38,8 @@ class IQLConfig(MARWILConfig):
     """Left to ``actor_lr``, ``critic_lr`` and ``value_lr``."""
     grad_clip: Annotated[Literal[None], To("")] = None
     """Gradients are not clipped."""
+    normalize_actions: Literal[True] = True
+    """The policy chooses actions in [-1, 1], which stand for the range of the environment's."""
     beta: Annotated[Positive, To("beta")] = 0.1
     """How much more the better actions count for the actor, by exp(beta * advantage), which is at most 100."""
     expectile: Annotated[float, Only("a number between 0 and 1", lambda x: 0 < x < 1), To("expectile")] = 0.8

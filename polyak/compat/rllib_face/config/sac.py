@@ -35,7 +35,7 @@ def policy_kwargs_of(config: Any, turned: bool) -> dict[str, Any]:
         config: with ``twin_q``.
         turned: the policy sees images with the channels first where the environment has them last.
     """
-    networks = Networks(config, DefaultSACTorchRLModule, ("build_encoder",), not_called.SAC_CATALOG)
+    networks = Networks(config, DefaultSACTorchRLModule, ("build_encoder",), not_called.OF["sac_catalog"])
     fix = (
         f"its networks are its own: give rl_module(model_config=...), or use polyak.{config.name} with a policy class."
     )

@@ -41,7 +41,7 @@ def pieces_of(argument: str, given: Any, *known: Any) -> list[Any]:
         before = "polyak does its work before a module. Leave it out."
         require(argument == "learner_connector" or not isinstance(piece, DefaultPiece), argument, piece, before)
         if is_ours(type(piece), ConnectorV2):
-            refuse(argument, type(piece), ConnectorV2, not_called.CONNECTOR)
+            refuse(argument, type(piece), ConnectorV2, not_called.OF["connector"])
         else:
             filter_of(piece)
     return pieces

@@ -58,10 +58,10 @@ def refuse_of_dqn(module_class: type[Any]) -> None:
     """
     if not issubclass(module_class, DefaultDQNTorchRLModule):
         return
-    reasons = dict(not_called.DQN_MODULE)
+    reasons = dict(not_called.OF["dqn_module"])
     if not explores_itself(module_class) and not chooses_itself(module_class, _INFERENCE):
         kinds = "get_exploration_action_dist_cls", "get_inference_action_dist_cls"
-        reasons |= dict.fromkeys(kinds, not_called.DQN_CATALOG["get_action_dist_cls"])
+        reasons |= dict.fromkeys(kinds, not_called.OF["dqn_catalog"]["get_action_dist_cls"])
     refuse("rl_module_spec.module_class", module_class, DefaultDQNTorchRLModule, reasons)
 
 
