@@ -2,8 +2,8 @@
 
 =================================  =====================================================================================
 ``learner_group/learner/rl_module``  name of a module -> its arrays
-``learner_group/learner/optimizer``  name of an optimizer -> its state; beside it stands ``learning``: what else the learner has,
-                                   and what learning has moved
+``learner_group/learner/optimizer``  name of an optimizer -> its state; beside it ``learning``: what else there is of
+                                   the learner, and what learning has moved
 ``env_runner``                       statistics of the filter, if there is one, and steps so far
 ``metrics_logger``                   episodes and counters; always there
 ``training_iteration``               always there
