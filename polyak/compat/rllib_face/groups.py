@@ -211,7 +211,8 @@ def synchronous_parallel_sample(
     Args:
         worker_set: ``algo.env_runner_group``.
         max_env_steps, max_agent_steps: at least so many steps.
-        concat, sample_timeout_s, _uses_new_env_runners: RLlib's; runners have the config's timeout.
+        concat: return all episodes in one list; ``False``: in a list of lists.
+        sample_timeout_s, _uses_new_env_runners: RLlib's; runners have the config's timeout.
         random_actions: must be false.
         _return_metrics: return a list of metrics, too: they are among the results by themselves.
 
@@ -222,5 +223,6 @@ def synchronous_parallel_sample(
     steps = max_env_steps or max_agent_steps
     if steps is None:
         steps = worker_set.model.n_envs * worker_set.model.n_steps
-    episodes = worker_set.sample(num_timesteps=steps)
+    found = worker_set.sample(num_timesteps=steps)
+    episodes = found if concat else [found]
     return (episodes, [{}]) if _return_metrics else episodes

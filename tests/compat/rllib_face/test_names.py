@@ -102,6 +102,15 @@ def test_a_module_compiles_as_the_config_says() -> None:
         module().compile(TorchCompileConfig("inductor", torch_dynamo_mode="unheard of"))
 
 
+def test_the_spec_of_a_config_says_what_is_built() -> None:
+    spaces_of = {"default_policy": (spaces.Box(-1, 1, (3,)), spaces.Discrete(2))}
+    spec = PPOConfig().get_multi_rl_module_spec(spaces=spaces_of, inference_only=True)
+    assert spec.build()["default_policy"].vf is None
+    assert PPOConfig().get_rl_module_spec(spaces=spaces_of).build().vf is not None
+    with pytest.raises(HyperparameterError, match="policy_dict"):
+        PPOConfig().get_multi_rl_module_spec(policy_dict={"a": None})
+
+
 def test_modules_under_names(tmp_path: Path) -> None:
     both = MultiRLModule({"a": module(), "b": module(4)})
     batch = {"b": {"obs": torch.rand(5, 3)}}

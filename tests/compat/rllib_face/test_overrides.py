@@ -92,6 +92,8 @@ MODULE = {
     "get_non_inference_attributes",
 }
 AROUND = {"before_gradient_based_update", "after_gradient_based_update"}
+CALLED_ELSEWHERE = {"on_checkpoint_loaded", "on_env_runners_recreated"}
+"""Where a checkpoint is loaded, and where runners on Ray have died."""
 CALLED: dict[str, set[str]] = {
     "Algorithm": {"get_default_config", "setup", "training_step", "evaluate"},
     "AlgorithmConfig": {
@@ -99,7 +101,7 @@ CALLED: dict[str, set[str]] = {
         *("get_multi_rl_module_spec", "build_env_to_module_connector", "build_learner_connector"),
     },
     "ConnectorV2": {*("recompute_output_observation_space", "recompute_output_action_space", "__call__", "get_state")},
-    "RLlibCallback": {name for name in vars(RLlibCallback) if name.startswith("on_")} - {"on_checkpoint_loaded"},
+    "RLlibCallback": {name for name in vars(RLlibCallback) if name.startswith("on_")} - CALLED_ELSEWHERE,
     "TorchRLModule": MODULE,
     "PPOCatalog": {
         *("_determine_components_hook", "build_actor_critic_encoder", "build_pi_head", "build_vf_head"),
@@ -245,7 +247,7 @@ FACES = {
 """Classes of RLlib -> those faces of ours in which what they mark is found, if they are others."""
 SEEN = {
     "TorchRLModule": {"_forward"},
-    "RLlibCallback": {"on_checkpoint_loaded"},
+    "RLlibCallback": CALLED_ELSEWHERE,
     "PPOCatalog": {"get_tokenizer_config"},
     "DQNCatalog": {"get_tokenizer_config"},
     "DefaultSACRLModule": set(),

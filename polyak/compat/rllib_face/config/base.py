@@ -397,6 +397,8 @@ class AlgorithmConfig(AllSettings):
         default, given = multi.of_one_agent(self.get_default_rl_module_spec()), multi.of_one_agent(self.rl_module_spec)
         values = {} if given is None else {name: value for name, value in vars(given).items() if value}
         options = _merged(default.model_config, self.model_config, values.pop("model_config", None))
+        if inference_only is not None:
+            values["inference_only"] = inference_only
         found = replace(default, **values, model_config=options)
         known = spaces or {}
         own = next((known[name] for name in (DEFAULT_MODULE_ID, "__env_single__", "__env__") if name in known), None)
@@ -408,7 +410,9 @@ class AlgorithmConfig(AllSettings):
         self, *, env: Any = None, spaces: Any = None, inference_only: bool = False, **kwargs: Any
     ) -> Any:
         """:meth:`get_rl_module_spec` under the name of the only agent, and, unless they are to act, the modules that
-        only the learner has."""
+        only the learner has. ``kwargs`` are RLlib's for several agents, which must be ``None``."""
+        for name, value in kwargs.items():
+            require(value is None, name, value, "algorithms here train one agent. Leave it out.")
         multi = resolve_name("polyak.compat.rllib_face.models.multi")
         specs = {DEFAULT_MODULE_ID: self.get_rl_module_spec(env, spaces, inference_only)}
         default = self.get_default_rl_module_spec()
