@@ -8,9 +8,10 @@ is written as in :mod:`polyak.compat.sb3_face.table`.
 
 import json
 from pathlib import Path
+from typing import Any
 
 _FACE = "polyak.compat.rllib_face"
-_NAMES: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("names.json").read_text())
+_NAMES: dict[str, Any] = json.loads(Path(__file__).with_name("names.json").read_text())
 
 
 def _placed(names: str) -> str:
@@ -22,7 +23,7 @@ def _placed(names: str) -> str:
 REFUSED: dict[str, dict[str, str]] = {}
 """Module path below ``ray.rllib`` -> name -> why it is not here, and what to do instead."""
 for _why, _modules in _NAMES["refused"].items():
-    for _path, _names in dict(_modules).items():
+    for _path, _names in _modules.items():
         REFUSED.setdefault(_path, {}).update(dict.fromkeys(_names.split(), _why))
 
 RLLIB: dict[str, tuple[str, ...]] = {
