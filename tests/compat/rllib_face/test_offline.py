@@ -149,7 +149,7 @@ def test_a_config_learns_evaluates_saves_and_restores(name: str, recorded: dict[
     learner = results[1]["learners"]["default_policy"]
     assert learner["num_module_steps_trained_lifetime"] == 8 * 32
     assert all(np.isfinite(value) for _, value in flattened(learner))
-    critics = {"CQL": {"qf_loss", "policy_loss", "alpha_loss"}, "IQL": {"qf_loss", "policy_loss", "vf_loss"}}
+    critics = {"CQL": {"qf_loss", "policy_loss", "alpha_loss"}, "IQL": {"qf_loss", "qf_twin_loss", "policy_loss"}}
     losses = {**critics, "BC": {"policy_loss", "total_loss"}}
     assert losses.get(name, {"policy_loss", "vf_loss", "total_loss"}) <= learner.keys()
 

@@ -12,7 +12,7 @@ from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.config.base import HORIZON, AlgorithmConfig, Plain, with_learner
 from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.config.settings import OnePass, Points, To
-from polyak.compat.rllib_face.filters import filter_of
+from polyak.compat.rllib_face.connectors.given import filter_of
 from polyak.compat.rllib_face.learners.values import DQNTorchLearner, ReportsValues
 from polyak.compat.rllib_face.models.catalog import DQNCatalog
 from polyak.compat.rllib_face.models.default_modules import DefaultDQNTorchRLModule

@@ -10,6 +10,7 @@ from polyak.compat.rllib_face.config.base import Plain
 from polyak.compat.rllib_face.config.marwil import MARWILConfig
 from polyak.compat.rllib_face.config.sac import policy_kwargs_of
 from polyak.compat.rllib_face.config.settings import Points, To
+from polyak.compat.rllib_face.learners.values import ReportsExpectiles
 from polyak.compat.rllib_face.models.catalog import Catalog
 from polyak.compat.rllib_face.models.default_modules import DefaultSACTorchRLModule
 from polyak.compat.rllib_face.models.rl_module import RLModuleSpec
@@ -71,6 +72,7 @@ class IQLConfig(MARWILConfig):
 
     name: ClassVar[str] = "IQL"
     scales_actions: ClassVar[bool] = False
+    reports: ClassVar = ReportsExpectiles
 
     def get_default_rl_module_spec(self) -> Any:
         return RLModuleSpec(module_class=DefaultSACTorchRLModule, catalog_class=Catalog)
