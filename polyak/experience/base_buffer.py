@@ -142,7 +142,13 @@ class BaseBuffer(Randomness, ABC):
         Args:
             copy: False may share memory with the array (on the CPU only).
         """
-        return torch.tensor(array, device=self.device) if copy else torch.as_tensor(array, device=self.device)
+        if copy:
+            return torch.tensor(array, device=self.device)
+        return to_device(shared(array) if isinstance(array, np.ndarray) else torch.as_tensor(array), self.device)
+
+    def tensor_of(self, values: np.ndarray | Tensor) -> Tensor:
+        """A freshly made array as a tensor on the buffer's device, without a copy on the CPU; a tensor as it is."""
+        return values if isinstance(values, Tensor) else self.to_torch(values, copy=False)
 
     @staticmethod
     def _normalize_obs(obs: ArrayObs, env: Normalizer | None = None) -> ArrayObs:
@@ -172,12 +178,3 @@ class BaseBuffer(Randomness, ABC):
         if math.prod(array.shape) != math.prod(shape):
             raise ValueError(f"{name} must have shape {shape} (n_envs first), got {tuple(array.shape)}.")
         return array.reshape(shape)
-
-
-def tensor_of(buffer: BaseBuffer, values: np.ndarray | Tensor) -> Tensor:
-    """A freshly made array as a tensor on a buffer's device, without a copy on the CPU; a tensor as it is."""
-    if isinstance(values, Tensor):
-        return values
-    if type(buffer).to_torch is not BaseBuffer.to_torch:  # a subclass has its own way
-        return buffer.to_torch(values, copy=False)
-    return to_device(shared(values), buffer.device)

@@ -14,9 +14,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from polyak import arrays
 from polyak.arrays import Array, Device, assign, copied, leaves, mapped, paths, place, to_device, unflat, where, zeros
 from polyak.envs.spaces import get_action_dtype
-from polyak.experience.base_buffer import BaseBuffer, Normalizer, tensor_of
+from polyak.experience.base_buffer import BaseBuffer, Normalizer
 from polyak.experience.batch import (
     DictRolloutBufferSamples,
     ExtendedRolloutSamples,
@@ -39,6 +40,7 @@ COLLECTED = (
 )  # fmt: skip
 """What is written step by step."""
 _STEP = "obs", "action", "reward", "episode_start"
+_NO_ROWS = np.zeros(0, np.int64)
 LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats torch's logarithmic scan (measured)
 
 
@@ -151,7 +153,7 @@ class RolloutBuffer(BaseBuffer):
     def reset(self) -> None:
         """Start a new rollout, in new arrays: references to the old ones keep their contents."""
         self.pos, self.full, self.generator_ready = 0, False, False
-        self.finals, self._final_rows, self._state_values, self._seen = [], [], None, None
+        self.finals, self._final_rows, self._state_values, self._seen = [], [_NO_ROWS], None, None
         vars(self).update(mapped(self._zeros, self._layouts))
 
     def adopt(self, rows: Mapping[str, Any], seen: Any, ends: Iterable[tuple[int, Step, Any]] = ()) -> None:
@@ -353,7 +355,7 @@ class RolloutBuffer(BaseBuffer):
         some; before :meth:`get`."""
         columns = (self.observations, self.actions, *([self.extras] if self.extras else []))
         return tuple(
-            mapped(lambda column: tensor_of(self, column.reshape(-1, *column.shape[2:])), part) for part in columns
+            mapped(lambda column: self.tensor_of(column.reshape(-1, *column.shape[2:])), part) for part in columns
         )
 
     def successors(self, last: Experience) -> Experience:
@@ -362,16 +364,22 @@ class RolloutBuffer(BaseBuffer):
         Args:
             last: ``observations``, ``memory`` and ``masks``, if there are any, after the last step.
         """
-        return Experience.joined([*self.finals, self._stored(last)], 0).map(partial(tensor_of, self))
+        return Experience.joined([*self.finals, self._stored(last)], 0).map(self.tensor_of)
 
     def tensors(self, states: Experience) -> Experience:
         """Some states as policies read them."""
-        return self._stored(states).map(partial(tensor_of, self))
+        return self._stored(states).map(self.tensor_of)
 
     def _stored(self, states: Experience) -> Experience:
         """Some states as :attr:`finals` has them."""
-        seen = mapped(partial(_typed, self), self._layouts["observations"], states.columns["observations"])
-        return states.plus(observations=seen).map(partial(place, device=self._on))
+        columns = mapped(partial(place, device=self._on), states.columns)
+        columns["observations"] = mapped(self._typed, self._layouts["observations"], columns["observations"])
+        return Experience(columns)
+
+    def _typed(self, layout: np.dtype, part: Array) -> Array:
+        """Observations [S, ...] in the type and the shape that rows have; tensors in the shape."""
+        part = part.reshape(-1, *layout.shape)
+        return part if self.in_tensors else np.asarray(part, layout.base, order="C")
 
     def fill(self, found: Mapping[str, Tensor], next_values: Tensor) -> Tensor:
         """Take what a learner says of a whole rollout.
@@ -386,11 +394,10 @@ class RolloutBuffer(BaseBuffer):
         here = {name: place(column, self._on).reshape(self.values.shape) for name, column in found.items()}
         self.values[:], self.log_probs[:] = here["values"], here["log_probs"]
         self._state_values = here.get("state_values")
-        count = sum(map(len, self._final_rows))
-        final, last = (place(part, self._on) for part in next_values.tensor_split([count]))
-        rows = slice(None) if self.in_tensors else np.concatenate([np.zeros(0, np.int64), *self._final_rows])
-        self.final_values.reshape(-1)[rows] = final
-        return torch.as_tensor(last)[:, None]
+        then, count = place(next_values, self._on), sum(map(len, self._final_rows))
+        rows = slice(None) if self.in_tensors else np.concatenate(self._final_rows)
+        self.final_values.reshape(-1)[rows] = then[:count]
+        return torch.as_tensor(then[count:, None])
 
     def compute_returns_and_advantage(self, last_values: Tensor | np.ndarray, dones: np.ndarray) -> None:
         """Fill ``advantages`` (GAE, Schulman et al. 2016 eq. 16) and ``returns = advantages + values``.
@@ -417,10 +424,7 @@ class RolloutBuffer(BaseBuffer):
 
     def _following(self, column: Array, last: Array) -> Array:
         """[buffer_size, n_envs] float32: what the next row has in a column; ``last`` [n_envs] after the last one."""
-        found = self._zeros(np.float32)
-        found[:-1] = column[1:]
-        assign(found, -1, place(last, self._on).reshape(-1))
-        return found
+        return arrays.single(arrays.joined([column[1:], place(last, self._on).reshape(1, -1)], 0))
 
     def trajectory(self, last_observations: Any, dones: np.ndarray) -> Trajectory:
         """The whole rollout in order, as tensors on the buffer's device; before :meth:`get`.
@@ -444,14 +448,14 @@ class RolloutBuffer(BaseBuffer):
         if seen is None:
             seen = mapped(lambda rows, end: np.concatenate([rows, end[None]]), self.observations, last)
         return Trajectory(
-            mapped(partial(tensor_of, self), seen),
-            tensor_of(self, self.actions),
-            tensor_of(self, self.rewards),
-            tensor_of(self, (self.gamma * alive).astype(np.float32)),
-            tensor_of(self, cuts),
-            tensor_of(self, self.log_probs),
-            tensor_of(self, self.final_values),
-            {name: tensor_of(self, column) for name, column in self.extras.items()},
+            mapped(self.tensor_of, seen),
+            self.tensor_of(self.actions),
+            self.tensor_of(self.rewards),
+            self.tensor_of((self.gamma * alive).astype(np.float32)),
+            self.tensor_of(cuts),
+            self.tensor_of(self.log_probs),
+            self.tensor_of(self.final_values),
+            {name: self.tensor_of(column) for name, column in self.extras.items()},
         )
 
     def get(self, batch_size: int | None = None) -> Generator[RolloutSamples, None, None]:
@@ -503,8 +507,9 @@ class RolloutBuffer(BaseBuffer):
         rows = self._rows
         batch_size = rows if batch_size is None else batch_size
         steps = self.sequence_length
-        order = self.rng.permutation(rows // steps)[:, None] * steps + np.arange(steps)
-        return order.reshape(-1), max(1, batch_size // steps) * steps
+        first = self.rng.permutation(rows // steps)
+        order = first if steps == 1 else (first[:, None] * steps + np.arange(steps)).reshape(-1)
+        return order, max(1, batch_size // steps) * steps
 
     def _read(self) -> None:
         """Flatten the arrays of a rollout that is full, unless they are flat."""
@@ -527,17 +532,17 @@ class RolloutBuffer(BaseBuffer):
         """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
         self._read()
         scalars = (self.values, self.log_probs, self.advantages, self.returns)
-        values, log_probs, advantages, returns = (tensor_of(self, column.reshape(-1)) for column in scalars)
-        actions = tensor_of(self, self.actions).float()  # for all spaces, as in SB3
-        columns = mapped(partial(tensor_of, self), self.observations), actions, values, log_probs, advantages, returns
+        values, log_probs, advantages, returns = (self.tensor_of(column.reshape(-1)) for column in scalars)
+        actions = self.tensor_of(self.actions).float()  # for all spaces, as in SB3
+        columns = mapped(self.tensor_of, self.observations), actions, values, log_probs, advantages, returns
         if self.extras or self.sequence_length > 1:
             return ExtendedRolloutSamples(*columns, self._further_columns())
         return (DictRolloutBufferSamples if isinstance(columns[0], dict) else RolloutBufferSamples)(*columns)
 
     def _further_columns(self) -> dict[str, Tensor]:
-        extras = {name: tensor_of(self, column) for name, column in self.extras.items()}
+        extras = {name: self.tensor_of(column) for name, column in self.extras.items()}
         if self.sequence_length > 1:
-            extras["starts"] = tensor_of(self, self.episode_starts.reshape(-1))
+            extras["starts"] = self.tensor_of(self.episode_starts.reshape(-1))
         return extras
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutSamples:
@@ -589,12 +594,6 @@ def _layouts(space: spaces.Space, shape: Any) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _layouts(sub, shape[key]) for key, sub in space.spaces.items()}
     return np.dtype((space.dtype, shape))
-
-
-def _typed(buffer: RolloutBuffer, layout: np.dtype, part: Array) -> Array:
-    """Observations [S, ...] in the type and the shape that a buffer has for them."""
-    part = part.reshape(-1, *layout.shape)
-    return part if buffer.in_tensors else np.asarray(place(part, None), layout.base, order="C")
 
 
 def _like(own: np.ndarray, part: np.ndarray, steps: int | None = None) -> np.ndarray:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from polyak import envs
 from polyak.algorithms.trpo import conjugate_gradient
+from polyak.arrays import Flags, Memory, Predicted
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import system_info
 from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
@@ -53,10 +54,10 @@ class PolicyPredictor(Protocol):
     def predict(
         self,
         observation: np.ndarray | dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: Memory = None,
+        episode_start: Flags = None,
         deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+    ) -> Predicted:
         """Actions for observations, and the next recurrent state."""
 
 
