@@ -213,9 +213,9 @@ class RolloutBuffer(BaseBuffer):
         obs, action, reward, starts = map(self._batched, _STEP, (obs, action, reward, episode_start), shapes)
         self._write(obs, action, reward, starts, self.schema.checked(extras, self.n_envs))
         if value is not None:
-            self.values[self.pos - 1] = _flat(value)
+            self.values[self.pos - 1] = place(value, None).reshape(-1)
         if log_prob is not None:
-            self.log_probs[self.pos - 1] = _flat(log_prob)
+            self.log_probs[self.pos - 1] = place(log_prob, None).reshape(-1)
 
     def _with_axis(self, observations: Any) -> Any:
         """Observations [N, ...] of which some are numbers, [N], that rows have as [N, 1]."""
@@ -291,7 +291,7 @@ class RolloutBuffer(BaseBuffer):
             if final_values is None:
                 self._keep(pos, truncated, step, memory)
             else:
-                self.final_values[pos] = np.where(truncated, _flat(final_values), 0)
+                self.final_values[pos] = np.where(truncated, place(final_values, None).reshape(-1), 0)
 
     def _keep(self, pos: int, envs: Any, step: Step, memory: Mapping[str, Tensor] | None) -> None:
         """Keep the states that a step led to in some environments; of all, ``slice(None)``, copies."""
@@ -307,7 +307,7 @@ class RolloutBuffer(BaseBuffer):
                 f"An episode was truncated: pass record() the final_values. They cannot follow, for "
                 f"{type(self).__name__} has an add() or compute_returns_and_advantage() of its own."
             )
-        bootstrap = np.where(truncated, self.gamma * _flat(final_values).astype(np.float64), 0)
+        bootstrap = np.where(truncated, self.gamma * place(final_values, None).reshape(-1).astype(np.float64), 0)
         return rewards + bootstrap.astype(rewards.dtype)
 
     def _arguments(self, extras: dict[str, Any]) -> dict[str, Any]:
@@ -552,13 +552,8 @@ class RolloutBuffer(BaseBuffer):
 
 
 def gae_by_loop(
-    rewards: np.ndarray,
-    values: np.ndarray,
-    next_values: np.ndarray,
-    discounts: np.ndarray,
-    lam: float,
-    cuts: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+    rewards: Array, values: Array, next_values: Array, discounts: Array, lam: float, cuts: Array
+) -> tuple[Array, Array]:
     """:func:`~polyak.ops.returns.gae` of few steps: numpy's operations cost a fraction of torch's there."""
     y = rewards + discounts * next_values - values
     traces = discounts * lam * (cuts == 0)
@@ -567,17 +562,9 @@ def gae_by_loop(
     return y, y + values
 
 
-def gae_by_torch(
-    rewards: np.ndarray,
-    values: np.ndarray,
-    next_values: np.ndarray,
-    discounts: np.ndarray,
-    lam: float,
-    cuts: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+def gae_by_torch(*rollout: Any) -> tuple[Array, Array]:
     """The same of many steps."""
-    r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
-    advantages, targets = gae(r, v, then, gammas, lam, ends)
+    advantages, targets = gae(*(torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in rollout))
     return advantages.numpy(), targets.numpy()
 
 
@@ -599,7 +586,3 @@ def _layouts(space: spaces.Space, shape: Any) -> Any:
 def _like(own: np.ndarray, part: np.ndarray, steps: int | None = None) -> np.ndarray:
     """An array in the type and the shape of another, but for the number of ``steps``; itself where it has them."""
     return part.reshape(len(own) if steps is None else steps, *own.shape[1:]).astype(own.dtype, copy=False)
-
-
-def _flat(values: Tensor | np.ndarray) -> np.ndarray:
-    return (values.numpy(force=True) if isinstance(values, Tensor) else np.asarray(values)).reshape(-1)

@@ -21,6 +21,7 @@ from polyak.checkpoint.saved import system_info
 from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.envs import VecEnv
 from polyak.envs.nested_spaces import is_nested, parts
+from polyak.envs.spaces import is_vectorized_observation
 from polyak.experience import GoalSelectionStrategy
 from polyak.ops import distributional
 from polyak.ops.distributional import midpoints
@@ -44,6 +45,9 @@ TensorDict = dict[str, Tensor]
 OptimizerStateDict = dict[str, Any]
 MaybeCallback = None | Callable[..., Any] | list[BaseCallback] | BaseCallback
 PyTorchObs = Tensor | TensorDict
+
+is_vectorized_box_observation = is_vectorized_discrete_observation = is_vectorized_observation
+is_vectorized_multidiscrete_observation = is_vectorized_multibinary_observation = is_vectorized_observation
 
 __all__ = ["Schedule"]  # the rest is found by name; this one is imported only to be found here
 
