@@ -146,10 +146,6 @@ class BaseBuffer(Randomness, ABC):
             return torch.tensor(array, device=self.device)
         return to_device(shared(array) if isinstance(array, np.ndarray) else torch.as_tensor(array), self.device)
 
-    def tensor_of(self, values: np.ndarray | Tensor) -> Tensor:
-        """A freshly made array as a tensor on the buffer's device, without a copy on the CPU; a tensor as it is."""
-        return values if isinstance(values, Tensor) else self.to_torch(values, copy=False)
-
     @staticmethod
     def _normalize_obs(obs: ArrayObs, env: Normalizer | None = None) -> ArrayObs:
         return obs if env is None else env.normalize_obs(obs)
@@ -178,3 +174,8 @@ class BaseBuffer(Randomness, ABC):
         if math.prod(array.shape) != math.prod(shape):
             raise ValueError(f"{name} must have shape {shape} (n_envs first), got {tuple(array.shape)}.")
         return array.reshape(shape)
+
+
+def tensor_of(buffer: BaseBuffer, values: np.ndarray | Tensor) -> Tensor:
+    """A freshly made array as a tensor on a buffer's device, without a copy on the CPU; a tensor as it is."""
+    return values if isinstance(values, Tensor) else buffer.to_torch(values, copy=False)

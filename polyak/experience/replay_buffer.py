@@ -24,7 +24,7 @@ from torch import Tensor
 
 from polyak.arrays import assign, mapped, place, under
 from polyak.envs.spaces import get_action_dtype, subspaces_of
-from polyak.experience.base_buffer import BaseBuffer, Normalizer, observation_dtype, row_dtype, single_dtype
+from polyak.experience.base_buffer import BaseBuffer, Normalizer, observation_dtype, row_dtype, single_dtype, tensor_of
 from polyak.experience.batch import ReplayBufferSamples, Transition, TransitionRows
 from polyak.experience.compact import CompactRing
 from polyak.experience.datasets.dataset import Dataset
@@ -597,7 +597,7 @@ class ReplayBuffer(BaseBuffer):
         if drawn is None or drawn.rows is not batch_inds:
             rows = np.asarray(batch_inds, np.int64)
             drawn = _Draw(rows, rows * self.n_envs + self.rng.randint(0, self.n_envs, len(rows)), None)
-        return self._pipeline(env).rows(drawn.cells).samples(self.tensor_of, drawn.weights, drawn.cells)
+        return self._pipeline(env).rows(drawn.cells).samples(partial(tensor_of, self), drawn.weights, drawn.cells)
 
     def discount_by(self, gamma: float) -> None:
         """Sum n-step returns with another discount of one step from now on."""
@@ -609,7 +609,7 @@ class ReplayBuffer(BaseBuffer):
 
     def _pipeline(self, env: Normalizer | None) -> Pipeline:
         """What makes batches of drawn rows, normalised by ``env``."""
-        tensor, elsewhere = self.tensor_of, self._placement
+        tensor, elsewhere = partial(tensor_of, self), self._placement
         placement = None if self.in_tensors or elsewhere.declined == self.device else elsewhere
         made = Pipeline(self.storage, placement, self.relabel, self.reduce, self._wide, tensor, self.device, self.rng)
         if env is None and not self._has_own(_NORMALIZES):

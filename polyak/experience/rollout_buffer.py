@@ -14,10 +14,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from polyak import arrays
 from polyak.arrays import Array, Device, assign, copied, leaves, mapped, paths, place, to_device, unflat, where, zeros
 from polyak.envs.spaces import get_action_dtype
-from polyak.experience.base_buffer import BaseBuffer, Normalizer
+from polyak.experience.base_buffer import BaseBuffer, Normalizer, tensor_of
 from polyak.experience.batch import (
     DictRolloutBufferSamples,
     ExtendedRolloutSamples,
@@ -355,7 +354,7 @@ class RolloutBuffer(BaseBuffer):
         some; before :meth:`get`."""
         columns = (self.observations, self.actions, *([self.extras] if self.extras else []))
         return tuple(
-            mapped(lambda column: self.tensor_of(column.reshape(-1, *column.shape[2:])), part) for part in columns
+            mapped(lambda column: tensor_of(self, column.reshape(-1, *column.shape[2:])), part) for part in columns
         )
 
     def successors(self, last: Experience) -> Experience:
@@ -364,11 +363,11 @@ class RolloutBuffer(BaseBuffer):
         Args:
             last: ``observations``, ``memory`` and ``masks``, if there are any, after the last step.
         """
-        return Experience.joined([*self.finals, self._stored(last)], 0).map(self.tensor_of)
+        return Experience.joined([*self.finals, self._stored(last)], 0).map(partial(tensor_of, self))
 
     def tensors(self, states: Experience) -> Experience:
         """Some states as policies read them."""
-        return self._stored(states).map(self.tensor_of)
+        return self._stored(states).map(partial(tensor_of, self))
 
     def _stored(self, states: Experience) -> Experience:
         """Some states as :attr:`finals` has them."""
@@ -424,7 +423,10 @@ class RolloutBuffer(BaseBuffer):
 
     def _following(self, column: Array, last: Array) -> Array:
         """[buffer_size, n_envs] float32: what the next row has in a column; ``last`` [n_envs] after the last one."""
-        return arrays.single(arrays.joined([column[1:], place(last, self._on).reshape(1, -1)], 0))
+        found = self._zeros(np.float32)
+        found[:-1] = column[1:]
+        assign(found, -1, place(last, self._on).reshape(-1))
+        return found
 
     def trajectory(self, last_observations: Any, dones: np.ndarray) -> Trajectory:
         """The whole rollout in order, as tensors on the buffer's device; before :meth:`get`.
@@ -448,14 +450,14 @@ class RolloutBuffer(BaseBuffer):
         if seen is None:
             seen = mapped(lambda rows, end: np.concatenate([rows, end[None]]), self.observations, last)
         return Trajectory(
-            mapped(self.tensor_of, seen),
-            self.tensor_of(self.actions),
-            self.tensor_of(self.rewards),
-            self.tensor_of((self.gamma * alive).astype(np.float32)),
-            self.tensor_of(cuts),
-            self.tensor_of(self.log_probs),
-            self.tensor_of(self.final_values),
-            {name: self.tensor_of(column) for name, column in self.extras.items()},
+            mapped(partial(tensor_of, self), seen),
+            tensor_of(self, self.actions),
+            tensor_of(self, self.rewards),
+            tensor_of(self, (self.gamma * alive).astype(np.float32)),
+            tensor_of(self, cuts),
+            tensor_of(self, self.log_probs),
+            tensor_of(self, self.final_values),
+            {name: tensor_of(self, column) for name, column in self.extras.items()},
         )
 
     def get(self, batch_size: int | None = None) -> Generator[RolloutSamples, None, None]:
@@ -532,17 +534,17 @@ class RolloutBuffer(BaseBuffer):
         """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
         self._read()
         scalars = (self.values, self.log_probs, self.advantages, self.returns)
-        values, log_probs, advantages, returns = (self.tensor_of(column.reshape(-1)) for column in scalars)
-        actions = self.tensor_of(self.actions).float()  # for all spaces, as in SB3
-        columns = mapped(self.tensor_of, self.observations), actions, values, log_probs, advantages, returns
+        values, log_probs, advantages, returns = (tensor_of(self, column.reshape(-1)) for column in scalars)
+        actions = tensor_of(self, self.actions).float()  # for all spaces, as in SB3
+        columns = mapped(partial(tensor_of, self), self.observations), actions, values, log_probs, advantages, returns
         if self.extras or self.sequence_length > 1:
             return ExtendedRolloutSamples(*columns, self._further_columns())
         return (DictRolloutBufferSamples if isinstance(columns[0], dict) else RolloutBufferSamples)(*columns)
 
     def _further_columns(self) -> dict[str, Tensor]:
-        extras = {name: self.tensor_of(column) for name, column in self.extras.items()}
+        extras = {name: tensor_of(self, column) for name, column in self.extras.items()}
         if self.sequence_length > 1:
-            extras["starts"] = self.tensor_of(self.episode_starts.reshape(-1))
+            extras["starts"] = tensor_of(self, self.episode_starts.reshape(-1))
         return extras
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutSamples:
