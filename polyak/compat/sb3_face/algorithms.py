@@ -23,6 +23,7 @@ from polyak.algorithm import Algorithm
 from polyak.algorithms import a2c, ars, crossq, ddpg, dqn, maskable_ppo, ppo, qrdqn, recurrent_ppo, sac, td3, tqc, trpo
 from polyak.algorithms.ppo import Epochs
 from polyak.algorithms.trpo import TrustRegion
+from polyak.arrays import Flags, Memory
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.collection import Collection
@@ -1196,11 +1197,11 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     def predict(
         self,
         observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: Memory = None,
+        episode_start: Flags = None,
         deterministic: bool = False,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        action_masks: Flags = None,
+    ) -> tuple[np.ndarray, Memory]:
         """See :meth:`polyak.network_algorithm.NetworkAlgorithm.predict`."""
         return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
 
