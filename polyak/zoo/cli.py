@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "push-to-hub": ("hub.push:PushOptions", "hub.push:push_to_hub"),
     "load-from-hub": ("hub.load:LoadOptions", "hub.load:load_from_hub"),
     "list": ("listing:ListOptions", "listing:show"),
+    "gallery": ("gallery:GalleryOptions", "gallery:gallery"),
     "demo": ("demo:DemoOptions", "demo:demo"),
     "doctor": ("doctor:DoctorOptions", "doctor:doctor"),
     "data collect": ("data.collect:CollectOptions", "data.collect:collect"),

@@ -23,6 +23,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "enjoy": (
         "polyak enjoy --algo ppo --env CartPole-v1",
+        "polyak enjoy --pretrained --algo sac --env Pendulum-v1",
         "polyak enjoy --algo ppo --env CartPole-v1 --load-best --no-render --record run.gif",
     ),
     "evaluate": (
@@ -48,6 +49,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "push-to-hub": ("polyak push-to-hub --algo ppo --env CartPole-v1 -orga me",),
     "load-from-hub": ("polyak load-from-hub --algo ppo --env CartPole-v1 -orga sb3",),
     "list": ("polyak list --algo sac --arguments",),
+    "gallery": ("polyak gallery", "polyak gallery --output json"),
     "demo": ("polyak demo --output demo",),
     "doctor": ("polyak doctor --quick",),
     "data collect": ("polyak data collect --env Pendulum-v1 --n 10000 --out random.npz",),
