@@ -64,7 +64,7 @@ class TrainOptions(TrainingOptions):
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Options": (
             *("algo", "env", "n_timesteps", "hyperparams", "seed", "seeds", "n_envs", "eval_freq", "save_freq"),
-            *("trained_agent", "device", "log_folder", "verbose"),
+            *("resume", "trained_agent", "device", "log_folder", "verbose"),
         ),
         "Settings": ("conf_file", "trust"),
         "Environments": ("vec_env", "n_runners", "transport", "env_kwargs", "gym_packages"),
@@ -74,16 +74,7 @@ class TrainOptions(TrainingOptions):
         ),
         "Evaluations": ("eval_episodes", "n_eval_envs", "eval_env_kwargs"),
         "Files and output": (
-            *(
-                "resume",
-                "keep_full",
-                "save_replay_buffer",
-                "save_format",
-                "uuid",
-                "log_interval",
-                "tensorboard_log",
-                "progress",
-            ),
+            *("keep_full", "save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log", "progress"),
         ),
         "What to learn from": ("dataset", "truncate_last_trajectory"),
         "Processes and the machine": ("processes", "n_replay_shards", "num_threads"),
