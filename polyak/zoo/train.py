@@ -122,7 +122,7 @@ class TrainOptions(TrainingOptions):
     keep_full: int = option(
         1, "--keep-full", help="Full checkpoints that stay, for --resume, with --save-freq and signals.", at_least=0
     )
-    resume: str = option("", "--resume", help="Resume the run in this folder, from its newest full checkpoint.")
+    resume: str = option("", "--resume", help="Folder of a run to resume.")
     save_replay_buffer: bool = option(
         False, "--save-replay-buffer/--no-save-replay-buffer", help="Save the replay buffer with the final model."
     )
