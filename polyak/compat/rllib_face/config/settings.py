@@ -303,7 +303,7 @@ class FrameworkSettings:
     group: ClassVar[str] = "framework"
     framework_str: Literal["torch"] = "torch"
     """``framework("torch")``."""
-    torch_compile_learner: bool | Literal["auto"] = "auto"
+    torch_compile_learner: bool | Literal["auto", "replay"] = "auto"
     """Run gradient steps as compiled programs: always, never, or ``"auto"``, once a run has become long."""
     torch_ddp_kwargs: dict[str, Any] = field(default_factory=dict)
     """On Ray: of ``DistributedDataParallel``."""
