@@ -511,8 +511,9 @@ class Algorithm:
             self, total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
         )
         with training.under_way() as loop:
-            while self.clock.steps < self.clock.total and loop.iterate():
-                pass
+            goes_on = self.clock.series is not None  # a file has brought a part of an iteration, maybe of the last one
+            while (goes_on or self.clock.steps < self.clock.total) and loop.iterate():
+                goes_on = False
         return self
 
     def _setup_learn(
