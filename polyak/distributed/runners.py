@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import cloudpickle
 import numpy as np
@@ -436,6 +436,14 @@ class RemoteActor(Actor):
         return {}
 
 
+class Received(NamedTuple):
+    """What all runners have made of one request."""
+
+    chunks: list[Chunk]
+    continues: bool
+    """Whether all of it continues the episodes of what was made before."""
+
+
 class RunnerGroup:
     """Runners elsewhere, as a :class:`~polyak.collecting.runner.Runner` of all their environments.
 
@@ -450,6 +458,9 @@ class RunnerGroup:
         split: where to add up how long collecting takes.
         uses_masks: whether the policy is to know which choices are allowed.
         raw: hand out observations and rewards as they were before ``VecNormalize``, but for ``new_obs``.
+        in_advance: steps of one request, at least, where runners make those of the next request while the caller is
+            handed out those of the last; they act by weights that are at most twice as many steps old. 0: they are
+            asked for what is wanted when it is wanted.
 
     Raises:
         ValueError: ``env`` does not normalise as what the runners have made does.
@@ -463,6 +474,7 @@ class RunnerGroup:
         split: TimeSplit,
         uses_masks: bool = False,
         raw: bool = False,
+        in_advance: int = 0,
     ) -> None:
         remote = envs_of_runners(env)
         assert remote is not None
@@ -477,15 +489,16 @@ class RunnerGroup:
         self.shares_streams = False
         """Whether the one runner draws from the random numbers of this process, and so does what would be done here."""
         self._raw = raw and self._normalizer is not None
-        self.uses_masks, self.steps = uses_masks, 0
+        self.uses_masks, self.steps, self.in_advance = uses_masks, 0, in_advance
         self.original_obs: Observations | None = None
         """[N, ...] the same as experience keeps it, where that differs, as before normalisation."""
         self._obs: Observations | None = None
         self.allowed: np.ndarray | None = None
         """[N, M] which choices are allowed next; ``None``: all."""
         self.episode_starts = np.ones(env.num_envs, bool)
-        self._planned = 1
+        self._planned, self._wanted = 1, cast(Any, None)
         self._made_by: list[tuple[int, int]] = []
+        self._unread: Received | None = None
         self._chunk: Chunk | None = None
         self._row = 0
         self.epsilon_after: Callable[[int], float] | None = None
@@ -504,12 +517,12 @@ class RunnerGroup:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether runners are making the next steps."""
-        return self.obs is not None and self.env.is_asked("collect")
+        """Whether runners are making the next steps, which :meth:`ahead` has asked for."""
+        return self.obs is not None and not self.in_advance and self.env.is_asked("collect")
 
     def _dropped(self) -> None:
         """Be as before the first reset."""
-        self._obs = self._chunk = None
+        self._obs = self._chunk = self._unread = None
         self._row, self._made_by = 0, []
         self.actor.is_new = True
         self.on_loss()
@@ -550,9 +563,15 @@ class RunnerGroup:
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
-    def plan(self, steps: int) -> None:
-        """Let runners make so many steps when they are asked next."""
-        self._planned = max(steps, 1)
+    def plan(self, steps: int, wanted: Any = None) -> None:
+        """Let runners make so many steps when they are asked next.
+
+        Args:
+            steps: how many; :attr:`in_advance`, if that is more.
+            wanted: how long the collections are that these belong to, for exploration, which draws its noise at the
+                beginning of each.
+        """
+        self._planned, self._wanted = max(steps, self.in_advance, 1), wanted
 
     def reset(self) -> None:
         """Begin new episodes everywhere."""
@@ -570,9 +589,9 @@ class RunnerGroup:
 
     def _drop(self) -> None:
         """Forget steps that were made and are not handed out."""
-        if self.env.is_asked("collect"):
-            self._merge(self._received())
-        self._chunk, self._row = None, 0
+        if (received := self._received()) is not None:
+            self._merge(received.chunks)
+        self._chunk, self._row, self._unread = None, 0, None
 
     def _look_at(self, observations: Observations) -> Observations:
         """Keep what is acted on next, of which this is what experience keeps. -> as the policy sees it"""
@@ -604,20 +623,29 @@ class RunnerGroup:
         self.actor.begins = False
         self.env.send("collect", [(weights, order)] * self.env.n_runners)
 
-    def _received(self) -> list[Chunk]:
-        """What they have made."""
-        chunks: list[Chunk] = self.env.gather("collect")
-        if chunks[0].streams is not None:
-            set_rng_state(*chunks[0].streams)
-        return chunks
+    def _received(self) -> Received | None:
+        """What they have made that was not looked at yet, when it is there; ``None``: they were not asked."""
+        if self._unread is None and self.env.is_asked("collect"):
+            with self.env.integrity.changing():
+                chunks: list[Chunk] = self.env.gather("collect")
+                before, self._made_by = self._made_by, self.env.made_by
+                whole = len(set(self._made_by)) == len(self._made_by)
+                self._unread = Received(chunks, whole and before in ([], self._made_by))
+            if chunks[0].streams is not None:
+                set_rng_state(*chunks[0].streams)
+        return self._unread
 
     def _order(self, begins: bool) -> Order:
-        made, stride = self.numbers.steps, self.env.n_runners * self.env.per_runner
-        epsilon = [self.numbers.epsilon]
-        if self.epsilon_after is not None:
-            epsilon += [self.epsilon_after(made + number * stride) for number in range(1, self._planned)]
+        stride, in_hand = self.env.n_runners * self.env.per_runner, 0
+        if self._chunk is not None:
+            in_hand = len(self._chunk.infos) - self._row
+        made, epsilon = self.numbers.steps + in_hand * stride, [self.numbers.epsilon]
+        if (after := self.epsilon_after) is not None:
+            first = [after(made)] if in_hand else epsilon
+            epsilon = first + [after(made + number * stride) for number in range(1, self._planned)]
         streams = rng_state() if self.shares_streams else None
-        return Order(self._planned, made, epsilon, stride, begins, self._normalising(), streams)
+        wanted = self._wanted if self.in_advance else None
+        return Order(self._planned, made, epsilon, stride, begins, self._normalising(), streams, wanted)
 
     def step(self) -> Step:
         """The next step of all environments."""
@@ -631,13 +659,15 @@ class RunnerGroup:
             self.reset()
         with self.env.integrity.changing():
             with self.split.env:
-                if not self.env.is_asked("collect"):
+                if self._unread is None and not self.env.is_asked("collect"):
                     self._request()
-                chunks = self._received()
-            self._merge(chunks)
-            self._chunk, self._row = self._together(chunks), 0
-        before, self._made_by = self._made_by, self.env.made_by
-        if before not in ([], self._made_by) or len(set(self._made_by)) < len(self._made_by):
+                received = self._received()
+            assert received is not None
+            self._merge(received.chunks)
+            self._chunk, self._row, self._unread = self._together(received.chunks), 0, None
+            if self.in_advance:
+                self._request()
+        if not received.continues:
             self.on_loss()
         return self._chunk
 
@@ -684,7 +714,8 @@ class RunnerGroup:
         """Let runners make the next steps while the block runs, with the weights from before it."""
         if self.obs is None:
             self.reset()
-        self._request()
+        if not self.in_advance:
+            self._request()
         yield
 
     def close_thread(self) -> None:
@@ -708,9 +739,13 @@ class RunnerGroup:
             **flat("obs", self.obs),
             **flat("original_obs", self.original_obs),
         }
-        if self._chunk is None or self.is_used_up:
-            return columns
-        return columns | {f"rest/{name}": part for name, part in chunk_state(self._chunk, self._row).items()}
+        if self._chunk is not None and not self.is_used_up:
+            columns |= {f"rest/{name}": part for name, part in chunk_state(self._chunk, self._row).items()}
+        if self.in_advance and (received := self._received()) is not None:
+            columns["continues"] = np.array(received.continues)
+            for number, chunk in enumerate(received.chunks):
+                columns |= {f"waiting/{number}/{name}": part for name, part in chunk_state(chunk).items()}
+        return columns
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Continue from what :meth:`state` returned; the runners must be in the matching state."""
@@ -722,8 +757,14 @@ class RunnerGroup:
         self.allowed = unflat("allowed", state)
         self.env.masked = self.allowed is not None
         self.episode_starts = state["episode_starts"] > 0
+        codec, composed = self.actor.codec, is_composed(self.env.action_space)
         if rest := under("rest", state):
-            self._chunk = chunk_from(rest, self.actor.codec, is_composed(self.env.action_space))
+            self._chunk = chunk_from(rest, codec, composed)
+        chunks: list[Chunk] = []
+        while waiting := under(f"waiting/{len(chunks)}", state):
+            chunks.append(chunk_from(waiting, codec, composed))
+        if chunks:
+            self._unread = Received(chunks, bool(state["continues"]))
 
 
 def row_of(chunk: Chunk, row: int, codec: Any) -> tuple[Step, State | None, np.ndarray | None]:

@@ -42,8 +42,14 @@ class OffPolicyAlgorithm(LearnsFromData):
     n_runners: Reload[Runners] = 0
     """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
-    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
-    make the same number of steps with the newest weights."""
+    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. All make the same
+    number of steps."""
+    steps_per_request: Reload[Natural] = 32
+    """With ``n_runners``: the steps of its environments that a runner makes of one request, or a whole ``train_freq``
+    of steps if that is more. Runners make those of the next request while this process learns from those of the last,
+    so that they act by weights that are at most 2 * ``steps_per_request`` such steps old; ``train_freq`` and
+    ``gradient_steps`` are kept exactly, and equal seeds give equal results. 0 asks for one ``train_freq`` at a time, by
+    the newest weights, and waits for it: one runner then learns what one process learns, bit for bit."""
     n_learners: Reload[Learners] = 1
     """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
     gradients are averaged. ``compile="auto"`` does not compile these steps."""
@@ -102,5 +108,6 @@ class OffPolicyAlgorithm(LearnsFromData):
     sde_sample_freq = cast("int | Literal['episode']", -1)
     loop: ClassVar[Callable[..., Loop]] = OffPolicyLoop.of
     made_of: ClassVar[MadeOf] = {"replay": ExperienceReplay}
+    _make_group = Through("replay", ExperienceReplay.make_group)
     save_replay_buffer = Through("replay", ExperienceReplay.write)
     load_replay_buffer = Through("replay", ExperienceReplay.read)
