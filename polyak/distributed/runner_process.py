@@ -68,13 +68,13 @@ class Order(NamedTuple):
     stride: int
     """Environment steps that all runners make while this one steps its environments once."""
     begins: bool
-    """Whether a new collection begins, for which exploration draws its noise."""
+    """Whether a new collection begins with the first step, for which exploration draws its noise."""
     normalising: Normalising | None
     """``None``: environments are not normalised, or as the runner does it."""
     streams: Any = None
     """Random numbers to draw from, which are handed back with the steps; ``None``: the runner's own."""
     wanted: Any = None
-    """How long collections are, one of which may begin at any of the steps; ``None``: :attr:`begins` says it."""
+    """How long collections are, which begin at any step: the runner counts; ``None``: :attr:`begins` says it."""
 
 
 class Ends(NamedTuple):

@@ -25,7 +25,7 @@ from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.placement import Reservation
-from polyak.distributed.ray_workers import PATIENCE, Failure, Tolerance, Workers
+from polyak.distributed.ray_workers import MOST_RESTARTS, PATIENCE, Failure, Tolerance, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
 from polyak.distributed.statistics import Report, SharedStatistics, settings_of
 from polyak.distributed.weights import flat_weights
@@ -80,6 +80,7 @@ class RemoteEnvs(VecEnv):
         patience: seconds within which one must have begun.
         timeout: seconds within which a runner's environments must have answered to a step, reset or question: else it
             is replaced. ``None`` waits for ever.
+        restarts: how many are replaced within an hour; when one more is lost, training ends with an error.
         as_one: show all as one environment, whose steps come one after another.
 
     Raises:
@@ -98,10 +99,12 @@ class RemoteEnvs(VecEnv):
         workers: Workers | LocalWorkers | None = None,
         patience: float = PATIENCE,
         timeout: float | None = TIMEOUT,
+        restarts: int = MOST_RESTARTS,
         as_one: bool = False,
     ) -> None:
         timeout = None if timeout == math.inf else fitted("runner_timeout", timeout, Positive | None)
-        workers = _runners(env, n_runners, transport, seed, timeout, placement) if workers is None else workers
+        if workers is None:
+            workers = _runners(env, n_runners, transport, seed, timeout, placement, restarts)
         self.recipe, self.workers, self.n_runners = env, workers, n_runners
         self.integrity = Integrity()
         self.masked, self.resets = False, 0
@@ -377,7 +380,13 @@ class RemoteEnvs(VecEnv):
 
 
 def _runners(
-    env: Any, number: int, transport: Transport, seed: int | None, timeout: float | None, placement: Reservation
+    env: Any,
+    number: int,
+    transport: Transport,
+    seed: int | None,
+    timeout: float | None,
+    placement: Reservation,
+    restarts: int,
 ) -> Workers | LocalWorkers:
     """Runners that make environments by a recipe."""
     if not (isinstance(env, str) or callable(env)):
@@ -390,7 +399,8 @@ def _runners(
     if transport == "local":
         return LocalWorkers(RunnerProcess, [(made, index, seed, False) for index in range(number)])
     arguments = [(made, index, seed, True, timeout) for index in range(number)]
-    return Workers(RunnerProcess, arguments, math.inf, Tolerance(in_a_row=MOST_IN_A_ROW), placement, "n_runners")
+    limits = Tolerance(restarts, in_a_row=MOST_IN_A_ROW, said=" (restarts_per_hour)")
+    return Workers(RunnerProcess, arguments, math.inf, limits, placement, "n_runners")
 
 
 def envs_of_runners(env: VecEnv | None) -> RemoteEnvs | None:
@@ -645,6 +655,7 @@ class RunnerGroup:
             epsilon = first + [after(made + number * stride) for number in range(1, self._planned)]
         streams = rng_state() if self.shares_streams else None
         wanted = self._wanted if self.in_advance else None
+        begins = begins and wanted is None
         return Order(self._planned, made, epsilon, stride, begins, self._normalising(), streams, wanted)
 
     def step(self) -> Step:

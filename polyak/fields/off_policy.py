@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 from polyak.algorithm import GymEnv, Recipe
 from polyak.collecting.train_freq import TrainFreq
+from polyak.distributed.ray_workers import MOST_RESTARTS
 from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv
 from polyak.experience import Dataset, ReplayBuffer
@@ -64,6 +65,8 @@ class OffPolicyAlgorithm(LearnsFromData):
     runner_timeout: Reload[Positive | None] = 60.0
     """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
     environments take longer is replaced, with a warning. ``None`` waits for ever."""
+    restarts_per_hour: Reload[Natural] = MOST_RESTARTS
+    """Runners that are replaced within an hour; when one more is lost, training ends with an error."""
     buffer_size: Reload[Count] = 1_000_000
     """Transitions that the replay buffer holds."""
     learning_starts: Natural = 100

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, cast
 
+from polyak.distributed.ray_workers import MOST_RESTARTS
 from polyak.distributed.runners import Transport
 from polyak.experience import RolloutBuffer
 from polyak.hyperparameters.changing import Reload, WithNetworks
-from polyak.hyperparameters.declaration import Count, Fraction, Learners, NonNegative, Positive, Runners
+from polyak.hyperparameters.declaration import Count, Fraction, Learners, Natural, NonNegative, Positive, Runners
 from polyak.hyperparameters.held import Held
 from polyak.loops.on_policy import OnPolicyLoop
 from polyak.loops.training import Loop
@@ -46,6 +47,8 @@ class OnPolicyAlgorithm(NetworkAlgorithm):
     runner_timeout: Reload[Positive | None] = 60.0
     """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
     environments take longer is replaced, with a warning. ``None`` waits for ever."""
+    restarts_per_hour: Reload[Natural] = MOST_RESTARTS
+    """Runners that are replaced within an hour; when one more is lost, training ends with an error."""
     n_steps: Count = 2048
     """Steps per environment in one rollout."""
     gamma: Fraction = 0.99
