@@ -10,12 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from polyak.distributed.placement import Reservation, wait_for_room
 from polyak.envs.vec.subproc import EnvTimeoutError
 from polyak.warning import warn_user
 
 PATIENCE = 600.0
 """Seconds after which a process that has not answered is replaced."""
+SMALL = 2**16
+"""Bytes up to which arrays travel with a request."""
 HOUR = 3600.0
 """Seconds."""
 MOST_RESTARTS = 100
@@ -194,8 +198,9 @@ class Workers:
         return len(self._actors)
 
     def put(self, value: Any) -> Any:
-        """Something to hand to many at once."""
-        return ray().put(value)
+        """Something to hand to many at once. What is small travels with each request: Ray's store costs more."""
+        small = isinstance(value, np.ndarray) and value.nbytes <= SMALL
+        return value if small else ray().put(value)
 
     def begin(self, method: str, within: float) -> list[Any]:
         """What all of them answer first, in order. One that takes the place of another is asked the same.
