@@ -80,6 +80,7 @@ results: $(VENV)/.installed-demo
 cards: $(VENV)/.installed-demo
 	$(BIN)/python docs/from_cards.py
 	$(BIN)/python docs/notebooks.py
+	$(BIN)/python docs/from_results.py
 
 gallery: $(VENV)/.installed-demo
 	$(BIN)/python docs/gallery.py

@@ -4,6 +4,7 @@ The job names the library, the task and what to measure:
 
 * ``speed``: start-up seconds, whole-``learn`` environment steps per second, peak memory, and then, on the buffer that
   the training filled, milliseconds per gradient step;
+* ``whole``: seconds from the start of the process to the end of a short training;
 * ``learn``: train one seed of a learning task and evaluate it deterministically;
 * ``curve``: the same with evaluations on the way, until the steps or the seconds are over;
 * ``replay``: microseconds per call of the replay buffers;
@@ -135,6 +136,27 @@ def measure_speed(job: dict[str, Any]) -> dict[str, Any]:
         "peak_memory_mib": peak_memory_mib(),
     }
     return result | time_gradient_steps(model, job["gradient_budget_s"])
+
+
+def measure_whole(job: dict[str, Any]) -> dict[str, Any]:
+    """A short program from the start of its process to its end: seconds of the clock and of the processor."""
+    os.environ["POLYAK_CACHE"] = os.path.join(os.getcwd(), "cache")  # empty, and gone afterwards
+    import libraries
+
+    task, names = job["task"], libraries.load("sb3" if job["library"] == "contrib" else job["library"])
+    env = names.make_vec_env(task["env"], n_envs=task["n_envs"], seed=job["seed"])
+    model = getattr(names.algorithms, task["algo"])(
+        task["policy"], env, seed=job["seed"], device="cpu", **task["settings"], **job["settings"]
+    )
+    model.learn(job["steps"])
+    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    engine = getattr(model, "engine", None)
+    return {
+        "wall_s": time.time() - job["spawned_at"],
+        "cpu_s": sum(usage.ru_utime + usage.ru_stime for usage in spent),
+        "env_steps": model.num_timesteps,
+        "gradient steps": "" if engine is None else engine.status,
+    }
 
 
 def learning_library(name: str) -> Any:
@@ -272,6 +294,7 @@ def main() -> None:
     before = os.getloadavg()
     measures = {
         "speed": measure_speed,
+        "whole": measure_whole,
         "learn": measure_learning,
         "curve": measure_curve,
         "replay": measure_replay,

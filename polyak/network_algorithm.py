@@ -60,7 +60,7 @@ _NOMINAL_RUN = 1_000_000
 OnDevice = Annotated[
     Becomes[torch.device | str | int, torch.device], Fixed("the networks are there already. Use load(path, {}=...).")
 ]
-Compiled = Annotated[bool | Literal["auto"], Fixed("the engine is built with it. Use load(path, {}=...).")]
+Compiled = Annotated[bool | Literal["auto", "replay"], Fixed("the engine is built with it. Use load(path, {}=...).")]
 Precision = Annotated[Literal["float32", "bfloat16"], Fixed("the learner is built with it. Use load(path, {}=...).")]
 
 
@@ -88,8 +88,9 @@ class NetworkAlgorithm(Algorithm):
     """``"cpu"``, ``"cuda"`` or another torch device; ``"auto"`` takes a GPU where torch can use one and it should be
     faster than the processor, by their measured speeds, for these networks and batches."""
     compile: Compiled = "auto"
-    """Run each gradient step as one compiled program: the same numbers to rounding. ``"auto"`` does so in long runs,
-    building once for each machine, network and batch size; ``True`` always, or fails; ``False`` never."""
+    """Run each gradient step as one program: the same numbers to rounding. ``"replay"`` repeats its operations without
+    a compiler; ``True`` compiles it, once for each machine, network and batch size; ``"auto"`` replays, and compiles in
+    long runs; ``False`` runs it as it is written."""
     precision: Precision = "float32"
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
@@ -244,7 +245,7 @@ class NetworkAlgorithm(Algorithm):
             )
 
     @property
-    def _compiles(self) -> bool | Literal["auto"]:
+    def _compiles(self) -> bool | Literal["auto", "replay"]:
         """What the engine is asked for."""
         return False if self.n_learners > 1 and self.compile == "auto" else self.compile  # all must do the same
 
@@ -265,7 +266,7 @@ class NetworkAlgorithm(Algorithm):
         super()._prepare_to_learn(reset)
         if (average := self.learner.average) is not None and average.acts:
             average.exchange(self.policy)
-        self.host.expect(Load(*self._expected_updates(self._total_timesteps - self.num_timesteps)))
+        self.host.expect(Load(*self._expected_updates(self.clock.planned)))
         if self.n_learners == 1:
             return
         if self._learners is None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from polyak.algorithms.imitation.reward import RewardFunction
+from polyak.arrays import Flags, Memory, Predicted
 from polyak.experience import Dataset
 from polyak.hyperparameters.declaration import require
 from polyak.nn.networks.rewards import RewardNet
@@ -292,12 +293,8 @@ class MCEIRL:
         return RewardFunction(network, "logit", arguments)
 
     def predict(
-        self,
-        observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        self, observation: Any, state: Memory = None, episode_start: Flags = None, deterministic: bool = False
+    ) -> Predicted:
         """The action in one state or a batch of them.
 
         Args:

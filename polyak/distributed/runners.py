@@ -110,6 +110,8 @@ class RemoteEnvs(VecEnv):
         self.masked, self.resets = False, 0
         self.absent: set[int] = set()
         """Runners that were lost, whose places others have not taken yet."""
+        self.renewed: set[int] = set()
+        """Runners in the places of others, until :meth:`newly_renewed`."""
         self._makers, self._generation = list(range(self.n_runners)), [0] * self.n_runners
         self._pending: list[_Wanted] = []
         self.made_by: list[tuple[int, int]] = []
@@ -293,9 +295,15 @@ class RemoteEnvs(VecEnv):
         self.processes[worker], _ = said
         self._generation[worker] += 1
         self.absent.discard(worker)
+        self.renewed.add(worker)
         self._share_out()
         self.on_renewal(worker)
         self._send_again(worker)
+
+    def newly_renewed(self) -> list[int]:
+        """Runners that have taken the places of others since this was asked last."""
+        found, self.renewed = sorted(self.renewed), set()
+        return found
 
     def _share_out(self) -> None:
         """Let the steps of environments whose runner is lost be made by another, as long as there is one."""

@@ -39,12 +39,12 @@ class LearnerHost:
 
     def __init__(
         self,
-        compile: bool | Literal["auto"],
+        compile: bool | Literal["auto", "replay"],
         precision: Literal["float32", "bfloat16"],
         report: Callable[[str], None] | None = None,
     ) -> None:
         self.compile, self.precision, self._report = compile, precision, report
-        self.must_run = compile is True or precision != "float32"
+        self.must_run = compile in (True, "replay") or precision != "float32"
         """Whether gradient steps have to be made by the engine, so that arguments have effect: see :meth:`check`."""
         self.engine: Engine | None = None
         """Runs gradient steps; ``None`` before :meth:`take`, which algorithms of a user's own need not call."""
@@ -104,7 +104,7 @@ class LearnerHost:
         Raises:
             HyperparameterError: ``compile=True`` or ``precision`` would be without effect.
         """
-        name, value = ("compile", True) if self.precision == "float32" else ("precision", self.precision)
+        name, value = ("compile", self.compile) if self.precision == "float32" else ("precision", self.precision)
         engine = self.engine
         require(
             engine is not None and engine.learner is learner,

@@ -12,10 +12,9 @@ from torch import Tensor
 from polyak import A2C, PPO
 from polyak.envs.testing import IdentityEnv, IdentityEnvMultiDiscrete
 from polyak.hyperparameters.declaration import HyperparameterError
-from polyak.learning.engine.program import Program
 from polyak.nn import ActorCriticPolicy, PolicyError
 from polyak.ops.tsallis import tsallis_entropy
-from tests.laws.test_conformance import check_compiled
+from tests.laws.test_conformance import check_programs
 
 SPARSE = {"entropy_index": 2.0, "ent_coef": 0.05, "policy_kwargs": {"net_arch": [16], "sparse": True}}
 QUICK = {PPO: {"n_steps": 64, "batch_size": 32, "learning_rate": 3e-3}, A2C: {"n_steps": 16, "learning_rate": 3e-3}}
@@ -51,10 +50,9 @@ def test_the_bonus_measures_the_entropy_of_that_index(cls: Any, q: float) -> Non
     torch.testing.assert_close(model.learner.update(batch).metrics["entropy_loss"], expected.detach())
 
 
-def test_programs_know_the_index_and_sparse_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Program, "compile", lambda self: None)
-    check_compiled("ppo", {"env": "CartPole-v1", **SPARSE})
-    check_compiled("a2c", {"env": "Pendulum-v1", "entropy_index": 0.5, "ent_coef": 0.01})
+def test_programs_know_the_index_and_sparse_choices() -> None:
+    check_programs("ppo", {"env": "CartPole-v1", **SPARSE}, "replay")
+    check_programs("a2c", {"env": "Pendulum-v1", "entropy_index": 0.5, "ent_coef": 0.01}, "replay")
 
 
 def test_what_has_no_such_entropy_is_refused_at_once() -> None:

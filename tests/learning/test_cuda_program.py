@@ -60,7 +60,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     monkeypatch.setattr(CudaProgram, "recorder", Repeater)
     if "slow" not in request.keywords:
         monkeypatch.setattr(cuda_program, "fused", missing)
-    monkeypatch.setitem(engine.PROGRAMS, "cpu", CudaProgram)
+    monkeypatch.setitem(engine.COMPILED, "cpu", CudaProgram)
     monkeypatch.setattr(Learner, "gathers_late", False)  # no rows of main memory on a GPU
 
 
@@ -197,9 +197,9 @@ def test_it_records_again_when_the_learner_has_other_tensors(change: Callable[[S
 
 
 def test_a_batch_elsewhere_runs_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(engine.PROGRAMS, "cpu")
+    monkeypatch.delitem(engine.COMPILED, "cpu")
     model = sac()
-    model.engine.expect(100_000, 64)
+    model.engine.expect(10_000_000, 64)
     model.learn(40)
     assert model.engine.status == "uncompiled: programs run on cuda devices, and the learner is on cpu"
 

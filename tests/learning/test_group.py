@@ -41,7 +41,8 @@ class Drawing(TorchDispatchMode):
         size: how many there are.
     """
 
-    kinds = (aten.randn.default, aten.randn_like.default, aten.rand.default, aten.rand_like.default)
+    normal = (aten.randn.default, aten.randn_like.default, aten.normal_.default)
+    uniform = (aten.rand.default, aten.rand_like.default, aten.rand.out)
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__()
@@ -49,11 +50,13 @@ class Drawing(TorchDispatchMode):
         self._generator = torch.Generator().manual_seed(0)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func not in self.kinds or get_proxy_mode() is not None:  # a draw that is only written down
+        if func not in (*self.normal, *self.uniform) or get_proxy_mode() is not None:  # only written down
             return func(*args, **(kwargs or {}))
         rows, *rest = args[0].shape if isinstance(args[0], Tensor) else args[0]
-        draw = torch.randn if func in self.kinds[:2] else torch.rand
-        return draw(rows * self._size, *rest, generator=self._generator).chunk(self._size)[self._rank]
+        draw = torch.randn if func in self.normal else torch.rand
+        drawn = draw(rows * self._size, *rest, generator=self._generator).chunk(self._size)[self._rank]
+        into = args[0] if func is aten.normal_.default else (kwargs or {}).get("out")
+        return drawn if into is None else into.copy_(drawn)
 
 
 def model(name: str) -> Any:

@@ -400,7 +400,7 @@ def dqn(**options: Any) -> DQN:
 def test_short_runs_are_not_compiled() -> None:
     model = dqn().learn(200)
     assert model.compile == "auto"
-    assert model.engine.status == "uncompiled: the run is short"
+    assert model.engine.status == f"replayed from update {engine.REPLAYED_FROM} on"
 
 
 def test_what_counts_is_what_a_program_saves() -> None:
@@ -414,6 +414,8 @@ def test_what_counts_is_what_a_program_saves() -> None:
         (large, enough - 1, 0, False),
         (large, enough - 1, rows, True),
         (deep, enough - 1, 0, True),
+        (dqn(policy_kwargs={"net_arch": [8]}), enough // 2, 1_000, False),
+        (dqn(policy_kwargs={"net_arch": [64]}), enough // 2, 1_000, True),
     ):
         model.engine.expect(updates, observed)
         assert model.engine.compiles is compiles
@@ -421,7 +423,7 @@ def test_what_counts_is_what_a_program_saves() -> None:
 
 def test_long_runs_are() -> None:
     model = dqn()
-    model.engine.expect(100_000, 64)
+    model.engine.expect(10_000_000, 64)
     model.learn(200)
     assert model.engine.status == "compiled"
 
@@ -437,14 +439,14 @@ def test_what_is_expected_follows_from_the_settings() -> None:
 def test_foreign_python_is_left_alone_unless_asked_for() -> None:
     kwargs = {"features_extractor_class": Halved}
     model = dqn(policy_kwargs=kwargs)
-    model.engine.expect(100_000, 64)
+    model.engine.expect(10_000_000, 64)
     assert "Halved" in model.engine.status
     assert dqn(policy_kwargs=kwargs, compile=True).learn(200).engine.status == "compiled"
 
 
 def test_what_cannot_be_compiled_runs_uncompiled() -> None:
     model = sac(policy_kwargs={"optimizer_class": torch.optim.Adagrad})
-    model.engine.expect(100_000, 64)
+    model.engine.expect(10_000_000, 64)
     with pytest.warns(UserWarning, match="training continues uncompiled, since gradient_step .*Adagrad") as said:
         model.learn(60)
     assert len(said) == 1

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from polyak import DQN, SAC
 from polyak.experience import Transition
-from polyak.learning.engine.optimizer_rules import UntraceableError
+from polyak.learning.engine.optimizer_rules import RULES, UntraceableError
 from polyak.learning.engine.program import Inputs, Program
 from polyak.learning.engine.twin import twin
 from polyak.nn.networks.encoders import BaseFeaturesExtractor
@@ -146,7 +146,7 @@ def test_the_twin_of_a_learner_is_built_as_it_is(options: dict[str, Any]) -> Non
     inputs = Inputs(model.learner)
     before = {name: (value, id(value)) for name, value in vars(model.learner).items()}
     tensors = [tensor.clone() for tensor in inputs.tensors]
-    other = inputs.twin(tensors)
+    other = inputs.twin(tensors, RULES)
     assert [name for name, _ in other.named_modules()] == [name for name, _ in model.learner.named_modules()]
     own = {id(t) for t in (*model.learner.parameters(), *model.learner.buffers())}
     reached = [t for module in other.modules() for t in (*module._parameters.values(), *module._buffers.values())]

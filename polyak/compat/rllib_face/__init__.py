@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _STUB = ast.parse(Path(__file__).with_name("_names.pyi").read_text())
 _HOME = {one.name: node.module for node in _STUB.body if isinstance(node, ast.ImportFrom) for one in node.names}
-_ALGORITHMS = ("PPO", "DQN", "Rainbow", "SAC", "TQC", "IMPALA", "APPO", "BC", "MARWIL", "CQL")
+_ALGORITHMS = ("PPO", "DQN", "Rainbow", "SAC", "TQC", "IMPALA", "APPO", "BC", "MARWIL", "CQL", "IQL")
 
 __all__ = sorted([*_HOME, *_ALGORITHMS])
 

@@ -20,10 +20,11 @@ CONFIGS = {
     "APPO": "polyak.compat.rllib_face.config.impala:APPOConfig",
     "BC": "polyak.compat.rllib_face.config.marwil:BCConfig",
     "MARWIL": "polyak.compat.rllib_face.config.marwil:MARWILConfig",
+    "IQL": "polyak.compat.rllib_face.config.iql:IQLConfig",
     "CQL": "polyak.compat.rllib_face.config.cql:CQLConfig",
 }
 """Names of algorithms -> their configs."""
-NOT_YET = ("IQL", "DreamerV3")
+NOT_YET = ("DreamerV3",)
 """Algorithms of RLlib that have no config here."""
 _MADE: dict[str, type[Algorithm]] = {}
 

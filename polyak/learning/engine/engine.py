@@ -1,4 +1,4 @@
-"""The engine, which runs a learner's gradient steps: in which precision, and when as compiled programs.
+"""The engine, which runs a learner's gradient steps: in which precision, and when as replayed or compiled programs.
 
 The choice depends on the run alone, never on the clock: two runs with the same seed and settings make the same
 numbers, also when the first of them had to compile.
@@ -18,18 +18,28 @@ from polyak.learning.engine.flops import flops
 from polyak.learning.engine.optimizer_rules import UnsteppedError, UntraceableError
 from polyak.learning.engine.program import Program
 from polyak.learning.engine.pytree import Layouts, tensors_of
+from polyak.learning.engine.replay import ReplayedProgram
 from polyak.learning.engine.shield import unseen_by_others
 from polyak.learning.learner import Learner
 from polyak.warning import advise
 
-WORTHWHILE_SECONDS = 5.0
-"""Nominal time that a program must save in a run to be made: building it takes as long, or several times that, once."""
-TENSOR_SECONDS = 4e-5
-"""Nominal time that a program saves in each gradient step for each parameter that the step reads."""
+WORTHWHILE_SECONDS = 20.0
+"""Nominal time that compiling must save in a run, compared to replaying: it takes about as long,
+once for each machine."""
+TENSOR_SECONDS = 5e-6
+"""Nominal time that a compiled program saves in each gradient step for each parameter that the step reads."""
+FLOP_SECONDS = 5e-12
+"""The same for each floating-point operation: results stay in the processor's cache from one to the next."""
 NUMBER_SECONDS = 6e-9
 """The same for each number observed: images pass through memory less often where operations are joined."""
-PROGRAMS: dict[str, type[Program]] = {"cpu": Program, "cuda": CudaProgram}
+REPLAYED_FROM = 250
+"""Updates of a learner's life that are made as they are written, where its others are replayed: to trace a step takes
+as long as a replay saves in some hundred of them. It is a number of updates of the learner, and not of the run, so that
+a training in pieces makes the numbers of one that is whole."""
+Kinds = dict[str, type[Program]]
 """What a gradient step becomes, by the type of the learner's device."""
+COMPILED: Kinds = {"cpu": Program, "cuda": CudaProgram}
+REPLAYED: Kinds = {"cpu": ReplayedProgram}
 MOST_LAYOUTS = 8
 """Batch layouts that are compiled for each method; any further ones run uncompiled."""
 MOST_VARIANTS = 8
@@ -45,8 +55,8 @@ class Engine:
 
     Args:
         learner: whose methods it calls from now on, see :meth:`~polyak.learning.learner.Learner.run`.
-        mode: True compiles; ``"auto"`` does so for long runs of networks made of torch's and polyak's modules; False
-            never does.
+        mode: True compiles; ``"replay"`` replays; ``"auto"`` does one or the other, by the length of a run, for
+            networks made of torch's and polyak's modules; False runs methods as they are written.
         report: called with what takes long, such as ``print``.
     """
 
@@ -64,34 +74,55 @@ class Engine:
         """Programs that are up to date with the learner since it was last changed."""
         self._waited: dict[str, int] = {}
         """By method: how often it could not be compiled yet."""
+        self._kinds: Kinds | None = None
+        """Which programs methods run as; None: as they are written."""
+        self._from = 0
+        """Updates of the learner before the first of them."""
         self.compiles = False
-        """Whether methods run as programs where they can."""
+        """Whether methods run as programs where they can, by now."""
         learner.engine = self
-        self._compile(mode is True)
+        self._use({True: COMPILED, "replay": REPLAYED}.get(mode))
 
     def expect(self, updates: int, rows: int) -> None:
         """Prepare for a run of so many gradient steps over so many rows each; a decision to compile is never
         revoked."""
-        if self.mode != "auto" or self.compiles:
+        if self.mode != "auto" or self._kinds is COMPILED:
             return
+        parameters = list(self.learner.parameters())
         observed = rows * spaces.flatdim(self.learner.policy.observation_space)
-        saved = updates * (TENSOR_SECONDS * len(list(self.learner.parameters())) + NUMBER_SECONDS * observed)
-        if saved < WORTHWHILE_SECONDS:
-            self.status = "uncompiled: the run is short"
-        elif (strange := _strange_module(self.learner)) is not None:
+        each = TENSOR_SECONDS * len(parameters) + FLOP_SECONDS * self.flops(rows) + NUMBER_SECONDS * observed
+        if (strange := _strange_module(self.learner)) is not None:
             self.status = (
                 f"uncompiled: {strange} may hold Python code that a program would freeze (compile=True if not)"
             )
             if self.report is not None:
                 self.report(self.status)
-        else:
-            self._compile(True)
+        elif updates * each >= WORTHWHILE_SECONDS:
+            self._use(COMPILED)
+        elif any(parameter.device.type not in REPLAYED for parameter in parameters):
+            self.status = "uncompiled: the run is short"
+        elif self._kinds is None:
+            self.status = f"replayed from update {REPLAYED_FROM} on"
+            self._use(REPLAYED, REPLAYED_FROM)
 
-    def _compile(self, yes: bool) -> None:
-        """Run methods as programs from now on, or no longer."""
-        self.compiles = yes
+    def _use(self, kinds: Kinds | None, updates: int = 0) -> None:
+        """Run methods as such programs from now on, or from that update of the learner on; None: as they are
+        written."""
+        self._kinds, self._from = kinds, updates
+        self.compiles = kinds is not None and self.learner.steps >= updates
+        self.programs.clear()
+        self._bound.clear()
         line_by_line = None if self.learner.precision == "float32" else self.plainly  # see LearnerHost.check
-        self.learner.run_by(self.run if yes else line_by_line)
+        self.learner.run_by(line_by_line if kinds is None else self._at_first if updates else self.run)
+
+    def _at_first(self, method: Callable[..., Any], batch: Any, *static: Any) -> Any:
+        """As :meth:`plainly`, until there have been enough updates."""
+        if self.learner.steps <= self._from:
+            self.compiles = self.learner.steps == self._from
+            return self.plainly(method, batch, *static)
+        self.compiles = True
+        self.learner.run_by(self.run)
+        return self.run(method, batch, *static)
 
     def flops(self, batch_size: int) -> float:
         """Floating-point operations of a gradient step, roughly."""
@@ -143,8 +174,9 @@ class Engine:
         return program
 
     def _make(self, name: str, batch: Any, static: tuple[Any, ...]) -> Program:
+        assert self._kinds is not None
         with _ONE_AT_A_TIME, unseen_by_others():
-            program = _kind_of_program(self.learner, batch)(self.learner, name, batch, static)
+            program = _kind_of_program(self.learner, batch, self._kinds)(self.learner, name, batch, static)
             program.report = self.report
             program.compile()
         return program
@@ -172,14 +204,16 @@ class Engine:
         Raises:
             RuntimeError: the user asked for compilation.
         """
-        self._compile(False)
+        done = "replayed" if self._kinds is REPLAYED else "compiled"
+        self._use(None)
         self.status = f"uncompiled: {error}"
-        if self.mode is True:
+        if self.mode in (True, "replay"):
             raise RuntimeError(
-                f"compile=True, but the gradient step could not be compiled: {error}. Use compile='auto' or False."
+                f"compile={self.mode!r}, but the gradient step could not be {done}: {error}. Use compile='auto' or "
+                "False."
             ) from error
         reason = str(error).strip().partition("\n")[0] or type(error).__name__  # compilers write pages
-        self._say(f"training continues uncompiled, since {name} could not be compiled: {reason}")
+        self._say(f"training continues uncompiled, since {name} could not be {done}: {reason}")
 
     def _say(self, what: str) -> None:
         """Warn, once for each reason."""
@@ -189,7 +223,7 @@ class Engine:
         return {**vars(self), "programs": {}, "_bound": set()}  # a copy of the learner needs programs of its own
 
 
-def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
+def _kind_of_program(learner: Learner, batch: Any, kinds: Kinds) -> type[Program]:
     """The class of programs for the learner's device.
 
     Raises:
@@ -199,11 +233,11 @@ def _kind_of_program(learner: Learner, batch: Any) -> type[Program]:
     if len(devices) > 1:
         raise UntraceableError(f"learner and batch are not on one device: {sorted(map(str, devices))}")
     kind = devices.pop().type
-    if kind not in PROGRAMS:
-        raise UntraceableError(f"programs run on {' and '.join(PROGRAMS)} devices, and the learner is on {kind}")
+    if kind not in kinds:
+        raise UntraceableError(f"programs run on {' and '.join(kinds)} devices, and the learner is on {kind}")
     if learner.group is not None and kind != "cpu":
         raise UntraceableError(f"learners that exchange gradients are compiled on the CPU only, this one is on {kind}")
-    return PROGRAMS[kind]
+    return kinds[kind]
 
 
 def _strange_module(learner: torch.nn.Module) -> str | None:

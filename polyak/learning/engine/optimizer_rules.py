@@ -146,6 +146,42 @@ RULES: dict[type[Optimizer], Rule] = {
 """The optimizers whose steps can be part of a graph, without subclasses, which may step differently."""
 
 
+def _fused_adam(
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
+) -> None:
+    _fused(torch._fused_adam_, params, grads, states, by, options)
+
+
+def _fused_adamw(
+    params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], by: Tensor, options: Mapping[str, Any]
+) -> None:
+    _fused(torch._fused_adamw_, params, grads, states, by, options)
+
+
+def _fused(
+    kernel: Callable[..., Any],
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    states: Sequence[State],
+    by: Tensor,
+    options: Mapping[str, Any],
+) -> None:
+    """A step by torch's kernel for all parameters together."""
+    means, squares, steps = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step"))
+    for step in steps:
+        step.add_(1)
+    beta1, beta2 = options["betas"]
+    kernel(
+        *(list(params), list(grads), means, squares, [], steps),
+        lr=by[0], beta1=beta1, beta2=beta2, weight_decay=options["weight_decay"], eps=options["eps"],
+        amsgrad=False, maximize=False,
+    )  # fmt: skip
+
+
+FUSED: dict[type[Optimizer], Rule] = {**RULES, torch.optim.Adam: _fused_adam, torch.optim.AdamW: _fused_adamw}
+"""The same as :data:`RULES`, where torch has a kernel that steps all parameters of an optimizer, by that."""
+
+
 def factors(optimizer: Optimizer, group: Mapping[str, Any], params: Sequence[Tensor] | None = None) -> list[float]:
     """The numbers by which the next step of a group multiplies.
 
@@ -256,6 +292,7 @@ class TracedOptimizer:
         states: for each part and parameter, the tensors that stand for its state.
         by: for each part, the tensor that stands for its :func:`factors`.
         groups: for each part, the group that it belongs to; None: each group is one part.
+        rules: by which optimizers step.
     """
 
     def __init__(
@@ -265,8 +302,9 @@ class TracedOptimizer:
         states: Sequence[Sequence[State]],
         by: Sequence[Tensor],
         groups: Sequence[Mapping[str, Any]] | None = None,
+        rules: Mapping[type[Optimizer], Rule] = RULES,
     ) -> None:
-        self._optimizer, self._rule = optimizer, RULES[type(optimizer)]
+        self._optimizer, self._rule = optimizer, rules[type(optimizer)]
         self._options = optimizer.param_groups if groups is None else groups
         self._states, self._by = states, by
         self.param_groups: list[dict[str, Any]] = [

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,15 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
 from polyak.learning.engine.matrix_products import use_faster
-from polyak.learning.engine.optimizer_rules import TracedOptimizer, UntraceableError, check_traceable, cohorts, factors
+from polyak.learning.engine.optimizer_rules import (
+    RULES,
+    Rule,
+    TracedOptimizer,
+    UntraceableError,
+    check_traceable,
+    cohorts,
+    factors,
+)
 from polyak.learning.engine.partition import Marking, Run, in_parts
 from polyak.learning.engine.pytree import builder, layout, rebuilt, tensors_of
 from polyak.learning.engine.quiet import quiet
@@ -59,6 +67,10 @@ class Program:
     """What the engine says of itself once it runs such a program."""
     report: Callable[[str], None] | None = None
     """Called with what takes long."""
+    rules: ClassVar[Mapping[type[Optimizer], Rule]] = RULES
+    """The operations of optimizers' steps."""
+    decompositions: ClassVar[Mapping[Any, Callable[..., Any]]]
+    """Operations that are replaced by equivalent ones."""
 
     def __init__(self, learner: Learner, method: str, batch: Any, static: tuple[Any, ...] = ()) -> None:
         inputs = Inputs(learner)
@@ -68,14 +80,16 @@ class Program:
 
         def step(*tensors: Tensor) -> list[Tensor]:
             mine, theirs = tensors[: len(inputs.tensors)], tensors[len(inputs.tensors) :]
-            learning = inputs.twin(mine)
+            learning = inputs.twin(mine, self.rules)
             results[:] = [learning.eagerly(getattr(learning, method), rebuilt(batch, iter(theirs)), *static)]
             traced: dict[str, Any] = dict(learning.optimizers)
             stepped.update(name for name, optimizer in traced.items() if optimizer.stepped)
             return tensors_of(results)
 
         with quiet():
-            graph = make_fx(step, decomposition_table=_DECOMPOSITIONS, tracing_mode="fake")(*inputs.tensors, *given)
+            graph = make_fx(step, decomposition_table=dict(self.decompositions), tracing_mode="fake")(
+                *inputs.tensors, *given
+            )
         inputs.follow(frozenset(stepped))
         self.graph = graph
         self.method = method
@@ -130,7 +144,7 @@ class Program:
         arguments = self._arguments
         at = len(self._inputs.tensors)
         for draw in self._draws:
-            arguments[at] = draw()
+            draw(out=arguments[at])
             at += 1
         arguments[at:] = given
         return self._results_of(iter(self._run(arguments)))
@@ -194,20 +208,21 @@ class Inputs:
         self.tensors.append(tensor)
         return len(self.tensors) - 1
 
-    def twin(self, tensors: Sequence[Tensor]) -> Learner:
-        """A copy of the learner with other tensors, optimizers that update them, and markers at its sums over learners:
-        running it does not change the learner."""
+    def twin(self, tensors: Sequence[Tensor], rules: Mapping[type[Optimizer], Rule]) -> Learner:
+        """A copy of the learner with other tensors, optimizers that update them by ``rules``, and markers at its sums
+        over learners: running it does not change the learner."""
         learner = self.learner
         stand_ins: dict[int, Any] = {id(was): tensors[place] for place, was in enumerate(self._own)}
         for name, optimizer in learner.optimizers.items():
-            stand_ins[id(optimizer)] = self._traced(name, optimizer, tensors)
+            stand_ins[id(optimizer)] = self._traced(name, rules, tensors)
         stand_ins[id(learner.engine)] = learner.engine
         if learner.group is not None:
             stand_ins[id(learner.group)] = Marking(learner.group.size)
         return twin(learner, stand_ins)
 
-    def _traced(self, name: str, optimizer: Optimizer, tensors: Sequence[Tensor]) -> TracedOptimizer:
+    def _traced(self, name: str, rules: Mapping[type[Optimizer], Rule], tensors: Sequence[Tensor]) -> TracedOptimizer:
         """An optimizer's step on other tensors."""
+        optimizer = self.learner.optimizers[name]
         state = dict(zip(self.names, tensors, strict=False))
         ours = [cohort for cohort in self.cohorts if cohort.name == name]
         rows = [
@@ -216,7 +231,7 @@ class Inputs:
         ]
         params = [[state[param] for param in cohort.params] for cohort in ours]
         by = [tensors[cohort.place] for cohort in ours]
-        return TracedOptimizer(optimizer, params, rows, by, [cohort.group for cohort in ours])
+        return TracedOptimizer(optimizer, params, rows, by, [cohort.group for cohort in ours], rules)
 
     def follow(self, stepped: frozenset[str]) -> None:
         """Watch these optimizers only: the method does not step the others."""
@@ -341,7 +356,7 @@ _DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten._foreach_lerp_.List: _lerp,
     aten.native_batch_norm.default: _batch_norm,
 }
-"""Operations that are replaced by equivalent ones that the compiler supports."""
+Program.decompositions = _DECOMPOSITIONS
 
 _RANDOM = {
     aten.randn_like.default: torch.randn,

@@ -6,7 +6,9 @@ arguments, into the tensor that it returned when it was recorded. Operations wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,9 +21,17 @@ from polyak.nn.backends.recording import Operation
 
 aten = torch.ops.aten
 
-TORCH_PRODUCT = 250_000
+TORCH_PRODUCT = 262_144
 """Multiplications in one product of matrices from which torch is faster than numpy, though it costs 2 us more to call:
-numpy has fast kernels for small matrices only. Measured; a single row is always computed by numpy."""
+numpy has fast kernels for small matrices only, and takes more than one thread from here on. A single row is always
+computed by numpy."""
+
+TORCH_NUMBERS = 32_768
+"""Numbers in a result from which torch computes element by element, and sums: numpy costs 1 to 2 us less to call, and
+more for each number."""
+
+MASKED_NUMBERS = 1_024
+"""Numbers up to which numpy copies by a mask as quickly as torch."""
 
 Call = Callable[[], Any]
 Maker = Callable[..., "list[Call] | None"]
@@ -41,26 +51,48 @@ def _plain(leaf: Any) -> Any:
     return leaf.detach() if isinstance(leaf, Tensor) else leaf
 
 
+def _copy(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, Tensor) else leaf
+
+
 def _by_torch(step: Operation, outputs: list[Tensor], args: Any, kwargs: Any) -> list[Call]:
     operation = step.operation
+    name = operation.overloadpacket.__name__
     if step.in_place:
-        return [partial(operation, *args, **kwargs)]
-    into = getattr(operation.overloadpacket, "out", None)
-    if into is not None and len(outputs) == 1 and not step.random:
-        call = partial(into, *args, **kwargs, out=outputs[0])
-        try:
+        quick = getattr(torch._C._VariableFunctions, name, getattr(Tensor, name, None))
+        with suppress(RuntimeError, TypeError):  # as below
+            if quick is not None:
+                quick(*tree_map(_copy, args), **tree_map(_copy, kwargs))
+                return [partial(quick, *args, **kwargs)]
+        return [partial(operation._op, *args, **kwargs)]
+    for call in () if step.random else _into(operation, outputs, args, kwargs):
+        with suppress(RuntimeError, TypeError, IndexError):  # the function in Python has other arguments
             call()
-        except (RuntimeError, TypeError):
-            pass  # that of another overload
-        else:
             return [call]
 
     def compute() -> None:
         found = operation(*args, **kwargs)
-        for kept, now in zip(outputs, found if isinstance(found, list | tuple) else (found,), strict=True):
+        tensors = [now for now in (found if isinstance(found, list | tuple) else (found,)) if now is not None]
+        for kept, now in zip(outputs, tensors, strict=True):
             kept.copy_(now)
 
     return [compute]
+
+
+def _into(operation: Any, outputs: list[Tensor], args: Any, kwargs: Any) -> Iterator[Call]:
+    """Versions of an operation that write into given tensors, the quickest first."""
+    packet, wanted = operation.overloadpacket, _arguments(operation, False)
+    for overload in (getattr(packet, name) for name in packet.overloads()):
+        names = [name for name, _ in _arguments(overload, True)]
+        if names and len(names) == len(outputs) and _arguments(overload, False) == wanted:
+            binding = getattr(torch._C._VariableFunctions, packet.__name__, None)  # reads its arguments in C
+            if binding is not None:
+                yield partial(binding, *args, **kwargs, out=outputs[0] if len(outputs) == 1 else tuple(outputs))
+            yield partial(overload._op, *args, **kwargs, **dict(zip(names, outputs, strict=True)))
+
+
+def _arguments(overload: Any, out: bool) -> list[tuple[str, str]]:
+    return [(a.name, str(a.type)) for a in overload._schema.arguments if a.is_out == out]
 
 
 # --- what the arguments are in numpy --------------------------------------------------------------------------------
@@ -75,7 +107,7 @@ def _operands(output: Tensor, *operands: Any) -> list[np.ndarray] | None:
     dtype = tensors[0].dtype
     if any(tensor.dtype != dtype for tensor in tensors) or not _is_numpys(dtype):
         return None
-    if output.dtype not in (dtype, torch.bool):
+    if output.dtype not in (dtype, torch.bool) or output.numel() >= TORCH_NUMBERS:
         return None
     kept: list[Tensor] = [o if isinstance(o, Tensor) else torch.full(output.shape, o, dtype=dtype) for o in operands]
     kept.append(output)
@@ -100,20 +132,24 @@ def _elementwise(function: Any) -> Maker:
     return make
 
 
+def _in_turn(*steps: tuple[Any, ...]) -> list[Call] | None:
+    """Calls of several element-wise operations (function, output, *operands), one after another."""
+    calls: list[Call] = []
+    for function, output, *operands in steps:
+        more = _elementwise(function)(output, *operands)
+        if more is None:
+            return None
+        calls += more
+    return calls
+
+
 def _relu(output: Tensor, values: Tensor) -> list[Call] | None:
     return _elementwise(np.maximum)(output, values, 0.0)
 
 
 def _clamp(output: Tensor, values: Tensor, low: Any = None, high: Any = None) -> list[Call] | None:
-    calls: list[Call] = []
-    for function, limit in ((np.maximum, low), (np.minimum, high)):
-        if limit is None:
-            continue
-        more = _elementwise(function)(output, output if calls else values, limit)
-        if more is None:
-            return None
-        calls += more
-    return calls
+    limits = [(function, limit) for function, limit in ((np.maximum, low), (np.minimum, high)) if limit is not None]
+    return _in_turn(*[(f, output, output if i else values, limit) for i, (f, limit) in enumerate(limits)])
 
 
 def _clamp_max(output: Tensor, values: Tensor, high: Any) -> list[Call] | None:
@@ -128,15 +164,90 @@ def _scaled(output: Tensor, values: Tensor, factor: float) -> list[Call] | None:
     return _copied(output, values) if factor == 1 else _elementwise(np.multiply)(output, values, factor)
 
 
+def _power(output: Tensor, values: Tensor, exponent: float) -> list[Call] | None:
+    return _elementwise(np.multiply)(output, values, values) if exponent == 2 else None
+
+
+def _inverse_root(output: Tensor, values: Tensor) -> list[Call] | None:
+    return _in_turn((np.sqrt, output, values), (np.divide, output, 1.0, output))
+
+
+def _reversed_difference(output: Tensor, values: Tensor, other: float, alpha: float = 1) -> list[Call] | None:
+    return _elementwise(np.subtract)(output, other, values) if alpha == 1 else None
+
+
+def _moved(output: Tensor, values: Tensor, end: Tensor, weight: Any) -> list[Call] | None:
+    way = torch.empty_like(output)
+    return _in_turn((np.subtract, way, end, values), (np.multiply, way, way, weight), (np.add, output, values, way))
+
+
+def _with_product(output: Tensor, values: Tensor, first: Tensor, second: Tensor, value: float = 1) -> Any:
+    product = torch.empty_like(output)
+    scaled = () if value == 1 else ((np.multiply, product, product, value),)
+    return _in_turn((np.multiply, product, first, second), *scaled, (np.add, output, values, product))
+
+
+def _gradient_of_tanh(output: Tensor, gradient: Tensor, result: Tensor) -> list[Call] | None:
+    slope = torch.empty_like(output)
+    slopes = (np.multiply, slope, result, result), (np.subtract, slope, 1.0, slope)
+    return _in_turn(*slopes, (np.multiply, output, gradient, slope))
+
+
+def _gradient_of_relu(output: Tensor, gradient: Tensor, values: Tensor, threshold: float) -> list[Call] | None:
+    above, slope = torch.empty_like(output, dtype=torch.bool), torch.empty_like(output)
+    calls = _elementwise(np.greater)(above, values, threshold)
+    more = _elementwise(np.multiply)(output, gradient, slope)
+    return None if calls is None or more is None else [*calls, partial(np.copyto, slope.numpy(), above.numpy()), *more]
+
+
+def _chosen(output: Tensor, condition: Tensor, yes: Tensor, no: Tensor) -> list[Call] | None:
+    if len({output.dtype, yes.dtype, no.dtype}) > 1 or not _is_numpys(output.dtype) or output.numel() > MASKED_NUMBERS:
+        return None
+    kept = output.numpy()
+    return [partial(np.copyto, kept, no.numpy()), partial(np.copyto, kept, yes.numpy(), where=condition.numpy())]
+
+
+def _filled(value: Any) -> Maker:
+    return lambda output, *args, **options: [partial(output.fill_, value)]
+
+
 def _copied(output: Tensor, values: Tensor, **options: Any) -> list[Call] | None:
     if not (_is_numpys(output.dtype) and _is_numpys(values.dtype)):
         return None
     return [partial(np.copyto, output.numpy(), values.numpy(), casting="unsafe")]
 
 
-def _masked(output: Tensor, values: Tensor, mask: Tensor, value: float) -> list[Call]:
+def _masked(output: Tensor, values: Tensor, mask: Tensor, value: float) -> list[Call] | None:
+    if not _is_numpys(output.dtype) or output.numel() > MASKED_NUMBERS:
+        return None
     kept = output.numpy()
     return [partial(np.copyto, kept, values.numpy()), partial(np.copyto, kept, value, where=mask.numpy())]
+
+
+def _part_of_zeros(view: Callable[..., Tensor]) -> Maker:
+    """The gradient of a view: zeros but for the part that it shows."""
+
+    def make(output: Tensor, gradient: Tensor, sizes: Any, *where: Any) -> list[Call]:
+        return [output.zero_, partial(view(output, *where).copy_, gradient)]
+
+    return make
+
+
+def _gathered(output: Tensor, values: Tensor, dim: int, index: Tensor, **options: Any) -> list[Call] | None:
+    if options or values.ndim != 2 or dim % 2 != 1 or not values.is_contiguous() or not _is_numpys(values.dtype):
+        return None
+    if not (index.is_contiguous() and output.is_contiguous()) or len(index) != len(values):
+        return None
+    width, places = values.shape[1], np.empty(index.shape, np.int64)
+    first = np.repeat(np.arange(len(values))[:, None] * width, index.shape[1], 1)
+    flat, into = values.view(-1).numpy(), output.numpy()
+    return [partial(np.add, first, index.numpy(), places), partial(flat.take, places, None, into, "wrap")]
+
+
+def _selected(output: Tensor, values: Tensor, dim: int, index: Tensor) -> list[Call] | None:
+    if values.dtype is torch.bfloat16 or not output.is_contiguous():
+        return None
+    return [partial(values.numpy().take, index.numpy(), dim, output.numpy(), "wrap")]
 
 
 def _scattered(output: Tensor, values: Tensor, dim: int, index: Tensor, value: float) -> list[Call] | None:
@@ -157,7 +268,9 @@ def _product(output: Tensor, rows: Tensor, matrix: Tensor) -> list[Call] | None:
     x, w, y = rows.numpy(), matrix.numpy(), output.numpy()
     if len(rows) == 1:  # vectors: less to check than with matrices
         return [partial(w.T.dot, x[0], y[0])]
-    return [partial(x.dot, w, y)]
+    if not y.flags.c_contiguous:
+        return None
+    return [partial(np.matmul if x.strides[1] > x.strides[0] else np.dot, x, w, y)]
 
 
 def _affine(output: Tensor, bias: Tensor, rows: Tensor, matrix: Tensor, **options: Any) -> list[Call] | None:
@@ -187,24 +300,45 @@ def _best(output: Tensor, values: Tensor, dim: int | None = None, keepdim: bool 
     return None if dim is None else [partial(values.numpy().argmax, dim, output.numpy(), keepdims=keepdim)]
 
 
-def _reduced(function: Any) -> Maker:
+def _reduced(function: Any, mean: bool = False) -> Maker:
     def make(
-        output: Tensor, values: Tensor, dim: Sequence[int] | None, keepdim: bool = False, **options: Any
+        output: Tensor, values: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, **options: Any
     ) -> list[Call] | None:
-        if options or not dim or not _is_numpys(output.dtype) or values.dtype != output.dtype:
+        if options or not _is_numpys(output.dtype) or values.dtype != output.dtype or values.numel() >= TORCH_NUMBERS:
             return None
-        return [partial(function, values.numpy(), axis=tuple(dim), out=output.numpy(), keepdims=keepdim)]
+        along = tuple(dim or range(values.ndim))
+        count = np.array(math.prod(values.shape[i] for i in along), values.numpy().dtype)
+        divided = [partial(np.divide, output.numpy(), count, output.numpy())] if mean else []
+        if function is np.add.reduce and output.is_floating_point() and values.is_contiguous():
+            ones, total = torch.ones(values.shape[0]).to(values.dtype).numpy(), output.view(-1).numpy()
+            if along == (0,) and values.ndim == 2:  # as a product with a row of ones, which takes a third of the time
+                return [partial(ones.dot, values.numpy(), total), *divided]
+        return [partial(function, values.numpy(), along, None, output.numpy(), keepdim), *divided]
 
     return make
 
 
-def _joined(function: Any) -> Maker:
-    def make(output: Tensor, tensors: Sequence[Tensor], dim: int = 0) -> list[Call] | None:
-        if not _is_numpys(output.dtype) or any(t.dtype != output.dtype or t.ndim == 0 for t in tensors):
-            return None
-        return [partial(function, [t.numpy() for t in tensors], dim, output.numpy())]
+def _length(output: Tensor, values: Tensor, *args: Any, **options: Any) -> list[Call] | None:
+    if args or options or not values.is_contiguous() or not _is_numpys(output.dtype) or output.dtype != values.dtype:
+        return None
+    return _dot(output, values.view(-1), values.view(-1), np.sqrt)
 
-    return make
+
+def _dot(output: Tensor, first: Tensor, second: Tensor, *then: Any) -> list[Call] | None:
+    if not _is_numpys(output.dtype):
+        return None
+    total = output.numpy()
+    return [partial(first.numpy().dot, second.numpy(), total), *[partial(function, total, total) for function in then]]
+
+
+def _joined(output: Tensor, tensors: Sequence[Tensor], dim: int = 0) -> list[Call] | None:
+    if not _is_numpys(output.dtype) or any(t.dtype != output.dtype or t.ndim == 0 for t in tensors):
+        return None
+    return [partial(np.concatenate, [t.numpy() for t in tensors], dim, output.numpy())]
+
+
+def _stacked(output: Tensor, tensors: Sequence[Tensor], dim: int = 0) -> list[Call] | None:
+    return _joined(output, [tensor.unsqueeze(dim) for tensor in tensors], dim)
 
 
 # --- random numbers -------------------------------------------------------------------------------------------------
@@ -226,49 +360,71 @@ def _drawn_in_place(method: str) -> Maker:
     return make
 
 
+_TABLE: dict[str, Maker] = {
+    "mm.default": _product,
+    "addmm.default": _affine,
+    "bmm.default": _stacked_product,
+    "dot.default": _dot,
+    "add.Tensor add_.Tensor": _elementwise(np.add),
+    "sub.Tensor sub_.Tensor": _elementwise(np.subtract),
+    "mul.Tensor mul_.Tensor": _elementwise(np.multiply),
+    "div.Tensor div_.Tensor div.Scalar": _divided,
+    "mul.Scalar": _scaled,
+    "rsub.Scalar": _reversed_difference,
+    "neg.default": _elementwise(np.negative),
+    "exp.default": _elementwise(np.exp),
+    "log.default": _elementwise(np.log),
+    "tanh.default": _elementwise(np.tanh),
+    "sqrt.default": _elementwise(np.sqrt),
+    "rsqrt.default": _inverse_root,
+    "pow.Tensor_Scalar": _power,
+    "abs.default": _elementwise(np.abs),
+    "sign.default sgn.default": _elementwise(np.sign),
+    "cos.default": _elementwise(np.cos),
+    "minimum.default": _elementwise(np.minimum),
+    "maximum.default": _elementwise(np.maximum),
+    "lt.Tensor lt.Scalar": _elementwise(np.less),
+    "le.Tensor le.Scalar": _elementwise(np.less_equal),
+    "gt.Tensor gt.Scalar": _elementwise(np.greater),
+    "ge.Tensor ge.Scalar": _elementwise(np.greater_equal),
+    "eq.Tensor eq.Scalar": _elementwise(np.equal),
+    "bitwise_not.default": _elementwise(np.invert),
+    "logical_and.default logical_and_.default": _elementwise(np.logical_and),
+    "lerp.Scalar lerp_.Scalar lerp.Tensor lerp_.Tensor": _moved,
+    "addcmul.default addcmul_.default": _with_product,
+    "relu.default": _relu,
+    "threshold_backward.default": _gradient_of_relu,
+    "tanh_backward.default": _gradient_of_tanh,
+    "clamp.default clamp.Tensor clamp_min.default": _clamp,
+    "clamp_max.default": _clamp_max,
+    "where.self": _chosen,
+    "masked_fill.Scalar masked_fill_.Scalar": _masked,
+    "scatter.value": _scattered,
+    "gather.default": _gathered,
+    "index_select.default": _selected,
+    "_to_copy.default clone.default": _copied,
+    "copy_.default": lambda output, place, values, *args: _copied(output, values),
+    "slice_backward.default": _part_of_zeros(aten.slice.Tensor),
+    "select_backward.default": _part_of_zeros(torch.select),
+    "argmax.default": _best,
+    "sum.default sum.dim_IntList": _reduced(np.add.reduce),
+    "mean.default mean.dim": _reduced(np.add.reduce, mean=True),
+    "amax.default": _reduced(np.maximum.reduce),
+    "amin.default": _reduced(np.minimum.reduce),
+    "linalg_vector_norm.default": _length,
+    "cat.default": _joined,
+    "stack.default": _stacked,
+    "zeros.default zeros_like.default new_zeros.default": _filled(0),
+    "ones.default ones_like.default": _filled(1),
+    "empty.memory_format empty_like.default new_empty.default": lambda output, *args, **options: [],
+    "randn.default randn.generator randn_like.default": _drawn("normal_"),
+    "rand.default rand.generator rand_like.default": _drawn("uniform_"),
+    "exponential_.default": _drawn_in_place("exponential_"),
+    "normal_.default": _drawn_in_place("normal_"),
+    "uniform_.default": _drawn_in_place("uniform_"),
+}
 MAKERS: dict[Any, Maker] = {
-    aten.mm.default: _product,
-    aten.addmm.default: _affine,
-    aten.bmm.default: _stacked_product,
-    aten.add.Tensor: _elementwise(np.add),
-    aten.sub.Tensor: _elementwise(np.subtract),
-    aten.mul.Tensor: _elementwise(np.multiply),
-    aten.div.Tensor: _divided,
-    aten.mul.Scalar: _scaled,
-    aten.exp.default: _elementwise(np.exp),
-    aten.log.default: _elementwise(np.log),
-    aten.tanh.default: _elementwise(np.tanh),
-    aten.sqrt.default: _elementwise(np.sqrt),
-    aten.abs.default: _elementwise(np.abs),
-    aten.sign.default: _elementwise(np.sign),
-    aten.cos.default: _elementwise(np.cos),
-    aten.lt.Tensor: _elementwise(np.less),
-    aten.eq.Tensor: _elementwise(np.equal),
-    aten.gt.Scalar: _elementwise(np.greater),
-    aten.bitwise_not.default: _elementwise(np.invert),
-    aten.relu.default: _relu,
-    aten.clamp.default: _clamp,
-    aten.clamp_min.default: _clamp,
-    aten.clamp_max.default: _clamp_max,
-    aten.masked_fill.Scalar: _masked,
-    aten.scatter.value: _scattered,
-    aten._to_copy.default: _copied,
-    aten.clone.default: _copied,
-    aten.argmax.default: _best,
-    aten.mean.dim: _reduced(np.mean),
-    aten.sum.dim_IntList: _reduced(np.sum),
-    aten.amax.default: _reduced(np.amax),
-    aten.cat.default: _joined(np.concatenate),
-    aten.stack.default: _joined(np.stack),
-    aten.empty.memory_format: lambda output, *args, **options: [],
-    aten.empty_like.default: lambda output, *args, **options: [],
-    aten.randn.default: _drawn("normal_"),
-    aten.randn.generator: _drawn("normal_"),
-    aten.rand.default: _drawn("uniform_"),
-    aten.rand.generator: _drawn("uniform_"),
-    aten.randn_like.default: _drawn("normal_"),
-    aten.rand_like.default: _drawn("uniform_"),
-    aten.exponential_.default: _drawn_in_place("exponential_"),
-    aten.normal_.default: _drawn_in_place("normal_"),
-    aten.uniform_.default: _drawn_in_place("uniform_"),
+    getattr(getattr(aten, name.partition(".")[0]), name.partition(".")[2]): maker
+    for names, maker in _TABLE.items()
+    for name in names.split()
 }

@@ -68,6 +68,9 @@ def test_components_are_chosen_by_their_names() -> None:
         assert "env_to_module_connector" not in without["env_runner"]
         assert whole["env_runner"]["env_to_module_connector"]["obs_rms"]["count"] > 1
         assert equal(only["learner_group"]["learner"]["rl_module"]["default_policy"], weights(algo))
+        acting = algo.learner_group.get_state("learner/rl_module", inference_only=True)
+        assert list(acting["learner"]) == ["rl_module"]
+        assert not any(name.startswith("vf.") for name in acting["learner"]["rl_module"]["default_policy"])
         with pytest.raises(HyperparameterError, match="components='learner'"):
             algo.get_state("learner")
         with pytest.raises(HyperparameterError, match="state="):

@@ -222,6 +222,9 @@ class CallbackSettings:
     """``f(*, algorithm, metrics_logger, **kwargs)`` before each evaluation."""
     on_evaluate_end: Function = None
     """``f(*, algorithm, metrics_logger, evaluation_metrics, **kwargs)`` after it."""
+    on_env_runners_recreated: Function = None
+    """``f(*, algorithm, env_runner_group, env_runner_indices, is_evaluation, metrics_logger, **kwargs)`` before the
+    training step or evaluation that follows when runners were replaced."""
     on_checkpoint_loaded: Function = None
     """``f(*, algorithm, metrics_logger, **kwargs)`` after ``restore_from_path()``."""
     on_environment_created: Function = None
@@ -300,7 +303,7 @@ class FrameworkSettings:
     group: ClassVar[str] = "framework"
     framework_str: Literal["torch"] = "torch"
     """``framework("torch")``."""
-    torch_compile_learner: bool | Literal["auto"] = "auto"
+    torch_compile_learner: bool | Literal["auto", "replay"] = "auto"
     """Run gradient steps as compiled programs: always, never, or ``"auto"``, once a run has become long."""
     torch_ddp_kwargs: dict[str, Any] = field(default_factory=dict)
     """On Ray: of ``DistributedDataParallel``."""
