@@ -102,6 +102,7 @@ class NetworkAlgorithm(Algorithm):
     """What improves the policy. It names the hyper-parameters that it reads: see
     :data:`~polyak.learning.learner.Tunable`."""
     lr_schedule = Held[Schedule]("schedules.rate")
+    """``learning_rate`` as a function of the remaining progress."""
     _collection = Held[Collection | None]("clock.series")
     """The one that has begun, or that a file has brought."""
     engine = Held[Engine | None]("host.engine")
@@ -118,6 +119,7 @@ class NetworkAlgorithm(Algorithm):
     def _read_arguments(self) -> None:
         super()._read_arguments()
         self.policy_class = _policy_class(self, self._policy_name)
+        """What ``policy`` stood for: called with the spaces and ``policy_kwargs``, it makes the policy."""
         self.policy_kwargs = dict(self.policy_kwargs or {})
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
