@@ -23,6 +23,7 @@ import numpy as np
 from gymnasium import spaces
 from typing_extensions import Self
 
+from polyak.arrays import Flags, Memory, Predicted
 from polyak.callbacks.attached import as_callback
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.checkpoint import exporting
@@ -252,12 +253,8 @@ class Algorithm(metaclass=Listed):
     # -- what a kind of algorithm writes -------------------------------------------------------------------------------
 
     def predict(
-        self,
-        observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        self, observation: Any, state: Memory = None, episode_start: Flags = None, deterministic: bool = False
+    ) -> Predicted:
         """The action for one observation or a batch of them, and the next recurrent state."""
         raise NotImplementedError
 
@@ -524,8 +521,9 @@ class Algorithm(metaclass=Listed):
             self, total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
         )
         with training.under_way() as loop:
-            while self.clock.steps < self.clock.total and loop.iterate():
-                pass
+            goes_on = self.clock.series is not None  # a file has brought a part of an iteration, maybe of the last one
+            while (goes_on or self.clock.steps < self.clock.total) and loop.iterate():
+                goes_on = False
         return self
 
     def _setup_learn(

@@ -20,15 +20,21 @@ Array = Any
 Column = Any
 """An array, or a dict of columns."""
 Device = torch.device | None
+Flags = np.ndarray | None
+"""bool of any shape; ``None``: nothing is said."""
+Memory = tuple[np.ndarray, ...] | None
+"""The state of a recurrent policy between two calls of ``predict``; ``None``: at its beginning, or there is none."""
+Predicted = tuple[np.ndarray, Memory]
+"""What ``predict`` returns: actions, and the state to pass to the next call."""
 _ALIGNED = 64
 """Bytes at a multiple of which torch's own tensors begin. Matrix products round otherwise at other places."""
 
 
-def mapped(function: Callable[..., Any], *columns: Column) -> Column:
+def mapped(function: Callable[..., Any], column: Column, *others: Column) -> Column:
     """A function of arrays applied to columns of the same keys."""
-    if isinstance(columns[0], dict):
-        return {key: mapped(function, *(column[key] for column in columns)) for key in columns[0]}
-    return function(*columns)
+    if isinstance(column, dict):
+        return {key: mapped(function, part, *[other[key] for other in others]) for key, part in column.items()}
+    return function(column, *others)
 
 
 def leaves(column: Column) -> Iterator[Array]:
@@ -87,10 +93,11 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
         tensor: of any shape.
         device: where to.
     """
-    if device.type == "cuda" and tensor.device.type == "cpu":
-        # torch would copy one with gaps through memory that is not page-locked, and wait
-        return tensor.contiguous().pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
+    if tensor.device == device:
+        return tensor
+    pins = device.type == "cuda" and tensor.device.type == "cpu"
+    # torch would copy one with gaps through memory that is not page-locked, and wait
+    return (tensor.contiguous().pin_memory() if pins else tensor).to(device, non_blocking=pins)
 
 
 def copied(tree: Any, device: Device) -> Any:

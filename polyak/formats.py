@@ -57,6 +57,7 @@ MODULES_MOVED = {
     "polyak.compat.save_util": "polyak.compat.sb3_face.save_util",
     "polyak.compat.signatures": "polyak.compat.sb3_face.signatures",
     "polyak.compat.table": "polyak.compat.sb3_face.table",
+    "polyak.compat.rllib_face.processes.players": "polyak.algorithms.search.ray_crew",
     "polyak.core.acting.noise": "polyak.noise",
     "polyak.core.loops.off_policy": "polyak.collecting.train_freq",
     "polyak.core.noise": "polyak.noise",

@@ -95,7 +95,7 @@ class NetworkAlgorithm(Algorithm):
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 
-    n_runners, n_learners = 0, 1  # hyper-parameters where a kind declares them
+    n_runners, n_learners, restarts_per_hour = 0, 1, 0  # hyper-parameters where a kind declares them
     transport, runner_timeout, placement = cast(Any, "ray"), cast("float | None", None), cast(Any, None)
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
@@ -268,7 +268,7 @@ class NetworkAlgorithm(Algorithm):
         super()._prepare_to_learn(reset)
         if (average := self.learner.average) is not None and average.acts:
             average.exchange(self.policy)
-        self.host.expect(Load(*self._expected_updates(self._total_timesteps - self.num_timesteps)))
+        self.host.expect(Load(*self._expected_updates(self.clock.planned)))
         if self.n_learners == 1:
             return
         if self._learners is None:
@@ -291,7 +291,8 @@ class NetworkAlgorithm(Algorithm):
         if envs_of_runners(env) is None:
             if self.n_runners == 0:
                 return super()._vectorised(env)
-            options: Any = {"timeout": self.runner_timeout, "placement": placement_of(self.placement, "runners")}
+            options: Any = {"timeout": self.runner_timeout, "restarts": self.restarts_per_hour}
+            options["placement"] = placement_of(self.placement, "runners")
             env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, **options)
         return env.normalized() if isinstance(env, RemoteEnvs) else env
 

@@ -124,7 +124,7 @@ class Unfinished:
         if path.is_dir():
             raise FileExistsError(f"path={str(path)!r} is a folder already: delete it, or give another path.")
         make_folder(path.parent, named=path)
-        _delete_left(path.parent)
+        delete_left(path.parent)
         name = f".{path.name[:40]}.{_place()}-{os.getpid()}-{secrets.token_hex(4)}.partial"
         self.path, self._beside = path, path.with_name(name)
         self.at = self._beside / path.name if in_folder else self._beside
@@ -165,8 +165,8 @@ def _place() -> str:
     return name
 
 
-def _delete_left(folder: Path) -> None:
-    """Delete what killed processes have left."""
+def delete_left(folder: Path) -> None:
+    """Delete what killed processes have left half-written in a folder."""
     for entry in os.scandir(folder):
         if (found := _LEFT.fullmatch(entry.name)) and _is_left(entry.name, found[1], int(found[2]), folder):
             _delete(folder / entry.name)

@@ -186,7 +186,7 @@ class AlphaZero(NetworkAlgorithm):
     must stand under ``if __name__ == "__main__":``."""
     crew_class: Reload[type[Crew] | None] = None
     """What these processes are: those of this machine (:class:`~polyak.algorithms.search.crew.Crew`, which ``None``
-    stands for), or :class:`polyak.compat.rllib_face.RayCrew`, on Ray. The games are the same."""
+    stands for), or :class:`~polyak.algorithms.search.ray_crew.RayCrew`, on Ray. The games are the same."""
     buffer_size: Reload[Count] = 100_000
     """Positions kept to learn from."""
     learning_starts: Natural = 2_000

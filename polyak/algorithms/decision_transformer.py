@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from polyak.algorithm_info import Card, Search, tune
+from polyak.arrays import Predicted
 from polyak.experience import Dataset, Transition
 from polyak.experience.sampling.reduce import Sequence
 from polyak.experience.schema import Column
@@ -214,7 +215,7 @@ class DecisionTransformer(OfflineAlgorithm):
         graph.about = {"return_scale": self.return_scale, "gamma": self.gamma}  # for what with_rewards() does
         return graph
 
-    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+    def predict(self, observation: Any, *args: Any, **kwargs: Any) -> Predicted:
         self._ask()
         return super().predict(observation, *args, **kwargs)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from polyak.algorithm import Algorithm
 from polyak.algorithm_info import Card
-from polyak.arrays import mapped
+from polyak.arrays import Flags, Memory, Predicted, mapped
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.exporting import not_exported
 from polyak.checkpoint.saved import Saved, prefixed
@@ -217,12 +217,12 @@ class FQE(OfflineAlgorithm):
     def predict(
         self,
         observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: Memory = None,
+        episode_start: Flags = None,
         deterministic: bool = False,
         *,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        action_masks: Flags = None,
+    ) -> Predicted:
         """The action of the policy that is evaluated; arguments and result as of its own ``predict``.
 
         Raises:

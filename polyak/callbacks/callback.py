@@ -390,6 +390,12 @@ class EventCallback(_Parent):
         return True
 
 
+def each_of(callback: BaseCallback) -> list[BaseCallback]:
+    """A callback and all below it, in the order in which they are called."""
+    below = callback._children() if isinstance(callback, _Parent) else []
+    return [callback, *(one for child in below for one in each_of(child))]
+
+
 def as_object(callback: BaseCallback | CallbackFunction) -> BaseCallback:
     """A callback as it is, and a function as a callback that calls it."""
     if isinstance(callback, BaseCallback):

@@ -1,12 +1,17 @@
 """Files of a model while it learns."""
 
 import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
-from polyak.callbacks.callback import BaseCallback
+from polyak.callbacks.beside import Beside
+from polyak.callbacks.callback import BaseCallback, each_of
 from polyak.callbacks.periodic import Period, Unit
+from polyak.checkpoint.saved import contents, write
 from polyak.hyperparameters.declaration import whole
+from polyak.warning import advise
 from polyak.writing import make_folder
 
 FileFormat = Literal["polyak", "sb3"]
@@ -26,6 +31,12 @@ class CheckpointCallback(BaseCallback):
     Files are ``<prefix>_<steps>_steps.zip``, ``<prefix>_replay_buffer_<steps>_steps.pkl`` and
     ``<prefix>_vecnormalize_<steps>_steps.pkl``.
 
+    A ``full`` checkpoint holds all that exact resumption needs: in the model's file are the replay buffer, the random
+    states, the environments and what the training has counted. ``load(path, env=..., resume=True)`` and ``learn(...,
+    reset_num_timesteps=False)``, with the same callbacks in the same order, then continue as if nothing had happened:
+    best returns, counters and values that wait to be logged are restored. Put this callback last in the list, since
+    those behind it have not seen the step when the file is written.
+
     Args:
         save_freq: calls (or, see ``unit``, environment steps) between two checkpoints.
         save_path: folder; made if missing.
@@ -35,9 +46,14 @@ class CheckpointCallback(BaseCallback):
         verbose: 2 prints every file.
         unit: ``"calls"`` counts steps of the vector of environments, ``"timesteps"`` those of all environments.
         file_format: ``"sb3"`` writes models and statistics for Stable-Baselines3.
+        full: write full checkpoints.
+        keep: how many of the newest checkpoints stay in the folder; ``None``: all. An older one is deleted when the new
+            one is whole, with the files beside it. Those of later steps than the present one are another training's,
+            and are left alone.
 
     Raises:
-        ValueError: ``save_freq`` is less than 1, or an unknown ``unit`` or ``file_format``.
+        ValueError: ``save_freq`` or ``keep`` is less than 1, an unknown ``unit`` or ``file_format``, or ``full`` with
+            the format of Stable-Baselines3, which does not hold all of it.
     """
 
     _reads_locals = False
@@ -53,6 +69,8 @@ class CheckpointCallback(BaseCallback):
         *,
         unit: Unit = "calls",
         file_format: FileFormat = "polyak",
+        full: bool = False,
+        keep: int | None = None,
     ) -> None:
         super().__init__(verbose)
         self._saver = file_saver(file_format)
@@ -61,6 +79,15 @@ class CheckpointCallback(BaseCallback):
             raise ValueError(
                 f"save_freq must be at least 1, got {save_freq!r}. Leave the callback out to save nothing."
             )
+        if full and file_format != "polyak":
+            raise ValueError(
+                f"full=True and file_format={file_format!r}: a file of Stable-Baselines3 does not hold all that exact "
+                "resumption needs. Leave one of them out."
+            )
+        if keep is not None and whole("keep", keep) < 1:
+            raise ValueError(f"keep must be at least 1, or None to keep all, got {keep!r}.")
+        self.full, self.keep = full, keep
+        self._beside: Beside | None = None
         self.save_path = os.path.expanduser(save_path)
         self.name_prefix = name_prefix
         self.save_replay_buffer = save_replay_buffer
@@ -72,6 +99,15 @@ class CheckpointCallback(BaseCallback):
 
     def _on_training_start(self) -> None:
         self._interval.restart(self, self.save_freq)
+        if self.full:
+            others = each_of(self.locals.get("callback", self))
+            if self in others and others[-1] is not self:
+                advise(
+                    "callbacks behind a full checkpoint",
+                    f"{type(others[-1]).__name__} comes after a full checkpoint, which is written before it sees the "
+                    "step: a training that resumes from the file leaves out that call. Put the checkpoint last.",
+                )
+            self._beside = Beside(self.model, others)
 
     def _checkpoint_path(self, checkpoint_type: str = "", extension: str = "") -> str:
         name = f"{self.name_prefix}_{checkpoint_type}{self.num_timesteps}_steps.{extension}"
@@ -80,14 +116,42 @@ class CheckpointCallback(BaseCallback):
     def _on_step(self) -> bool:
         if not self._interval.due(self.save_freq, self):
             return True
-        self._save("model", getattr(self.model, self._saver), self._checkpoint_path(extension="zip"))
+        self.save_now()
+        return True
+
+    def save_now(self) -> None:
+        """Write a checkpoint of the present step, whether it is time or not."""
+        saver = self._save_full if self.full else getattr(self.model, self._saver)
+        self._save("model", saver, self._checkpoint_path(extension="zip"))
         if self.save_replay_buffer and getattr(self.model, "replay_buffer", None) is not None:
             path = self._checkpoint_path("replay_buffer_", "pkl")
             self._save("replay buffer", self.model.save_replay_buffer, path)
         if self.save_vecnormalize and (normalize := self.model.get_vec_normalize_env()) is not None:
             save = getattr(normalize, self._saver)
             self._save("VecNormalize", save, self._checkpoint_path("vecnormalize_", "pkl"))
-        return True
+        if self.keep is not None:
+            self._delete_old(self.keep)
+
+    def _save_full(self, path: str) -> None:
+        assert self._beside is not None
+        saved = contents(self.model, (), self.model.saves_also)
+        saved.info["beside"] = self._beside.state(Path(self.save_path))
+        if (why := saved.info.get("environments_unknown")) is not None:
+            advise(
+                "full checkpoints without environments",
+                f"checkpoints cannot hold the state of the environments, so that training resumes with new episodes: "
+                f"{why}",
+            )
+        write(saved, path)
+
+    def _delete_old(self, keep: int) -> None:
+        """Delete all but the newest checkpoints, the model first: what lies beside it is of no use without."""
+        name = re.compile(re.escape(self.name_prefix) + r"_(replay_buffer_|vecnormalize_)?(\d+)_steps\.(zip|pkl)")
+        found = [(match, file) for file in Path(self.save_path).iterdir() if (match := name.fullmatch(file.name))]
+        steps = sorted(step for match, _ in found if not match[1] and (step := int(match[2])) <= self.num_timesteps)
+        for match, file in sorted(found, key=lambda one: one[0][1] or ""):
+            if int(match[2]) in steps[:-keep]:
+                file.unlink(missing_ok=True)
 
     def _save(self, what: str, save: Callable[[str], Any], path: str) -> None:
         save(path)

@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 from gymnasium import spaces
 
+from polyak.arrays import Flags, Memory, Predicted
 from polyak.logging.logger import Logger
 
 
@@ -36,12 +36,8 @@ class Watched(Protocol):
         """Seconds of the present ``learn`` by activity."""
 
     def predict(
-        self,
-        observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        self, observation: Any, state: Memory = None, episode_start: Flags = None, deterministic: bool = False
+    ) -> Predicted:
         """Actions for observations, and the next state of a recurrent policy."""
 
     def save(self, path: Any, exclude: Iterable[str] | None = None, include: Iterable[str] | None = None) -> None:

@@ -133,6 +133,7 @@ class Model(Protocol):
     action_space: gym.Space
     ep_info_buffer: deque[dict[str, Any]]
     ep_success_buffer: deque[float]
+    clock: Any
 
     def hyperparameters(self) -> dict[str, Any]: ...
     def _description(self) -> dict[str, Any]: ...
@@ -158,6 +159,12 @@ M = TypeVar("M", bound=Model)
 
 def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> None:
     """Write ``model``; see :meth:`Algorithm.save`."""
+    write(contents(model, exclude, include), target)
+
+
+def contents(model: Model, exclude: Collection[str], include: Collection[str]) -> Saved:
+    """The contents of a model's file. See :meth:`Algorithm.save`."""
+    exclude, include = set(exclude), set(include)
     if unknown := include - {*model.saves_also, *model.hyperparameters(), *_COUNTERS}:
         also = " and ".join(map(repr, sorted(model.saves_also))) or "nothing"
         raise ValueError(f"include={sorted(unknown)} cannot be saved: only {also} and what is saved anyway.")
@@ -170,7 +177,7 @@ def save(model: Model, target: Any, exclude: set[str], include: set[str]) -> Non
     rng_values, rng_arrays = rng_state()
     saved.info["rng"] = rng_values | {"action_space": encode(model.action_space.np_random.bit_generator.state)}
     saved.state |= prefixed("rng", rng_arrays)
-    write(saved, target)
+    return saved
 
 
 def write(saved: Saved, target: Any) -> None:
@@ -337,6 +344,12 @@ def read(
     return saved
 
 
+def description(source: Any) -> dict[str, Any]:
+    """What a file of polyak's says besides its arrays, which are not read; errors as of :func:`read`."""
+    with opened(source, "rb") as file, damage_named(name := name_of(file, source)), open_zip(file, name) as archive:
+        return _description(archive, name, check_members(archive, name))
+
+
 def _foreign_reader(archive: zipfile.ZipFile) -> str | None:
     members = set(archive.namelist())
     if "polyak.json" in members:
@@ -346,6 +359,14 @@ def _foreign_reader(archive: zipfile.ZipFile) -> str | None:
 
 def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
     members = check_members(archive, name)
+    saved = Saved(_description(archive, name, members))
+    for part in ("networks", "optimizers", "state", "replay"):
+        if f"{part}.safetensors" in members:
+            setattr(saved, part, read_arrays(archive.read(f"{part}.safetensors"), f"{name}: {part}.safetensors"))
+    return saved
+
+
+def _description(archive: zipfile.ZipFile, name: str, members: Collection[str]) -> dict[str, Any]:
     if "polyak.json" not in members:
         raise ValueError(f"{name} was not written by polyak: it holds no polyak.json. Found {sorted(members)[:8]}.")
     info = plain_json.parse_object(archive.read("polyak.json"), f"{name}: polyak.json")
@@ -353,11 +374,7 @@ def _read_archive(archive: zipfile.ZipFile, name: str) -> Saved:
         raise ValueError(
             f"{name} has format version {version}; this polyak reads up to {FORMAT_VERSION}. Upgrade polyak."
         )
-    saved = Saved(info)
-    for part in ("networks", "optimizers", "state", "replay"):
-        if f"{part}.safetensors" in members:
-            setattr(saved, part, read_arrays(archive.read(f"{part}.safetensors"), f"{name}: {part}.safetensors"))
-    return saved
+    return info
 
 
 def load(
@@ -436,6 +453,8 @@ def _built(cls: type[M], saved: Saved, source: Any, wanted: LoadRequest) -> M:
         if wanted.resume:
             set_rng_state(info["rng"], saved.state_of("rng"))
             model.action_space.np_random.bit_generator.state = decode(info["rng"]["action_space"])
+            with damage_named(source):
+                model.clock.beside = _beside(info)
     model._call_built()
     return model
 
@@ -560,6 +579,14 @@ def restore(model: Model, saved: Saved, trust: bool = False) -> None:
     extra = decode(info["extra_state"], trust)
     _check_kinds(extra, model._extra_state())
     model._load_extra_state(extra)
+
+
+def _beside(info: Mapping[str, Any]) -> Any:
+    """What a full checkpoint says of the training beside the model; ``None`` in another file."""
+    if (found := info.get("beside")) is not None:
+        for name in ("total", "started_at", "iterations", "seconds"):
+            check_counter(name, found["clock"][name])
+    return found
 
 
 def check_counter(name: str, value: Any, least: int = 0, most: int = _MAX_COUNT) -> None:

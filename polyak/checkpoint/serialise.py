@@ -196,7 +196,8 @@ def _present(module_name: str) -> str:
         return MODULES_MOVED[module_name]
     rooms = ((old, new) for old, new in ROOMS_MOVED.items() if module_name.startswith(old))
     old, new = next(rooms, ("", ""))
-    return new + module_name.removeprefix(old)
+    found = new + module_name.removeprefix(old)
+    return MODULES_MOVED.get(found, found)  # that of a room that moved may have moved again
 
 
 def find_class(name: str, trust: bool = False) -> type:

@@ -227,6 +227,7 @@ class Runner:
         if self.obs is None:
             return {}
         columns = {
+            "steps": np.array(self.steps),
             "episode_starts": self.episode_starts,
             **flat("allowed", self.allowed),
             **flat("obs", self.obs),
@@ -240,6 +241,7 @@ class Runner:
             return
         self._ahead, self._resets = None, self.env.resets
         here = {name: place(np.array(column), self.env.device) for name, column in state.items()}
+        self.steps = int(state.get("steps", 0))  # which files of earlier versions do not have
         self.episode_starts = here["episode_starts"] > 0
         self.obs, self.original_obs = unflat("obs", here), unflat("original_obs", here)
         allowed = unflat("allowed", here)

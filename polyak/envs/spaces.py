@@ -272,42 +272,6 @@ def as_numbers(value: Any) -> np.ndarray | None:
 # --- one observation or a batch? ------------------------------------------------------------------------------------
 
 
-def is_vectorized_box_observation(observation: np.ndarray, observation_space: spaces.Box) -> bool:
-    """Whether a Box observation is a batch.
-
-    Raises:
-        ValueError: when its shape is neither ``shape`` nor ``(n_env, *shape)``.
-    """
-    return _is_batched(np.shape(observation), observation_space.shape, "Box")
-
-
-def is_vectorized_discrete_observation(observation: int | np.ndarray, observation_space: spaces.Discrete) -> bool:
-    """Whether a Discrete observation is a batch (one index per environment).
-
-    Raises:
-        ValueError: when it is neither a single number nor one-dimensional.
-    """
-    return _is_batched(np.shape(observation), (), "Discrete")
-
-
-def is_vectorized_multidiscrete_observation(observation: np.ndarray, observation_space: spaces.MultiDiscrete) -> bool:
-    """Whether a MultiDiscrete observation is a batch.
-
-    Raises:
-        ValueError: when its shape is neither ``shape`` nor ``(n_env, *shape)``.
-    """
-    return _is_batched(np.shape(observation), observation_space.shape, "MultiDiscrete")
-
-
-def is_vectorized_multibinary_observation(observation: np.ndarray, observation_space: spaces.MultiBinary) -> bool:
-    """Whether a MultiBinary observation is a batch.
-
-    Raises:
-        ValueError: when its shape is neither ``shape`` nor ``(n_env, *shape)``.
-    """
-    return _is_batched(np.shape(observation), observation_space.shape, "MultiBinary")
-
-
 def is_vectorized_dict_observation(observation: Mapping[str, np.ndarray], observation_space: spaces.Dict) -> bool:
     """Whether a Dict observation is a batch.
 
@@ -340,22 +304,15 @@ def is_vectorized_observation(observation: Any, observation_space: spaces.Space)
     Raises:
         ValueError: when its shape fits neither, or the space is not supported.
     """
-    for space_class, is_vectorized in _IS_VECTORIZED.items():
-        if isinstance(observation_space, space_class):
-            return is_vectorized(observation, observation_space)
+    if isinstance(observation_space, spaces.Dict):
+        return is_vectorized_dict_observation(observation, observation_space)
+    for kind in (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary):
+        if isinstance(observation_space, kind):
+            return _is_batched(np.shape(observation), tuple(observation_space.shape or ()), kind.__name__)
     raise ValueError(
         f"Observations of {observation_space} are not supported: a batch of them looks like one alone. "
         "Use Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these."
     )
-
-
-_IS_VECTORIZED: dict[type[spaces.Space], Any] = {
-    spaces.Box: is_vectorized_box_observation,
-    spaces.Discrete: is_vectorized_discrete_observation,
-    spaces.MultiDiscrete: is_vectorized_multidiscrete_observation,
-    spaces.MultiBinary: is_vectorized_multibinary_observation,
-    spaces.Dict: is_vectorized_dict_observation,
-}
 
 
 def _is_batched(shape: tuple[int, ...], single: tuple[int, ...], kind: str) -> bool:
@@ -413,21 +370,23 @@ def subspaces_of(obs_space: spaces.Space) -> dict[Key, spaces.Space]:
     return _children(obs_space) or {None: obs_space}
 
 
+def choice_bounds(space: spaces.Space) -> tuple[Any, Any] | None:
+    """The least and the largest value of a Discrete, and of each choice of a MultiDiscrete or MultiBinary; None for
+    other spaces."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.start), int(space.start) + int(space.n) - 1
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.start, space.start + (space.nvec - 1)
+    return (0, 1) if isinstance(space, spaces.MultiBinary) else None
+
+
 def outside_of(values: Any, space: spaces.Space) -> Any:
     """The first of values [..., *shape] that is not in a Discrete, MultiDiscrete or MultiBinary; None if all are in
     it, and for other spaces."""
-    low: Any
-    high: Any
-    if isinstance(space, spaces.Discrete):
-        low, high = int(space.start), int(space.start) + int(space.n) - 1
-    elif isinstance(space, spaces.MultiDiscrete):
-        low, high = space.start, space.start + (space.nvec - 1)
-    elif isinstance(space, spaces.MultiBinary):
-        low, high = 0, 1
-    else:
+    if (bounds := choice_bounds(space)) is None:
         return None
     array = np.asarray(values)
-    fits = (array >= low) & (array <= high)  # not so NaN
+    fits = (array >= bounds[0]) & (array <= bounds[1])  # not so NaN
     if array.dtype.kind == "f":
         fits &= array == np.rint(array)
     return None if fits.all() else array[~fits][0].item()

@@ -142,7 +142,9 @@ class BaseBuffer(Randomness, ABC):
         Args:
             copy: False may share memory with the array (on the CPU only).
         """
-        return torch.tensor(array, device=self.device) if copy else torch.as_tensor(array, device=self.device)
+        if copy:
+            return torch.tensor(array, device=self.device)
+        return to_device(shared(array) if isinstance(array, np.ndarray) else torch.as_tensor(array), self.device)
 
     @staticmethod
     def _normalize_obs(obs: ArrayObs, env: Normalizer | None = None) -> ArrayObs:
@@ -176,8 +178,4 @@ class BaseBuffer(Randomness, ABC):
 
 def tensor_of(buffer: BaseBuffer, values: np.ndarray | Tensor) -> Tensor:
     """A freshly made array as a tensor on a buffer's device, without a copy on the CPU; a tensor as it is."""
-    if isinstance(values, Tensor):
-        return values
-    if type(buffer).to_torch is not BaseBuffer.to_torch:  # a subclass has its own way
-        return buffer.to_torch(values, copy=False)
-    return to_device(shared(values), buffer.device)
+    return values if isinstance(values, Tensor) else buffer.to_torch(values, copy=False)

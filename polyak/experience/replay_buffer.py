@@ -636,7 +636,7 @@ class ReplayBuffer(BaseBuffer):
             indices: the samples' ``indices`` [B].
             td_errors: [B] or [B, 1], one for each sample, also if it is a sequence; their sign does not matter.
         """
-        cells, errors = _array(indices), _array(td_errors)
+        cells, errors = (place(part, None).reshape(-1) for part in (indices, td_errors))
         if cells.shape != errors.shape:
             raise ValueError(f"td_errors must hold one number for each of the {len(cells)} indices, got {len(errors)}.")
         self.sampler.update_priorities(cells, errors)
@@ -739,10 +739,6 @@ class ReplayBuffer(BaseBuffer):
         self.storage.written = written
         slots = self._slots()
         self.storage.load_rows(arrays, np.arange(len(slots)), slots)
-
-
-def _array(values: Tensor | np.ndarray) -> np.ndarray:
-    return (values.numpy(force=True) if isinstance(values, Tensor) else np.asarray(values)).reshape(-1)
 
 
 class DictReplayBuffer(ReplayBuffer):

@@ -39,6 +39,7 @@ COLLECTED = (
 )  # fmt: skip
 """What is written step by step."""
 _STEP = "obs", "action", "reward", "episode_start"
+_NO_ROWS = np.zeros(0, np.int64)
 LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats torch's logarithmic scan (measured)
 
 
@@ -151,7 +152,7 @@ class RolloutBuffer(BaseBuffer):
     def reset(self) -> None:
         """Start a new rollout, in new arrays: references to the old ones keep their contents."""
         self.pos, self.full, self.generator_ready = 0, False, False
-        self.finals, self._final_rows, self._state_values, self._seen = [], [], None, None
+        self.finals, self._final_rows, self._state_values, self._seen = [], [_NO_ROWS], None, None
         vars(self).update(mapped(self._zeros, self._layouts))
 
     def adopt(self, rows: Mapping[str, Any], seen: Any, ends: Iterable[tuple[int, Step, Any]] = ()) -> None:
@@ -211,9 +212,9 @@ class RolloutBuffer(BaseBuffer):
         obs, action, reward, starts = map(self._batched, _STEP, (obs, action, reward, episode_start), shapes)
         self._write(obs, action, reward, starts, self.schema.checked(extras, self.n_envs))
         if value is not None:
-            self.values[self.pos - 1] = _flat(value)
+            self.values[self.pos - 1] = place(value, None).reshape(-1)
         if log_prob is not None:
-            self.log_probs[self.pos - 1] = _flat(log_prob)
+            self.log_probs[self.pos - 1] = place(log_prob, None).reshape(-1)
 
     def _with_axis(self, observations: Any) -> Any:
         """Observations [N, ...] of which some are numbers, [N], that rows have as [N, 1]."""
@@ -289,7 +290,7 @@ class RolloutBuffer(BaseBuffer):
             if final_values is None:
                 self._keep(pos, truncated, step, memory)
             else:
-                self.final_values[pos] = np.where(truncated, _flat(final_values), 0)
+                self.final_values[pos] = np.where(truncated, place(final_values, None).reshape(-1), 0)
 
     def _keep(self, pos: int, envs: Any, step: Step, memory: Mapping[str, Tensor] | None) -> None:
         """Keep the states that a step led to in some environments; of all, ``slice(None)``, copies."""
@@ -305,7 +306,7 @@ class RolloutBuffer(BaseBuffer):
                 f"An episode was truncated: pass record() the final_values. They cannot follow, for "
                 f"{type(self).__name__} has an add() or compute_returns_and_advantage() of its own."
             )
-        bootstrap = np.where(truncated, self.gamma * _flat(final_values).astype(np.float64), 0)
+        bootstrap = np.where(truncated, self.gamma * place(final_values, None).reshape(-1).astype(np.float64), 0)
         return rewards + bootstrap.astype(rewards.dtype)
 
     def _arguments(self, extras: dict[str, Any]) -> dict[str, Any]:
@@ -370,8 +371,14 @@ class RolloutBuffer(BaseBuffer):
 
     def _stored(self, states: Experience) -> Experience:
         """Some states as :attr:`finals` has them."""
-        seen = mapped(partial(_typed, self), self._layouts["observations"], states.columns["observations"])
-        return states.plus(observations=seen).map(partial(place, device=self._on))
+        columns = mapped(partial(place, device=self._on), states.columns)
+        columns["observations"] = mapped(self._typed, self._layouts["observations"], columns["observations"])
+        return Experience(columns)
+
+    def _typed(self, layout: np.dtype, part: Array) -> Array:
+        """Observations [S, ...] in the type and the shape that rows have; tensors in the shape."""
+        part = part.reshape(-1, *layout.shape)
+        return part if self.in_tensors else np.asarray(part, layout.base, order="C")
 
     def fill(self, found: Mapping[str, Tensor], next_values: Tensor) -> Tensor:
         """Take what a learner says of a whole rollout.
@@ -386,11 +393,10 @@ class RolloutBuffer(BaseBuffer):
         here = {name: place(column, self._on).reshape(self.values.shape) for name, column in found.items()}
         self.values[:], self.log_probs[:] = here["values"], here["log_probs"]
         self._state_values = here.get("state_values")
-        count = sum(map(len, self._final_rows))
-        final, last = (place(part, self._on) for part in next_values.tensor_split([count]))
-        rows = slice(None) if self.in_tensors else np.concatenate([np.zeros(0, np.int64), *self._final_rows])
-        self.final_values.reshape(-1)[rows] = final
-        return torch.as_tensor(last)[:, None]
+        then, count = place(next_values, self._on), sum(map(len, self._final_rows))
+        rows = slice(None) if self.in_tensors else np.concatenate(self._final_rows)
+        self.final_values.reshape(-1)[rows] = then[:count]
+        return torch.as_tensor(then[count:, None])
 
     def compute_returns_and_advantage(self, last_values: Tensor | np.ndarray, dones: np.ndarray) -> None:
         """Fill ``advantages`` (GAE, Schulman et al. 2016 eq. 16) and ``returns = advantages + values``.
@@ -503,8 +509,9 @@ class RolloutBuffer(BaseBuffer):
         rows = self._rows
         batch_size = rows if batch_size is None else batch_size
         steps = self.sequence_length
-        order = self.rng.permutation(rows // steps)[:, None] * steps + np.arange(steps)
-        return order.reshape(-1), max(1, batch_size // steps) * steps
+        first = self.rng.permutation(rows // steps)
+        order = first if steps == 1 else (first[:, None] * steps + np.arange(steps)).reshape(-1)
+        return order, max(1, batch_size // steps) * steps
 
     def _read(self) -> None:
         """Flatten the arrays of a rollout that is full, unless they are flat."""
@@ -547,13 +554,8 @@ class RolloutBuffer(BaseBuffer):
 
 
 def gae_by_loop(
-    rewards: np.ndarray,
-    values: np.ndarray,
-    next_values: np.ndarray,
-    discounts: np.ndarray,
-    lam: float,
-    cuts: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+    rewards: Array, values: Array, next_values: Array, discounts: Array, lam: float, cuts: Array
+) -> tuple[Array, Array]:
     """:func:`~polyak.ops.returns.gae` of few steps: numpy's operations cost a fraction of torch's there."""
     y = rewards + discounts * next_values - values
     traces = discounts * lam * (cuts == 0)
@@ -562,17 +564,9 @@ def gae_by_loop(
     return y, y + values
 
 
-def gae_by_torch(
-    rewards: np.ndarray,
-    values: np.ndarray,
-    next_values: np.ndarray,
-    discounts: np.ndarray,
-    lam: float,
-    cuts: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
+def gae_by_torch(*rollout: Any) -> tuple[Array, Array]:
     """The same of many steps."""
-    r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
-    advantages, targets = gae(r, v, then, gammas, lam, ends)
+    advantages, targets = gae(*(torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in rollout))
     return advantages.numpy(), targets.numpy()
 
 
@@ -591,16 +585,6 @@ def _layouts(space: spaces.Space, shape: Any) -> Any:
     return np.dtype((space.dtype, shape))
 
 
-def _typed(buffer: RolloutBuffer, layout: np.dtype, part: Array) -> Array:
-    """Observations [S, ...] in the type and the shape that a buffer has for them."""
-    part = part.reshape(-1, *layout.shape)
-    return part if buffer.in_tensors else np.asarray(place(part, None), layout.base, order="C")
-
-
 def _like(own: np.ndarray, part: np.ndarray, steps: int | None = None) -> np.ndarray:
     """An array in the type and the shape of another, but for the number of ``steps``; itself where it has them."""
     return part.reshape(len(own) if steps is None else steps, *own.shape[1:]).astype(own.dtype, copy=False)
-
-
-def _flat(values: Tensor | np.ndarray) -> np.ndarray:
-    return (values.numpy(force=True) if isinstance(values, Tensor) else np.asarray(values)).reshape(-1)

@@ -6,19 +6,17 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 from polyak.algorithm import GymEnv, Recipe
 from polyak.collecting.train_freq import TrainFreq
-from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv
 from polyak.experience import Dataset, ReplayBuffer
 from polyak.fields.dataset import LearnsFromData
+from polyak.fields.processes import WithRunners
 from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import (
     Becomes,
     Count,
     Fraction,
-    Learners,
     Natural,
     Only,
-    Positive,
     Runners,
     later,
 )
@@ -32,32 +30,19 @@ GradientSteps = Annotated[int, Only("an integer of at least -1", lambda n: n >= 
 
 
 @dataclass(eq=False, repr=False)
-class OffPolicyAlgorithm(LearnsFromData):
+class OffPolicyAlgorithm(WithRunners, LearnsFromData):
     """Algorithms that learn from a replay buffer, a dataset, or both."""
 
     env: Becomes[GymEnv | Dataset | Recipe | None, VecEnv | None] = later()
     """An environment, a vector of them, a registered name, or a :class:`~polyak.experience.Dataset` to learn from
     without any; ``None`` for a model that only predicts. Afterwards the vectorised environment with every wrapper."""
     _: KW_ONLY
-    n_runners: Reload[Runners] = 0
-    """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
-    registered name, or a function that makes an environment or a vector of them (it is given the number of the process
-    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
-    make the same number of steps with the newest weights."""
-    n_learners: Reload[Learners] = 1
-    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
-    gradients are averaged. ``compile="auto"`` does not compile these steps."""
-    transport: Reload[Transport] = "ray"
-    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
-    this process, with the same results."""
-    placement: Reload[dict[str, Any] | None] = None
-    """What other processes reserve on a cluster, and where they are, by their kind (``"runners"``, ``"learners"``,
-    ``"shards"``): arguments of :class:`~polyak.distributed.placement.Reservation`, such as
-    ``{"runners": {"num_cpus": 2, "strategy": "PACK"}}``. Runners and learners reserve a processor each, and are spread
-    over the nodes, unless something else is said."""
-    runner_timeout: Reload[Positive | None] = 60.0
-    """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
-    environments take longer is replaced, with a warning. ``None`` waits for ever."""
+    steps_per_request: Reload[Natural] = 32
+    """With ``n_runners``: the steps of its environments that a runner makes of one request, or a whole ``train_freq``
+    of steps if that is more. Runners make those of the next request while this process learns from those of the last,
+    so that they act by weights that are at most 2 * ``steps_per_request`` such steps old; ``train_freq`` and
+    ``gradient_steps`` are kept exactly, and equal seeds give equal results. 0 asks for one ``train_freq`` at a time, by
+    the newest weights, and waits for it: one runner then learns what one process learns, bit for bit."""
     buffer_size: Reload[Count] = 1_000_000
     """Transitions that the replay buffer holds."""
     learning_starts: Natural = 100
@@ -94,7 +79,8 @@ class OffPolicyAlgorithm(LearnsFromData):
     overlap: bool = False
     """Let the environments step during gradient steps: the first step of each collection is made while the update
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
-    the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
+    the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results. Runners do so
+    anyway, unless ``steps_per_request`` is 0."""
 
     # Not annotated, since they are hyper-parameters only where a subclass declares them.
     action_noise = cast("ActionNoise | None", None)
@@ -102,5 +88,6 @@ class OffPolicyAlgorithm(LearnsFromData):
     sde_sample_freq = cast("int | Literal['episode']", -1)
     loop: ClassVar[Callable[..., Loop]] = OffPolicyLoop.of
     made_of: ClassVar[MadeOf] = {"replay": ExperienceReplay}
+    _make_group = Through("replay", ExperienceReplay.make_group)
     save_replay_buffer = Through("replay", ExperienceReplay.write)
     load_replay_buffer = Through("replay", ExperienceReplay.read)

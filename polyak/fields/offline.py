@@ -4,13 +4,13 @@ from dataclasses import KW_ONLY, dataclass, fields
 from typing import Annotated, Any, ClassVar
 
 from polyak.algorithm import GymEnv
-from polyak.distributed.runners import Transport
 from polyak.envs import VecEnv
 from polyak.experience import Dataset
 from polyak.fields.dataset import LearnsFromData
 from polyak.fields.off_policy import OffPolicyAlgorithm
+from polyak.fields.processes import WithLearners
 from polyak.hyperparameters.changing import Fixed, Reload, WithNetworks
-from polyak.hyperparameters.declaration import Becomes, Count, Learners, later
+from polyak.hyperparameters.declaration import Becomes, Count, later
 from polyak.hyperparameters.held import Held
 from polyak.parts.part import MadeOf
 from polyak.parts.replay import ExperienceReplay
@@ -18,7 +18,7 @@ from polyak.parts.units import RewardScaling, Units
 
 
 @dataclass(eq=False, repr=False)
-class OfflineAlgorithm(LearnsFromData):
+class OfflineAlgorithm(WithLearners, LearnsFromData):
     """Algorithms that are made to learn from a :class:`~polyak.experience.Dataset`, given as ``env``.
 
     Time is counted in gradient steps. One that is an :class:`~polyak.fields.off_policy.OffPolicyAlgorithm`, too,
@@ -31,17 +31,6 @@ class OfflineAlgorithm(LearnsFromData):
     that can act takes an environment, too. Afterwards the vectorised environment with every wrapper, or ``None`` while
     there is none."""
     _: KW_ONLY
-    n_learners: Reload[Learners] = 1
-    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
-    gradients are averaged. ``compile="auto"`` does not compile these steps."""
-    transport: Reload[Transport] = "ray"
-    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
-    this process, with the same results."""
-    placement: Reload[dict[str, Any] | None] = None
-    """What other processes reserve on a cluster, and where they are, by their kind (``"runners"``, ``"learners"``,
-    ``"shards"``): arguments of :class:`~polyak.distributed.placement.Reservation`, such as
-    ``{"runners": {"num_cpus": 2, "strategy": "PACK"}}``. Runners and learners reserve a processor each, and are spread
-    over the nodes, unless something else is said."""
     batch_size: Count = 256
     """Transitions per gradient step."""
     optimize_memory_usage: Reload[bool] = False

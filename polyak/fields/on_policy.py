@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, cast
 
-from polyak.distributed.runners import Transport
 from polyak.experience import RolloutBuffer
-from polyak.hyperparameters.changing import Reload, WithNetworks
-from polyak.hyperparameters.declaration import Count, Fraction, Learners, NonNegative, Positive, Runners
+from polyak.fields.processes import WithRunners
+from polyak.hyperparameters.changing import WithNetworks
+from polyak.hyperparameters.declaration import Count, Fraction, NonNegative, Positive
 from polyak.hyperparameters.held import Held
 from polyak.loops.on_policy import OnPolicyLoop
 from polyak.loops.training import Loop
@@ -23,29 +23,10 @@ from polyak.schedules import Schedule
 
 
 @dataclass(eq=False, repr=False)
-class OnPolicyAlgorithm(NetworkAlgorithm):
+class OnPolicyAlgorithm(WithRunners, NetworkAlgorithm):
     """Algorithms that learn from fresh rollouts of their own policy."""
 
     _: KW_ONLY
-    n_runners: Reload[Runners] = 0
-    """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
-    registered name, or a function that makes an environment or a vector of them (it is given the number of the process
-    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
-    make the same number of steps with the newest weights."""
-    n_learners: Reload[Learners] = 1
-    """Processes that make each gradient step together, this one among them, on an equal share of the rows each; their
-    gradients are averaged. ``compile="auto"`` does not compile these steps."""
-    transport: Reload[Transport] = "ray"
-    """How other processes are reached: ``"ray"`` (needs ``polyak[scale]``), or ``"local"``, which keeps all of it in
-    this process, with the same results."""
-    placement: Reload[dict[str, Any] | None] = None
-    """What other processes reserve on a cluster, and where they are, by their kind (``"runners"``, ``"learners"``,
-    ``"shards"``): arguments of :class:`~polyak.distributed.placement.Reservation`, such as
-    ``{"runners": {"num_cpus": 2, "strategy": "PACK"}}``. Runners and learners reserve a processor each, and are spread
-    over the nodes, unless something else is said."""
-    runner_timeout: Reload[Positive | None] = 60.0
-    """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
-    environments take longer is replaced, with a warning. ``None`` waits for ever."""
     n_steps: Count = 2048
     """Steps per environment in one rollout."""
     gamma: Fraction = 0.99

@@ -9,7 +9,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import TextIOBase
+from io import TextIOBase, TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from polyak.warning import warn_user
-from polyak.writing import make_folder
+from polyak.writing import make_folder, replacing
 
 DEBUG = 10
 INFO = 20
@@ -252,13 +252,16 @@ class CSVOutputFormat(KVWriter):
 
     Args:
         filename: path of the file to overwrite.
+        append: continue the file that is there, if there is one.
     """
 
-    def __init__(self, filename: str | Path) -> None:
-        self.file = open(filename, "w+", newline="", encoding="utf-8")  # noqa: SIM115  (closed by close())
-        self.keys: list[str] = []
-        self.separator = ","
-        self.quotechar = '"'
+    def __init__(self, filename: str | Path, append: bool = False) -> None:
+        self.path, self.keys = Path(filename), list[str]()
+        self.separator, self.quotechar = ",", '"'
+        self.file = self.path.open("a+" if append else "w+", newline="", encoding="utf-8")
+        self.file.seek(0)
+        self.keys += next(csv.reader(self.file, delimiter=self.separator, quotechar=self.quotechar), [])
+        self.file.seek(0, os.SEEK_END)
 
     def write(self, key_values: dict[str, Any], key_excluded: Excluded, step: int = 0) -> None:
         included = filter_excluded_keys(key_values, key_excluded, "csv")
@@ -273,14 +276,15 @@ class CSVOutputFormat(KVWriter):
         return csv.writer(self.file, delimiter=self.separator, quotechar=self.quotechar, lineterminator="\n")
 
     def _add_columns(self, new_keys: list[str]) -> None:
-        """Write the file again with the longer header."""
+        """Replace the file by one with the longer header: a program that is killed meanwhile leaves the earlier one."""
         self.file.seek(0)
         rows = list(csv.reader(self.file, delimiter=self.separator, quotechar=self.quotechar))
+        self.file.close()
         self.keys += new_keys
-        self.file.seek(0)
-        self.file.truncate()
-        self._writer().writerow(self.keys)
-        self._writer().writerows(row + [""] * len(new_keys) for row in rows[1:])
+        with replacing(self.path) as file, TextIOWrapper(file, newline="", encoding="utf-8") as self.file:
+            self._writer().writerow(self.keys)
+            self._writer().writerows(row + [""] * len(new_keys) for row in rows[1:])
+        self.file = self.path.open("a+", newline="", encoding="utf-8")
 
     def close(self) -> None:
         self.file.close()
@@ -433,7 +437,7 @@ class Logger:
             step: environment steps so far.
         """
         if self.level < DISABLED:
-            values = _without_scalar_tensors(self.name_to_value)
+            values = without_scalar_tensors(self.name_to_value)
             for sink in self.output_formats:
                 if isinstance(sink, KVWriter):
                     sink.write(values, self.name_to_excluded, step)
@@ -487,7 +491,7 @@ def _detached(value: Any) -> Any:
     return value.item() if value.ndim == 0 and value.device.type == "cpu" else value.detach().clone()
 
 
-def _without_scalar_tensors(values: Mapping[str, Any]) -> dict[str, Any]:
+def without_scalar_tensors(values: Mapping[str, Any]) -> dict[str, Any]:
     """``values`` with tensors on the CPU and single numbers as Python numbers, moved once per device and dtype."""
     tensors = {key: value for key, value in values.items() if isinstance(value, torch.Tensor)}
     return {**values, **(_moved(tensors) if tensors else {})}

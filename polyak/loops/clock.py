@@ -41,6 +41,15 @@ class Clock:
     """Wall time, in nanoseconds, at which the present ``learn`` began."""
     series: Collection | None = None
     """The series of steps that is under way, or that a file has brought."""
+    beside: dict[str, Any] | None = None
+    """What a file has brought of the training beside the model: see :mod:`polyak.callbacks.beside`."""
+
+    @property
+    def planned(self) -> int:
+        """Steps of the whole training, before its first one; of one that resumes those of both parts together."""
+        brought = self.beside["clock"] if self.beside is not None else {"total": self.total, "started_at": self.steps}
+        total = self.total if self.total > self.steps else int(brought["total"])
+        return max(total - int(brought["started_at"]), 0)
 
     def tick(self) -> None:
         """Schedules move on to the present number of steps."""

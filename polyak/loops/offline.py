@@ -51,11 +51,11 @@ class OfflineLoop:
             updates.make(steps, *replay)
         clock.steps += steps
         clock.tick()
-        if not (self.callback.is_idle or self.callback.on_step()):
-            return False
         chunks, rest = divmod(clock.steps, CHUNK)
         if self.log_interval is not None and rest == 0 and chunks % self.log_interval == 0:
             self.dump_logs()
+        if not (self.callback.is_idle or self.callback.on_step()):  # after the table: a file saved now does without
+            return False
         for check in self.between:
             check()
         return True

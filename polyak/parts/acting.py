@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from polyak.arrays import Flags, Memory, Predicted
 from polyak.collecting.exploration import RandomActions
 from polyak.envs.masks import KEY, holds_masks
 from polyak.envs.nested_spaces import as_named
@@ -26,12 +25,12 @@ def allowed(model: Any, observation: Any, masks: Any) -> Any:
 def predict(
     self: Any,
     observation: Any,
-    state: tuple[np.ndarray, ...] | None = None,
-    episode_start: np.ndarray | None = None,
+    state: Memory = None,
+    episode_start: Flags = None,
     deterministic: bool = False,
     *,
-    action_masks: np.ndarray | None = None,
-) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+    action_masks: Flags = None,
+) -> Predicted:
     """The policy's action for one observation or a batch of them.
 
     Args:
@@ -52,7 +51,5 @@ def predict(
     observation = as_named(observation, self.observation_space)
     masks = allowed(self, observation, action_masks)
     more = {} if masks is None else {"action_masks": masks}
-    found: tuple[np.ndarray, tuple[np.ndarray, ...] | None] = self.policy.predict(
-        self._as_learned(observation), state, episode_start, deterministic, **more
-    )
+    found: Predicted = self.policy.predict(self._as_learned(observation), state, episode_start, deterministic, **more)
     return found

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from polyak.arrays import Flags, Memory, Predicted
 from polyak.collecting.exploration import EpsilonGreedy, EpsilonGreedyEach, Exploration
 from polyak.nn.policies.base import n_rows
 from polyak.parts.acting import allowed, predict, random_actions
@@ -65,12 +66,12 @@ class Epsilon(Part):
     def predict(
         self,
         observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: Memory = None,
+        episode_start: Flags = None,
         deterministic: bool = False,
         *,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        action_masks: Flags = None,
+    ) -> Predicted:
         """The policy's action for one observation or a batch of them; unless it is to be ``deterministic``, a random
         one with the probability ``exploration_rate``. All actions of a batch are random, or none is.
 

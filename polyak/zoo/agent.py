@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from polyak.zoo.environments import make_envs
 from polyak.zoo.errors import ZooError, usage_errors
+from polyak.zoo.gallery import AGENTS
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import has_no_statistics, load_statistics
@@ -18,6 +19,7 @@ from polyak.zoo.options import CommandOptions, option
 from polyak.zoo.output import note
 from polyak.zoo.registry import (
     Environment,
+    algorithm_name,
     check_algorithm,
     env_name,
     find_algorithm,
@@ -49,6 +51,7 @@ class ModelOptions(CommandOptions):
     algo: str = option("ppo", "--algo", "-a", help="Algorithm that trained the agent.")
     env: str = option("CartPole-v1", "--env", "-e", help="Environment, as it was given to train; its name is enough.")
     folder: str = option("logs", "--log-folder", "--folder", "-f", help="Where runs are kept.")
+    pretrained: bool = option(False, "--pretrained/", help="Take an agent that comes along; see `polyak gallery`.")
     exp_id: int = option(0, "--exp-id", help="Number of the run; 0: the latest that finished; -1: no sub-folder.")
     load_best: bool = option(False, "--load-best/", help="Take the model of the best evaluation.")
     load_checkpoint: int = option(-1, "--load-checkpoint", help="Take the checkpoint of this many steps.")
@@ -69,7 +72,7 @@ class AgentOptions(ModelOptions):
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Options": (
-            *("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
+            *("algo", "env", "pretrained", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
             *("n_timesteps", "n_episodes", "record", "output", "output_folder"),
         ),
         "What it does": ("max_episode_steps", "deterministic", "stochastic", "seed", "n_envs"),
@@ -216,8 +219,21 @@ def _algorithm_of(options: AgentOptions, author: ZooAuthor) -> str:
 
 def _named_run(options: AgentOptions) -> RunFolder:
     """The run that the options name. For a checkpoint it need not have finished."""
+    if options.pretrained:
+        return _pretrained(options)
     finished = options.load_checkpoint < 0 and not options.load_last_checkpoint
     return RunFolder.find(Path(options.folder), options.algo, env_name(options.env), options.exp_id, finished=finished)
+
+
+def _pretrained(options: AgentOptions) -> RunFolder:
+    """The run of an agent that comes along."""
+    others = ("folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint")
+    if any(getattr(options, name) != getattr(ModelOptions, name) for name in others):
+        raise ZooError("--pretrained agents have one model each. Leave out --log-folder, --exp-id and --load-...")
+    algo, env = algorithm_name(options.algo).lower(), env_name(options.env)
+    if not (AGENTS / algo / f"{env}_1").exists():
+        raise ZooError(f"No agent of {options.algo} on {env} comes along. `polyak gallery` lists those that do.")
+    return RunFolder(AGENTS / algo / f"{env}_1", env)
 
 
 def _find_run(options: AgentOptions) -> RunFolder:

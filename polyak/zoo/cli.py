@@ -18,6 +18,7 @@ from polyak.zoo.output import note
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train:TrainOptions", "train:train"),
+    "replay-fault": ("replay_fault:ReplayFaultOptions", "replay_fault:replay_fault"),
     "tune": ("tuning.options:TuneOptions", "tuning.command:tune"),
     "enjoy": ("enjoy:EnjoyOptions", "enjoy:enjoy"),
     "evaluate": ("evaluate:EvaluateOptions", "evaluate:evaluate"),
@@ -32,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "push-to-hub": ("hub.push:PushOptions", "hub.push:push_to_hub"),
     "load-from-hub": ("hub.load:LoadOptions", "hub.load:load_from_hub"),
     "list": ("listing:ListOptions", "listing:show"),
+    "gallery": ("gallery:GalleryOptions", "gallery:gallery"),
     "demo": ("demo:DemoOptions", "demo:demo"),
     "doctor": ("doctor:DoctorOptions", "doctor:doctor"),
     "data collect": ("data.collect:CollectOptions", "data.collect:collect"),

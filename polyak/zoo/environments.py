@@ -32,12 +32,13 @@ def make_envs(
     monitor_dir: Path | None = None,
     start_index: int = 0,
     normalize: Callable[[VecEnv], VecEnv] | None = None,
+    append: bool = False,
 ) -> VecEnv:
     """Build `n_envs` vectorised copies of `environment`: monitored, wrapped and stacked.
 
     `env_kwargs` win over those of the settings; `monitor_dir` receives one monitor.csv per copy, whose names count from
-    `start_index`. They are not normalised, unless `normalize` does it, beneath the stack of frames: there the Zoo's
-    statistics belong.
+    `start_index`; `append` continues those that are there. They are not normalised, unless `normalize` does it,
+    beneath the stack of frames: there the Zoo's statistics belong.
     """
     from polyak.envs import DummyVecEnv, SubprocVecEnv, VecFrameStack, as_vec_env, make_vec_env
 
@@ -54,7 +55,10 @@ def make_envs(
         wrapper_class=WrapperChain(settings.env_wrapper) if settings.env_wrapper else None,
         env_kwargs={**settings.env_kwargs, **(env_kwargs or {})},
         vec_env_cls=classes[vec_env],
-        monitor_kwargs=settings.monitor_kwargs or _successes(environment.name),
+        monitor_kwargs={
+            **(settings.monitor_kwargs or _successes(environment.name)),
+            **({"override_existing": False} if append else {}),
+        },
     )
     for wrapper in settings.vec_env_wrapper:
         envs = wrapper(envs)
@@ -65,9 +69,9 @@ def make_envs(
     return as_vec_env(envs)
 
 
-def _successes(name: str) -> dict[str, Any] | None:
+def _successes(name: str) -> dict[str, Any]:
     """Arguments of Monitor for tasks with goals: whether each episode was a success is a column of its own."""
-    return {"info_keywords": ("is_success",)} if _WITH_GOALS.fullmatch(name) else None
+    return {"info_keywords": ("is_success",)} if _WITH_GOALS.fullmatch(name) else {}
 
 
 def check_own_env(environment: Environment, settings: Settings, env_kwargs: dict[str, Any]) -> list[str]:

@@ -1,5 +1,5 @@
-"""Requests to stop: Ctrl-C, SIGTERM (which schedulers send some seconds before they kill), a closed terminal, or the
-end of the parent process.
+"""Requests to stop: Ctrl-C, SIGTERM and SIGUSR1 (which schedulers send some time before they kill), a closed terminal,
+or the end of the parent process.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any
 
 from polyak.zoo.output import note
 
+TO_NEXT_STEP = 5.0
+"""Seconds that a training gets to reach its next step, where it can be saved exactly."""
 PATIENCE = 600.0
 """Seconds that a process whose parent has gone gets to save what it learned."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP, handled like Ctrl-C. Its argument is the signal's number."""
+    """SIGTERM, SIGHUP or SIGUSR1, handled like Ctrl-C. Its argument is the signal's number."""
 
 
 class Stops:
@@ -28,17 +30,39 @@ class Stops:
 
     The first raises KeyboardInterrupt (Ctrl-C) or :class:`Terminated`. While the program saves, a second one only
     prints a message, so that a second Ctrl-C, or a scheduler that signals twice, loses nothing. A third one raises.
+
+    Attributes:
+        asked: after :meth:`wait_for_step`, what the first signal would have raised; None before one comes.
     """
 
     def __init__(self) -> None:
-        self._forgives = False
+        self._forgives = self._waits = self._saves = False
+        self.asked: KeyboardInterrupt | None = None
+
+    def wait_for_step(self) -> None:
+        """From now on the first signal is only noted: a callback asks for it at the next step, and stops there.
+
+        If the program does not do so within `TO_NEXT_STEP` seconds, the signal comes again, and raises.
+        """
+        self._waits = True
 
     def saving(self) -> None:
         """The program starts to save: the next signal does not interrupt it."""
-        self._forgives = True
+        self._forgives, self._waits, self._saves = True, False, True
+
+    def _remind(self, number: int) -> None:
+        if not self._saves:
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def answer(self, number: int, frame: Any) -> None:
         """The handler of all these signals."""
+        if self._waits:
+            self._waits, self.asked = False, KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
+            if hasattr(signal, "pthread_kill"):  # not on Windows
+                reminder = threading.Timer(TO_NEXT_STEP, self._remind, (number,))
+                reminder.daemon = True
+                reminder.start()
+            return
         forgiven, self._forgives = self._forgives, not self._forgives
         if forgiven:
             with suppress(RuntimeError):  # the signal came in the middle of a line for stderr
@@ -55,7 +79,9 @@ def _usual() -> dict[int, Any]:
     if threading.current_thread() is not threading.main_thread():
         return {}
     usual: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    return {**usual, signal.SIGHUP: signal.SIG_DFL} if hasattr(signal, "SIGHUP") else usual  # not on Windows
+    if hasattr(signal, "SIGHUP"):  # not on Windows
+        usual |= dict.fromkeys((signal.SIGHUP, signal.SIGUSR1), signal.SIG_DFL)
+    return usual
 
 
 def _leave(number: int, frame: Any) -> None:
@@ -67,7 +93,7 @@ def _leave(number: int, frame: Any) -> None:
 
 
 def leave_on_signals() -> None:
-    """Let Ctrl-C, SIGTERM and SIGHUP end the program at once, with a line on stderr, until `answered_signals`.
+    """Let Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP end the program at once, with a line on stderr, until `answered_signals`.
 
     Signals that the program ignores, or has a handler of its own for, stay as they are.
     """
@@ -85,7 +111,7 @@ def usual_signals() -> None:
 
 @contextmanager
 def answered_signals() -> Iterator[Stops]:
-    """Within the block, Ctrl-C, SIGTERM and SIGHUP (a terminal that is closed) do what :class:`Stops` says.
+    """Within the block, Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (a terminal that is closed) do what :class:`Stops` says.
 
     Within another such block, the :class:`Stops` are that one's. Only the main thread receives signals: in other
     threads, and where a program ignores a signal or has a handler of its own, nothing changes.

@@ -5,11 +5,12 @@
     0.monitor.csv, 1.monitor.csv ...     episodes of each training environment
     best_model.zip  evaluations.npz      written by the evaluations
     rl_model_<steps>_steps.zip           checkpoints
+    full_<steps>_steps.zip               the newest full checkpoint, of a run that has not finished
     <EnvId>.zip                          the final model
     replay_buffer.pkl                    the replay buffer
     progress.csv                         what the logger wrote
     <EnvId>/config.yml  args.yml  command.txt  system.yml  warnings.txt  vecnormalize.pkl
-    <EnvId>/interrupted.yml  error.txt   of a run that was stopped, or failed
+    <EnvId>/interrupted.yml  error.txt  fault.yml   of a run that was stopped, or failed
 """
 
 from __future__ import annotations
@@ -34,8 +35,14 @@ from polyak.zoo.plain_yaml import read_mapping, write_yaml
 from polyak.zoo.registry import algorithm_name
 from polyak.zoo.sizes import MOST_STEPS
 
+ARGUMENTS = "args.yml"
+"""In the folder of settings: the options that a training was begun with. Locked for as long as it lives."""
 ERROR = "error.txt"
 """In the folder of settings: the error that ended a failed training."""
+FULL = "full"
+"""Full checkpoints are called ``full_<steps>_steps.zip``, others ``rl_model_<steps>_steps.zip``."""
+FAULT = "fault.yml"
+"""In the folder of settings: the error and the steps after which it came, for ``polyak replay-fault``."""
 INTERRUPTED = "interrupted.yml"
 """In the folder of settings: the steps at which a signal stopped a training, and those that it was to have."""
 STILL_RUNNING = 300.0
@@ -44,7 +51,6 @@ _NAMED = 3
 """Runs that are named when others are passed over."""
 _RUN = re.compile(r"(.+?)_(\d+)(_[0-9a-f-]{36})?")
 _SAVED_AT = re.compile(r"(.+)_(\d+)_steps\.zip")
-_CHECKPOINT = re.compile(r"rl_model_(\d+)_steps\.zip")
 
 
 def file_name(env_id: str) -> str:
@@ -227,6 +233,12 @@ class RunFolder:
         with suppress(OSError):  # the disk may be full; what else is lost by it is said when the model is saved
             self.write_yaml(INTERRUPTED, {"steps": steps, "of": of})
 
+    def write_fault(self, error: BaseException, steps: int) -> None:
+        """Note which error ended the training after `steps`, so that it can be run again."""
+        fault = {"error": type(error).__name__, "message": str(error), "steps": steps}
+        with suppress(OSError):
+            self.write_yaml(FAULT, fault)
+
     def _last_change(self) -> float:
         """When something was written that a training writes, in seconds since 1970."""
         files = (path for kind in ("*.csv", "*.npz", "*.zip", "*/*.yml", "*/*.txt") for path in self.path.glob(kind))
@@ -284,10 +296,10 @@ class RunFolder:
         match = None if model.name == self.final_model.name else _SAVED_AT.fullmatch(model.name)
         return self.path / f"{match.group(1)}_{kind}_{match.group(2)}_steps.pkl" if match else None
 
-    def checkpoints(self) -> dict[int, Path]:
-        """Return the checkpoints by number of steps."""
-        matches = [(_CHECKPOINT.fullmatch(path.name), path) for path in self.path.glob("rl_model_*_steps.zip")]
-        return dict(sorted((int(match.group(1)), path) for match, path in matches if match))
+    def checkpoints(self, prefix: str = "rl_model") -> dict[int, Path]:
+        """Return the checkpoints by number of steps; `FULL` is the prefix of full ones."""
+        matches = [(_SAVED_AT.fullmatch(path.name), path) for path in self.path.glob("*_steps.zip")]
+        return dict(sorted((int(match[2]), path) for match, path in matches if match and match[1] == prefix))
 
     def model(self, *, best: bool = False, checkpoint: int | None = None, last_checkpoint: bool = False) -> Path:
         """Return the wanted model file; ZooError naming the files that exist if it is missing."""

@@ -79,16 +79,18 @@ class ProgressFile(SinkCallback):
 
     Args:
         folder: where the file goes; one that is there is overwritten.
+        append: continue it instead.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, append: bool = False) -> None:
         super().__init__()
-        self.path = folder / PROGRESS
+        self.path, self.append = folder / PROGRESS, append
 
     def _on_training_start(self) -> None:
-        self.sink = CSVOutputFormat(self.path)
+        self.sink = CSVOutputFormat(self.path, self.append)
         beginning = {"time/total_timesteps": self.num_timesteps, "time/time_elapsed": 0}
-        self.sink.write(beginning, dict.fromkeys(beginning, ()))
+        if not self.append:
+            self.sink.write(beginning, dict.fromkeys(beginning, ()))
         super()._on_training_start()
 
     def _on_training_end(self) -> None:

@@ -7,10 +7,11 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from polyak.distributed.placement import STRATEGIES, Reservation, placement_of
 from polyak.warning import printable
@@ -37,7 +38,8 @@ from polyak.zoo.registry import (
     parameter_names,
 )
 from polyak.zoo.report.groups import in_force
-from polyak.zoo.run_folder import ERROR, RunFolder, file_name, run_numbers
+from polyak.zoo.resuming import Resumed, locked, tidy
+from polyak.zoo.run_folder import ARGUMENTS, ERROR, FULL, RunFolder, file_name, run_numbers
 from polyak.zoo.seeds import number_of_processes, parse_seeds, train_seeds, where_runs_are
 from polyak.zoo.settings import Settings, fit_batch, load_settings
 from polyak.zoo.sizes import MOST_PROCESSES
@@ -62,7 +64,7 @@ class TrainOptions(TrainingOptions):
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Options": (
             *("algo", "env", "n_timesteps", "hyperparams", "seed", "seeds", "n_envs", "eval_freq", "save_freq"),
-            *("trained_agent", "device", "log_folder", "verbose"),
+            *("resume", "trained_agent", "device", "log_folder", "verbose"),
         ),
         "Settings": ("conf_file", "trust"),
         "Environments": ("vec_env", "n_runners", "transport", "env_kwargs", "gym_packages"),
@@ -72,7 +74,7 @@ class TrainOptions(TrainingOptions):
         ),
         "Evaluations": ("eval_episodes", "n_eval_envs", "eval_env_kwargs"),
         "Files and output": (
-            *("save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log", "progress"),
+            *("keep_full", "save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log", "progress"),
         ),
         "What to learn from": ("dataset", "truncate_last_trajectory"),
         "Processes and the machine": ("processes", "n_replay_shards", "num_threads"),
@@ -117,6 +119,10 @@ class TrainOptions(TrainingOptions):
     working_dir: str = option("", "--working-dir", help="Folder with your modules, sent to all nodes of the cluster.")
     eval_freq: int = option(25_000, "--eval-freq", help="Steps between evaluations; 0: none.")
     save_freq: int = option(-1, "--save-freq", help="Steps between checkpoints; none by default (-1).")
+    keep_full: int = option(
+        1, "--keep-full", help="Full checkpoints that stay, for --resume, with --save-freq and signals.", at_least=0
+    )
+    resume: str = option("", "--resume", help="Folder of a run to resume.")
     save_replay_buffer: bool = option(
         False, "--save-replay-buffer/--no-save-replay-buffer", help="Save the replay buffer with the final model."
     )
@@ -144,10 +150,13 @@ class TrainOptions(TrainingOptions):
 def train(options: TrainOptions) -> Any:
     """Train as `options` say and return the trained model (None with ``--seeds``, which train in other processes).
 
-    Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C, SIGTERM and SIGHUP stop early, still save, and
-    exit with status 130, 143 and 129. Raises ZooError for a wrong option, algorithm, environment or setting, before any
-    folder is made or after removing it again; TrainingFailed, once what was learned is saved, if training raised.
+    Writes the run folder described in `polyak.zoo.run_folder`. Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 stop early, still
+    save, with a full checkpoint, and exit with status 130, 143, 129 and 138. Raises ZooError for a wrong option,
+    algorithm, environment or setting, before any folder is made or after removing it again; TrainingFailed, once what
+    was learned is saved, if training raised.
     """
+    if options.resume:
+        return resume(options)
     if not (options.env or options.dataset):
         options = replace(options, env=STANDARD_ENV)
     check_names(options.algo, options.env, options.gym_packages)
@@ -169,8 +178,25 @@ def train(options: TrainOptions) -> Any:
         if environment.is_own:
             _check_own_env(options, environment, settings)
         folder = RunFolder.create(Path(options.log_folder), options.algo, environment.name, options.uuid)
+        tidy(folder.path.parent)
         with taking_notes(folder), answered_signals() as stops:
-            return _execute(_Run(options, algorithm, environment, settings, folder, dataset), stops)
+            return _execute(_Run(options, algorithm, environment, settings, folder, dataset, stops))
+
+
+def resume(options: TrainOptions, **instead: Any) -> Any:
+    """Resume the run in the folder ``options.resume``, as `train` does; `instead` are options that are not as it
+    was begun with."""
+    run = Resumed.of(options, **instead)
+    with locked(run.folder), outlasting_the_reader("training"), answered_signals() as stops:
+        from polyak.learning.engine.threads import chosen_threads
+        from polyak.zoo.run_notes import taking_notes
+
+        tidy(run.folder.path.parent)
+        _check_cluster(run.options)
+        with taking_notes(run.folder), chosen_threads(run.options.num_threads):
+            return _execute(
+                _Run(run.options, run.algorithm, run.environment, run.settings, run.folder, run.dataset, stops, run)
+            )
 
 
 def _train_each(options: TrainOptions) -> None:
@@ -217,28 +243,32 @@ def _look_up(options: TrainOptions) -> tuple[type[Any], Environment, Settings, D
     return algorithm, environment, settings, dataset
 
 
-def _execute(run: _Run, stops: Stops) -> Any:
+def _execute(run: _Run) -> Any:
     """Build, train and save; a run that cannot be built leaves no folder, and one that fails saves what it learned."""
     try:
         model, callbacks = run.build()
     except BaseException:
-        run.close(exit_code=1)
-        run.folder.remove()
+        run.abandon()
         raise
     steps = model.num_timesteps
     ended = learned(partial(run.learn, model, callbacks))
-    stops.saving()
-    if isinstance(ended, KeyboardInterrupt):
-        run.folder.write_interruption(model.num_timesteps, steps + run.n_timesteps)
+    run.stops.saving()
     if isinstance(ended, (ZooError, ImportError)) and model.num_timesteps == steps:  # a mistake in what was asked
-        run.close(exit_code=1)
-        run.folder.remove()
+        run.abandon()
         raise ended
-    end = conclusion(
-        ended, run.save(model), model.num_timesteps, run.folder.final_model, run.folder.settings_folder / ERROR
-    )
+    if isinstance(ended, KeyboardInterrupt):
+        kept = run.kept or run.save_interrupted(model)
+    else:
+        if ended is not None:
+            run.folder.write_fault(ended, model.num_timesteps)
+        kept = run.save(model)
+    end = conclusion(ended, kept, model.num_timesteps, run.folder.final_model, run.folder.settings_folder / ERROR)
+    if end is None:
+        run.delete_full_checkpoints()
     run.close(0 if end is None else end.status if isinstance(end, TrainingFailed) else int(end.code or 0))
     if end is not None:
+        if isinstance(end, TrainingFailed) and ended is not None:
+            end.outcome += f"; `polyak replay-fault {run.folder.path}` runs it again"
         raise end from ended
     return model
 
@@ -329,9 +359,14 @@ class _Run:
         environment: Environment,
         settings: Settings,
         folder: RunFolder,
-        dataset: Dataset | None = None,
+        dataset: Dataset | None,
+        stops: Stops,
+        resumed: Resumed | None = None,
     ) -> None:
         self.options = options
+        self.stops = stops
+        self.resumed = resumed
+        self.checkpoint = None if resumed is None else resumed.checkpoint
         self.dataset = dataset
         self.algorithm = algorithm
         self.environment = environment
@@ -339,20 +374,36 @@ class _Run:
         self.settings = settings
         self.folder = folder
         self.n_timesteps = options.n_timesteps if options.n_timesteps > 0 else settings.n_timesteps
-        self.env_kwargs = parse_pairs(options.env_kwargs, "--env-kwargs")
+        self.env_kwargs = parse_pairs(options.env_kwargs, "--env-kwargs") if resumed is None else resumed.env_kwargs
         self.envs: list[VecEnv] = []
         self.tracker: Any = None
+        self.end = self.n_timesteps
+        self.kept: Kept | None = None
+        self.lock: IO[bytes] | None = None
 
     def build(self) -> tuple[Any, list[BaseCallback]]:
         """Make environments, write what will be run, then make model and callbacks."""
+        if self.checkpoint is not None:
+            from polyak.zoo.full_checkpoints import cut_logs
+
+            with usage_errors(f"Cannot resume from {self.checkpoint}"):
+                cut_logs(self.checkpoint, self.folder.path, self._tensorboard_log())
         env = self._envs() if self.dataset is None else self._data(self.dataset)
-        if not self.options.trained_agent and (
-            chosen := fit_policy(self.algorithm, self.settings, env.observation_space)
-        ):
-            self._say(chosen)
-        self._write_settings()
+        if self.resumed is None:
+            if not self.options.trained_agent and (
+                chosen := fit_policy(self.algorithm, self.settings, env.observation_space)
+            ):
+                self._say(chosen)
+            self._write_settings()
+            self.lock = locked(self.folder)
         with usage_errors(f"Cannot build {self.options.algo} for {self.env_id}"):
-            model = self._continued_model(env) if self.options.trained_agent else self._new_model(env)
+            if self.checkpoint is not None:
+                model = self._resumed_model(env, self.checkpoint)
+            else:
+                model = self._continued_model(env) if self.options.trained_agent else self._new_model(env)
+        self.end = model._total_timesteps if self.checkpoint else model.num_timesteps + self.n_timesteps
+        if self.resumed is not None:
+            self.resumed.begin()
         with usage_errors(f"--save-format {self.options.save_format}"):
             check_writable(model, self.options.save_format)
         return model, self._callbacks(model)
@@ -364,7 +415,11 @@ class _Run:
             if self.options.n_runners:
                 return self._elsewhere(normalize)
             return self._make_envs(
-                self.settings.n_envs, self.options.seed, monitor_dir=self.folder.path, normalize=normalize
+                self.settings.n_envs,
+                self.options.seed,
+                monitor_dir=self.folder.path,
+                normalize=normalize,
+                append=self.checkpoint is not None,
             )
 
     def _elsewhere(self, normalize: Callable[[VecEnv], VecEnv] | None) -> VecEnv:
@@ -377,6 +432,7 @@ class _Run:
             "vec_env": self.options.vec_env,
             "monitor_dir": self.folder.path,
             "normalize": normalize,
+            "append": self.checkpoint is not None,
         }
         make = partial(make_envs, self.environment, self.settings, share, seed=None, **kwargs)
         transport: Any = self.options.transport
@@ -419,7 +475,7 @@ class _Run:
 
     def _normalize_beneath(self) -> Callable[[VecEnv], VecEnv] | None:
         """The normaliser beneath the stack of frames, where files of Stable-Baselines3 need it there."""
-        if self.options.trained_agent:
+        if self.options.trained_agent and self.checkpoint is None:
             path = Path(self.options.trained_agent)
             found = RunFolder(path.parent, self.env_id).normalizer_of(path)
             if found is not None and has_no_statistics(path):
@@ -451,6 +507,26 @@ class _Run:
             tensorboard_log=self._tensorboard_log(),
             **self._elsewhere_options,
         )
+
+    def _resumed_model(self, env: VecEnv | Dataset, checkpoint: Path) -> Any:
+        """Load the full checkpoint, whose settings are those of the run; TensorBoard continues in its folder."""
+        model = self.algorithm.load(
+            checkpoint,
+            env=env,
+            device=self.options.device,
+            verbose=self.options.verbose,
+            tensorboard_log=(tensorboard := self._tensorboard_log()),
+            trust=self.options.trust,
+            resume=True,
+            **self._elsewhere_options,
+        )
+        if tensorboard is not None and (events := (model.clock.beside or {}).get("tensorboard")) is not None:
+            sinks = ["stdout", "tensorboard"] if self.options.verbose > 0 else ["tensorboard"]
+            from polyak.logging import configure
+
+            model.set_logger(configure(str(Path(tensorboard) / events["folder"]), sinks))
+        self._say(f"Resumed from {checkpoint}: {model.num_timesteps:,} steps are made")
+        return model
 
     def _continued_model(self, env: VecEnv | Dataset) -> Any:
         """Load the trained agent with this run's settings; the network's shape stays that of the file."""
@@ -494,7 +570,7 @@ class _Run:
     def _callbacks(self, model: Any) -> list[BaseCallback]:
         from polyak.zoo.run_notes import ProgressFile, SinkCallback
 
-        callbacks: list[BaseCallback] = [ProgressFile(self.folder.path)]
+        callbacks: list[BaseCallback] = [ProgressFile(self.folder.path, append=self.checkpoint is not None)]
         if self.options.track:
             self.tracker = self._start_tracking()
             callbacks.append(SinkCallback(self.tracker))
@@ -503,6 +579,11 @@ class _Run:
             callbacks.append(self._checkpoints())
         if self.options.eval_freq > 0 and self.environment.is_known:
             callbacks.append(self._evaluations(model))
+        if self.options.keep_full > 0 and self.options.save_format == "polyak":
+            from polyak.zoo.full_checkpoints import FullCheckpoints
+
+            how = self.options.save_freq, self.options.keep_full, self.stops, self.save_interrupted
+            callbacks.append(FullCheckpoints(self.folder.path, *how, self.options.verbose))  # sees what all have done
         return callbacks
 
     def _checkpoints(self) -> BaseCallback:
@@ -585,9 +666,28 @@ class _Run:
             kwargs["log_interval"] = None
         elif self.options.log_interval > 0:
             kwargs["log_interval"] = self.options.log_interval
-        if self.options.trained_agent:
+        if self.options.trained_agent or self.checkpoint:
             kwargs["reset_num_timesteps"] = False
-        model.learn(self.n_timesteps, callback=callbacks or None, progress_bar=self.options.progress, **kwargs)
+        steps = max(self.end - model.num_timesteps, 0)
+        model.learn(steps, callback=callbacks or None, progress_bar=self.options.progress, **kwargs)
+
+    def save_interrupted(self, model: Any) -> Kept:
+        """Save a run that was asked to stop, so that its final model does not look finished."""
+        self.folder.write_interruption(model.num_timesteps, self.end)
+        self.kept = self.save(model)
+        return self.kept
+
+    def delete_full_checkpoints(self) -> None:
+        """The run has finished: nothing is to be resumed any more."""
+        for path in self.folder.checkpoints(FULL).values():
+            with suppress(OSError):
+                path.unlink()
+
+    def abandon(self) -> None:
+        """The run cannot begin: its folder goes, unless it is one that was to be resumed."""
+        self.close(exit_code=1)
+        if self.resumed is None:
+            self.folder.remove()
 
     def save(self, model: Any) -> Kept:
         """Save the final model, the normalisation statistics and, if wanted, the replay buffer."""
@@ -608,7 +708,9 @@ class _Run:
         closing = [envs.close for envs in reversed(self.envs)]
         if self.tracker is not None:
             closing.insert(0, partial(self.tracker.close, exit_code))
-        self.envs, self.tracker = [], None
+        if self.lock is not None:
+            closing.append(self.lock.close)
+        self.envs, self.tracker, self.lock = [], None, None
         for close in closing:
             try:
                 close()
@@ -619,7 +721,7 @@ class _Run:
         self.folder.write_yaml("config.yml", {**self.settings.raw, "n_envs": self.settings.n_envs})
         algo = stored_text(self.options.algo)
         found_again = {"algo": algo, "env": self.environment.source, "env_kwargs": self.env_kwargs}
-        self.folder.write_yaml("args.yml", {**asdict(self.options), **found_again})
+        self.folder.write_yaml(ARGUMENTS, {**asdict(self.options), **found_again})
         command = shlex.join(["polyak", *sys.argv[1:]])
         with replacing(self.folder.settings_folder / "command.txt") as file:
             file.write(f"{command}\n".encode())

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyak import PPO, TD3, TQC, FastTD3
-from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3, tqc
+from polyak.algorithms import a2c, crossq, ddpg, dqn, ppo, sac, td3, td3_bc, tqc
 from polyak.experience import Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.engine.program import Program
@@ -202,6 +202,17 @@ def test_td3s_actor_follows_the_first_critic_only() -> None:
     torch.testing.assert_close(loss, expected.detach())
     for parameter, grad in zip(model.actor.parameters(), grads, strict=True):
         torch.testing.assert_close(parameter.grad, grad)
+
+
+def test_td3_bcs_actor_weighs_values_by_their_size_and_stays_near_what_was_recorded() -> None:
+    q, actions, recorded = numbers(7).requires_grad_(), numbers(7, 2, seed=1).requires_grad_(), numbers(7, 2, seed=2)
+    loss = td3_bc.actor_loss(q, actions, recorded, torch.tensor(2.5))
+    size = np.abs(q.tolist()).mean()
+    distance = np.mean((actions.detach().numpy() - recorded.numpy()) ** 2)
+    assert loss.item() == pytest.approx(distance - 2.5 * np.mean(q.tolist()) / size)
+    by_q, by_actions = torch.autograd.grad(loss, (q, actions))
+    torch.testing.assert_close(by_q, torch.full_like(q, -2.5 / size / 7))  # the size is a number
+    torch.testing.assert_close(by_actions, 2 * (actions.detach() - recorded) / 14)
 
 
 def test_soft_value_and_actor_loss() -> None:

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from polyak import PPO, make_vec_env
 from polyak.callbacks.attached import as_callback
 from polyak.callbacks.callback import BaseCallback, CallbackList, ConvertCallback, EventCallback, LoopLocals
 from polyak.callbacks.evaluating import EvalCallback, evaluation_seed
@@ -322,6 +323,45 @@ def test_checkpoint_arguments(tmp_path):
         CheckpointCallback(0, tmp_path)
     with pytest.raises(ValueError, match="unit must be 'calls' or 'timesteps', got 'episodes'"):
         CheckpointCallback(1, tmp_path, unit="episodes")
+    with pytest.raises(ValueError, match="keep must be at least 1, or None to keep all, got 0"):
+        CheckpointCallback(1, tmp_path, keep=0)
+    with pytest.raises(ValueError, match="full=True and file_format='sb3'"):
+        CheckpointCallback(1, tmp_path, full=True, file_format="sb3")
+
+
+class Counting(BaseCallback):
+    """Counts in several ways."""
+
+    def __init__(self, weight=1.0):
+        super().__init__()
+        self.weight, self.seen, self.name = weight, [], "mine"
+
+    def _on_step(self):
+        self.weight *= 0.5
+        self.seen = [*self.seen, self.num_timesteps]
+        return True
+
+
+def test_full_checkpoints_let_callbacks_go_on(tmp_path):
+    def train(model, steps, **how):
+        env = make_vec_env("CartPole-v1", seed=1)
+        evaluation = EvalCallback(env, eval_freq=16, n_eval_episodes=1, log_path=tmp_path / "log", verbose=0)
+        callbacks = [Counting(), evaluation, CheckpointCallback(10, tmp_path, full=True, keep=2)]
+        model.learn(steps, callbacks, **how)
+        return callbacks
+
+    (tmp_path / "rl_model_9000_steps.zip").touch()  # of another training
+    model = PPO("MlpPolicy", "CartPole-v1", n_steps=16, batch_size=16, n_epochs=1, seed=0, device="cpu")
+    whole = train(model, 48)
+    names = sorted(path.name for path in tmp_path.glob("*.zip"))
+    assert names == ["rl_model_30_steps.zip", "rl_model_40_steps.zip", "rl_model_9000_steps.zip"]
+    again = PPO.load(tmp_path / "rl_model_30_steps.zip", env="CartPole-v1", resume=True, device="cpu")
+    resumed = train(again, 18, reset_num_timesteps=False)
+    assert vars(resumed[0])["seen"] == vars(whole[0])["seen"] == list(range(1, 49))
+    assert (resumed[0].weight, resumed[0].n_calls) == (0.5**48, 48)
+    assert resumed[1].evaluations_results == whole[1].evaluations_results
+    assert resumed[1].best_mean_reward == whole[1].best_mean_reward
+    np.testing.assert_array_equal(again.policy.parameters_to_vector(), model.policy.parameters_to_vector())
 
 
 # -- evaluation --------------------------------------------------------------------------------------------------------

@@ -331,7 +331,11 @@ def test_hindsight_replay_continues(tmp_path: Path) -> None:
     model.save_replay_buffer(tmp_path / "r")
     loaded = DQN.load(tmp_path / "m", env=BitFlippingEnv(n_bits=4, max_steps=4))
     assert loaded.replay_buffer_class is HerReplayBuffer
-    loaded.load_replay_buffer(tmp_path / "r")
+    counted = []
+    for truncates in (False, True):
+        loaded.load_replay_buffer(tmp_path / "r", truncate_last_traj=truncates)
+        counted.append(int((loaded.replay_buffer.ep_length > 0).sum()))
+    assert counted[0] < counted[1] == loaded.replay_buffer.size(), "the last episode had not ended"
     loaded.learn(50, reset_num_timesteps=False)
     assert DQN.load(tmp_path / "m").predict(env.reset()[0], deterministic=True)[0].shape == ()
 

@@ -185,6 +185,18 @@ def test_the_first_actions_are_the_policys_where_none_are_to_be_random() -> None
         assert not np.allclose(random, actions)
 
 
+def test_the_first_actions_explore_by_gsde_where_that_is_asked_for() -> None:
+    """One matrix of noise for a rollout: the same state twice, the same action."""
+    small: dict[str, Any] = {"buffer_size": 300, "learning_starts": 40, "device": "cpu", "seed": 0}
+    gsde: dict[str, Any] = {"use_sde": True, "train_freq": 30}
+    model = SAC("MlpPolicy", "Pendulum-v1", use_sde_at_warmup=True, **gsde, **small)
+    observations, actions = stored(model, 30)
+    again, _ = model.policy.predict(observations[:1], deterministic=False)
+    np.testing.assert_allclose(2 * actions[0], again[0], rtol=0, atol=1e-5)  # 2 is the bound of torques
+    _, random = stored(SAC("MlpPolicy", "Pendulum-v1", **gsde, **small), 30)
+    assert not np.allclose(random, actions)
+
+
 def test_whether_the_first_actions_are_random_may_change_while_it_learns() -> None:
     model = SAC("MlpPolicy", "Pendulum-v1", learning_starts=40, buffer_size=100, device="cpu", seed=0).learn(5)
     assert "warm_up" in model.runner.actor.exploration

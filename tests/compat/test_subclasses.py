@@ -19,9 +19,13 @@ from polyak.compat.contrib.ars.policies import ARSPolicy
 from polyak.compat.contrib.common.vec_env import AsyncEval
 from polyak.compat.contrib.crossq.policies import CrossQPolicy
 from polyak.compat.sb3 import A2C, DDPG, DQN, PPO, SAC, TD3
+from polyak.compat.sb3.common.monitor import Monitor
 from polyak.compat.sb3.common.off_policy_algorithm import OffPolicyAlgorithm
 from polyak.compat.sb3.common.on_policy_algorithm import OnPolicyAlgorithm
 from polyak.compat.sb3.common.policies import ActorCriticPolicy, BasePolicy, ContinuousCritic
+from polyak.compat.sb3.common.torch_layers import BaseFeaturesExtractor
+from polyak.compat.sb3.common.utils import polyak_update
+from polyak.compat.sb3.common.vec_env import DummyVecEnv
 from polyak.compat.sb3.dqn.policies import DQNPolicy
 from polyak.compat.sb3.sac.policies import Actor, SACPolicy
 from polyak.compat.sb3.td3.policies import TD3Policy
@@ -289,6 +293,76 @@ def test_attributes_of_a_subclass_and_of_a_program_are_saved(tmp_path: Path) -> 
 
 
 # -- acting and storing ------------------------------------------------------------------------------------------------
+
+
+def test_an_algorithm_of_a_users_own_says_what_it_can_handle() -> None:
+    class Own(OffPolicyAlgorithm):
+        policy_aliases = {"MlpPolicy": SACPolicy}
+
+    two = DummyVecEnv([lambda: gym.make("Pendulum-v1")] * 2)
+    with pytest.raises(ValueError, match="2 environments, but Own learns in one"):
+        Own("MlpPolicy", two, 1e-3)
+    assert Own("MlpPolicy", two, 1e-3, support_multi_env=True).n_envs == 2
+    with pytest.raises(ValueError, match="action space"):
+        Own("MlpPolicy", "CartPole-v1", 1e-3, supported_action_spaces=(gym.spaces.Box,))
+    with pytest.raises(ValueError, match="use_sde=True explores in a Box"):
+        Own("MlpPolicy", "CartPole-v1", 1e-3, use_sde=True)
+    for wraps in (True, False):
+        own = Own("MlpPolicy", "Pendulum-v1", 1e-3, monitor_wrapper=wraps, sde_support=wraps)
+        assert own.env.env_is_wrapped(Monitor) == [wraps]
+        assert ("use_sde" in own.policy_kwargs) == wraps
+
+
+class Normed(BaseFeaturesExtractor):
+    """A layer with a batch norm behind it."""
+
+    def __init__(self, observation_space: gym.Space):
+        super().__init__(observation_space, 4)
+        self.net = nn.Sequential(nn.Linear(3, 4, bias=False), nn.BatchNorm1d(4))
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return self.net(observations)
+
+
+def test_a_training_step_of_a_users_own_copies_the_statistics_of_batch_norms() -> None:
+    class Own(TD3):
+        def train(self, gradient_steps: int, batch_size: int = 100) -> None:
+            self.policy.set_training_mode(True)
+            self._update_learning_rate([self.actor.optimizer, self.critic.optimizer])
+            for _ in range(gradient_steps):
+                self._n_updates += 1
+                data = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
+                with torch.no_grad():
+                    noise = torch.randn_like(data.actions) * self.target_policy_noise
+                    noise = noise.clamp(-self.target_noise_clip, self.target_noise_clip)
+                    actions = (self.actor_target(data.next_observations) + noise).clamp(-1, 1)
+                    q = torch.cat(self.critic_target(data.next_observations, actions), 1).amin(1, keepdim=True)
+                    target = data.rewards + (1 - data.dones) * self.gamma * q
+                losses = [F.mse_loss(q, target) for q in self.critic(data.observations, data.actions)]
+                self.critic.optimizer.zero_grad()
+                sum(losses).backward()
+                self.critic.optimizer.step()
+                if self._n_updates % self.policy_delay == 0:
+                    loss = -self.critic.q1_forward(data.observations, self.actor(data.observations)).mean()
+                    self.actor.optimizer.zero_grad()
+                    loss.backward()
+                    self.actor.optimizer.step()
+                    polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
+                    polyak_update(self.actor.parameters(), self.actor_target.parameters(), self.tau)
+                    polyak_update(self.critic_batch_norm_stats, self.critic_batch_norm_stats_target, 1.0)
+                    polyak_update(self.actor_batch_norm_stats, self.actor_batch_norm_stats_target, 1.0)
+
+    options = {**REPLAY, "policy_kwargs": {"net_arch": [8], "features_extractor_class": Normed}, "seed": 0}
+    own, plain = (cls("MlpPolicy", "Pendulum-v1", **options).learn(15) for cls in (Own, TD3))
+    assert own._n_updates == plain._n_updates == 5
+    moved, lagging = plain.critic_batch_norm_stats, plain.critic_batch_norm_stats_target
+    assert not any(torch.equal(one, other) for one, other in zip(moved, lagging, strict=True)), "the fifth is no second"
+    expected = plain.policy.state_dict()
+    for name, value in own.policy.state_dict().items():
+        if "num_batches" not in name:  # of copies, which nothing reads
+            torch.testing.assert_close(value, expected[name], rtol=1e-5, atol=1e-6)
+    for model in (SAC("MlpPolicy", "Pendulum-v1", **options), DQN("MlpPolicy", "CartPole-v1", **REPLAY)):
+        assert len(model.batch_norm_stats) == len(model.batch_norm_stats_target) == 2 * isinstance(model, SAC)
 
 
 def test_an_overridden_sample_action_chooses_the_actions() -> None:

@@ -6,10 +6,12 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -862,3 +864,30 @@ def test_each_worker_draws_random_numbers_of_its_own(start_method):
         assert len(np.unique(first[:, generator])) == 8, "no two environments see the same number"
     assert not np.any(np.isin(first, other))
     assert len(np.unique(drawn(None)[:, 1])) == 8
+
+
+KILLED = """
+import os, signal
+import psutil
+from polyak.envs import SubprocVecEnv, make_vec_env
+
+env = make_vec_env("CartPole-v1", n_envs=2, vec_env_cls=SubprocVecEnv)
+env.reset()
+for process in psutil.Process().children(recursive=True):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        process.send_signal(number)
+env.step([0, 1])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends signals")
+def test_signals_are_left_to_the_parent_and_what_a_killed_one_leaves_is_deleted():
+    with tempfile.TemporaryDirectory() as folder:  # sockets have short paths
+        left = []
+        for _ in range(2):
+            done = subprocess.run([sys.executable, "-c", KILLED], env={**os.environ, "TMPDIR": folder}, check=False)
+            assert done.returncode == -signal.SIGKILL
+            left.append(sorted(path.name for path in Path(folder).glob("p*-*-*")))
+        assert [len(names) for names in left] == [1, 1]
+        assert left[0] != left[1]

@@ -20,12 +20,12 @@ from polyak.logging.logger import (
     Logger,
     TensorBoardOutputFormat,
     Video,
-    _without_scalar_tensors,
     configure,
     configure_logger,
     filter_excluded_keys,
     get_latest_run_id,
     make_output_format,
+    without_scalar_tensors,
 )
 
 MEDIA = {
@@ -283,7 +283,7 @@ def test_numbers_on_a_device_are_moved_together(monkeypatch):
     calls = []
     stack = torch.stack
     monkeypatch.setattr(torch, "stack", lambda tensors: calls.append(len(tensors)) or stack(tensors))
-    assert _without_scalar_tensors(values) == {"loss": 2.0, "note": "a", "buffer": 3.0, "count": 4}
+    assert without_scalar_tensors(values) == {"loss": 2.0, "note": "a", "buffer": 3.0, "count": 4}
     assert sorted(calls) == [1, 2]  # one transfer for each dtype, not one for each key
 
 

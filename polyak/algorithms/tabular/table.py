@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from polyak.algorithm import Algorithm, GymEnv
 from polyak.algorithms.tabular.graph import TableGraph
+from polyak.arrays import Flags, Memory, Predicted
 from polyak.checkpoint.saved import Saved
 from polyak.envs import VecEnv
 from polyak.envs.masks import masks_for_rows
@@ -153,12 +154,12 @@ class TableAlgorithm(Algorithm):
     def predict(
         self,
         observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: Memory = None,
+        episode_start: Flags = None,
         deterministic: bool = False,
         *,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        action_masks: Flags = None,
+    ) -> Predicted:
         """The action for one observation or a batch of them.
 
         Args:

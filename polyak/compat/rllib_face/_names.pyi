@@ -1,5 +1,6 @@
 # The names of the package and their files: read by type checkers, and by the package itself.
 
+from polyak.algorithms.search.ray_crew import RayCrew as RayCrew
 from polyak.compat.rllib_face.algorithm import Algorithm as Algorithm
 from polyak.compat.rllib_face.callbacks import DefaultCallbacks as DefaultCallbacks
 from polyak.compat.rllib_face.callbacks import RLlibCallback as RLlibCallback
@@ -14,6 +15,7 @@ from polyak.compat.rllib_face.config.dqn import DQNConfig as DQNConfig
 from polyak.compat.rllib_face.config.dqn import RainbowConfig as RainbowConfig
 from polyak.compat.rllib_face.config.impala import APPOConfig as APPOConfig
 from polyak.compat.rllib_face.config.impala import IMPALAConfig as IMPALAConfig
+from polyak.compat.rllib_face.config.iql import IQLConfig as IQLConfig
 from polyak.compat.rllib_face.config.marwil import BCConfig as BCConfig
 from polyak.compat.rllib_face.config.marwil import MARWILConfig as MARWILConfig
 from polyak.compat.rllib_face.config.ppo import PPOConfig as PPOConfig
@@ -98,7 +100,6 @@ from polyak.compat.rllib_face.models.torch_distributions import TorchDeterminist
 from polyak.compat.rllib_face.models.torch_distributions import TorchDiagGaussian as TorchDiagGaussian
 from polyak.compat.rllib_face.models.torch_distributions import TorchDistribution as TorchDistribution
 from polyak.compat.rllib_face.models.torch_distributions import TorchMultiCategorical as TorchMultiCategorical
-from polyak.compat.rllib_face.processes.players import RayCrew as RayCrew
 from polyak.compat.rllib_face.trainables import get_algorithm_class as get_algorithm_class
 from polyak.compat.rllib_face.trainables import get_trainable_cls as get_trainable_cls
 from polyak.compat.rllib_face.tuning import tune_trainable as tune_trainable

@@ -29,7 +29,7 @@ from polyak.compat.rllib_face.environments import in_units_of
 from polyak.compat.rllib_face.episodes import EndsElsewhere, EpisodesOfTraining
 from polyak.compat.rllib_face.evaluation import LocalEvaluators, order_of
 from polyak.compat.rllib_face.filters import filter_around
-from polyak.compat.rllib_face.groups import LocalRunner, beside
+from polyak.compat.rllib_face.groups import LocalRunner, RunnerGroup, beside
 from polyak.compat.rllib_face.learner_groups import LearnerGroup, learns_with
 from polyak.compat.rllib_face.learners.base import TorchLearner
 from polyak.compat.rllib_face.metrics import MetricsLogger
@@ -77,7 +77,7 @@ class Algorithm(MayBeNamed):
         )
         if env is not None:
             own = own.copy(copy_frozen=False).environment(env)
-        refuse("algo_class", type(self), Algorithm, not_called.ALGORITHM)
+        refuse("algo_class", type(self), Algorithm, not_called.OF["algorithm"])
         beside = own.evaluation_parallel_to_training and changed(type(self), Algorithm, ["evaluate"])
         fix = f"{type(self).__name__} has an evaluate() of its own, which ends before training continues. Leave it out."
         require(not beside, "evaluation_parallel_to_training", True, fix)
@@ -239,9 +239,11 @@ class Algorithm(MayBeNamed):
         evaluates = config.evaluation_interval is not None and (self.iteration + 1) % config.evaluation_interval == 0
         meanwhile = evaluates and config.evaluation_parallel_to_training
         if meanwhile:
+            self._tell_of_recreated(self.eval_env_runner_group, True)
             self._begin_evaluation()
         with self.env_runner_group.under_way():
             while True:
+                self._tell_of_recreated(self.env_runner_group, False)
                 self.training_step()
                 if meanwhile:
                     self._evaluators.iterate()
@@ -280,6 +282,8 @@ class Algorithm(MayBeNamed):
             result["replay_buffer"] = results.of_replay(buffer, self._sampled - steps, *so_far)
         if evaluates:
             evaluated = time.perf_counter()
+            if not meanwhile:
+                self._tell_of_recreated(self.eval_env_runner_group, True)
             result["evaluation"] = self._end_evaluation() if meanwhile else self.evaluate()
             result["timers"]["evaluation_iteration"] = time.perf_counter() - evaluated
             seconds = time.perf_counter() - began
@@ -298,6 +302,12 @@ class Algorithm(MayBeNamed):
         self._files.add(result)
         self._last_result = result
         return result
+
+    def _tell_of_recreated(self, group: RunnerGroup, is_evaluation: bool) -> None:
+        """Call back for runners that have taken the place of others."""
+        if indices := group.recreated():
+            known = {"env_runner_group": group, "env_runner_indices": indices, "is_evaluation": is_evaluation}
+            self._hooks("on_env_runners_recreated", is_evaluation, algorithm=self, **known)
 
     @property
     def _sampled(self) -> int:

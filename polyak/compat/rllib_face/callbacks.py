@@ -40,6 +40,17 @@ class RLlibCallback(MayBeNamed):
     def on_evaluate_end(self, *, algorithm: Any, evaluation_metrics: dict, **kwargs: Any) -> None:
         """After it."""
 
+    def on_env_runners_recreated(
+        self,
+        *,
+        env_runner_group: Any,
+        env_runner_indices: list[int],
+        is_evaluation: bool,
+        **kwargs: Any,
+    ) -> None:
+        """Before the training step, or the evaluation of a ``train()``, that follows when runners in other processes
+        have died and been replaced; indices are those of ``foreach_env_runner(..., remote_worker_ids=...)``."""
+
     def on_checkpoint_loaded(self, *, algorithm: Any, **kwargs: Any) -> None:
         """After ``restore_from_path()``."""
 
@@ -85,7 +96,7 @@ class Hooks:
         for cls in classes:
             is_class = isinstance(cls, type) and issubclass(cls, RLlibCallback)
             require(is_class, "callbacks_class", cls, "give a subclass of RLlibCallback.")
-            refuse("callbacks_class", cls, RLlibCallback, not_called.CALLBACKS)
+            refuse("callbacks_class", cls, RLlibCallback, not_called.OF["callbacks"])
             one = cls()
             for name in HOOKS:
                 if getattr(cls, name) is not getattr(RLlibCallback, name):

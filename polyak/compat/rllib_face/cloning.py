@@ -12,7 +12,8 @@ from polyak.algorithms.marwil import MARWIL, MARWILLearner
 from polyak.compat.rllib_face.models.cloning import CloningModulePolicy, ValuedCloningModulePolicy
 from polyak.experience import Transition
 from polyak.hyperparameters.declaration import NonNegative
-from polyak.learning.learner import Learner, Tunable, Update
+from polyak.learning.learner import Learner, Objective, Tunable, Update
+from polyak.loops.updates import explained_variance_of_tensors
 
 
 class BCModuleLearner(BCLearner):
@@ -46,6 +47,11 @@ class MARWILModuleLearner(MARWILLearner):
         self.minimise("actor", loss, self.max_grad_norm)
         squares = {"moving_avg_sqd_adv_norm": self.mean_square.clone()}
         return Update({"loss": loss.detach(), **metrics, **squares})
+
+    def value_objective(self, batch: Transition, values: Tensor) -> Objective:
+        explained = explained_variance_of_tensors(values.detach(), batch.extras["returns_to_go"])
+        found = super().value_objective(batch, values)
+        return found._replace(metrics={**found.metrics, "vf_explained_variance": explained})
 
     def recorded(self, batch: Transition) -> Tensor:
         return self.policy._taken(batch.actions)

@@ -9,6 +9,7 @@ from polyak.compat.rllib_face.connectors.base import EnvToModulePipeline, Module
 from polyak.compat.rllib_face.connectors.environments import BoundFilter, layers_of
 from polyak.compat.rllib_face.evaluation import LocalEvaluators, order_of
 from polyak.compat.rllib_face.filters import filter_around
+from polyak.compat.rllib_face.groups import RunnerGroup
 from polyak.compat.rllib_face.results import of_episodes
 from polyak.evaluation.undisturbed import undisturbed
 from polyak.hyperparameters.declaration import require
@@ -116,7 +117,7 @@ class EnvRunner:
         return {**of_episodes(returns, lengths), **counts, **self.metrics.reduced()}
 
 
-class EvaluationRunners:
+class EvaluationRunners(RunnerGroup):
     """What evaluates: the runner of this process, or those of others.
 
     Args:
@@ -129,23 +130,16 @@ class EvaluationRunners:
 
     @property
     def local_env_runner(self) -> EnvRunner | None:
-        """The runner of this process; ``None``: others evaluate."""
         if isinstance(self._algorithm._evaluators, LocalEvaluators):
             return EnvRunner(self._hooks, self._algorithm, evaluating=True)
         return None
 
     def num_remote_env_runners(self) -> int:
-        """Processes that evaluate."""
         return int(self._algorithm.config.evaluation_num_env_runners)
 
-    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True) -> list[Any]:
-        """What a function returns of each runner.
+    def _elsewhere(self, function: Callable[[Any], Any]) -> list[Any]:
+        found: list[Any] = self._algorithm._evaluators.foreach(function)
+        return found
 
-        Args:
-            func: called with a runner, which has ``env``, ``config`` and ``worker_index``.
-            local_env_runner: also with that of this process, if it evaluates.
-        """
-        if (local := self.local_env_runner) is None:
-            found: list[Any] = self._algorithm._evaluators.foreach(func)
-            return found
-        return [func(local)] if local_env_runner else []
+    def recreated(self) -> list[int]:
+        return [worker + 1 for worker in self._algorithm._evaluators.renewed()]

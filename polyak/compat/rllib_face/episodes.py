@@ -2,111 +2,78 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from polyak.arrays import mapped
 from polyak.callbacks.callback import BaseCallback
+from polyak.compat.rllib_face.connectors.episodes import SingleAgentEpisode
 from polyak.hyperparameters.declaration import require
 
-T = TypeVar("T")
 
-
-class PlayedEpisode:
-    """An episode of one environment, as far as it has been played: its actions, rewards and infos of all steps, and the
-    latest observation.
+class PlayedEpisode(SingleAgentEpisode):
+    """An episode of one environment, as far as it has been played: its actions in the units of the environment, rewards
+    as they are learned from and infos of all steps, and the latest observation alone.
 
     Args:
         observation: of its beginning.
         info: of its beginning.
-
-    Attributes:
-        custom_data: a program's own, by name.
-        is_terminated, is_truncated: how it ended.
-        id_: its own name.
     """
 
+    _known: tuple[float, int] | None = None
+
     def __init__(self, observation: Any = None, info: Mapping[str, Any] | None = None) -> None:
-        self.id_ = uuid.uuid4().hex
-        self.custom_data: dict[str, Any] = {}
-        self.is_terminated = self.is_truncated = False
-        self._observation = observation
-        self._actions: list[Any] = []
-        self._rewards: list[float] = []
-        self._infos: list[Any] = [dict(info or {})]
-        self._known: tuple[float, int] | None = None
+        super().__init__(observations=[observation], infos=[info or {}])
 
     @classmethod
     def ended(cls, info: dict[str, Any]) -> PlayedEpisode:
-        """One of which only the last info is known, with the statistics in it."""
-        made = cls()
-        made._infos = [info]
-        made._end(info)
+        """One that was played in another process, of which only the last info is known, with the statistics in it."""
+        made = cls(None, info)
+        made.is_truncated = bool(info.get("TimeLimit.truncated", False))
+        made.is_terminated = not made.is_truncated
+        made._count(info)
         return made
 
     def add(self, observation: Any, action: Any, reward: float, done: bool, info: dict[str, Any]) -> None:
         """One more step. ``observation`` is what it led to, of the next episode where it was the last."""
-        self._actions.append(action)
-        self._rewards.append(float(reward))
-        self._infos.append(info)
-        self._observation = info.get("terminal_observation", observation) if done else observation
+        cut = done and bool(info.get("TimeLimit.truncated", False))
+        last = info.get("terminal_observation", observation) if done else observation
+        self.observations.clear()
+        self.add_env_step(last, action, reward, info, terminated=done and not cut, truncated=cut)
         if done:
-            self._end(info)
+            self._count(info)
 
-    def _end(self, info: Mapping[str, Any]) -> None:
-        self.is_truncated = bool(info.get("TimeLimit.truncated", False))
-        self.is_terminated = not self.is_truncated
+    def _count(self, info: Mapping[str, Any]) -> None:
         if "episode" in info:  # as the environment counted, before anything changed its rewards
             self._known = float(info["episode"]["r"]), int(info["episode"]["l"])
 
-    @property
-    def is_done(self) -> bool:
-        """Whether it has ended."""
-        return self.is_terminated or self.is_truncated
-
     def get_return(self) -> float:
-        """Sum of rewards."""
-        return sum(self._rewards) if self._known is None else self._known[0]
+        return super().get_return() if self._known is None else self._known[0]
 
     def __len__(self) -> int:
-        """Environment steps."""
-        return len(self._rewards) if self._known is None else self._known[1]
+        return super().__len__() if self._known is None else self._known[1]
 
     env_steps = agent_steps = __len__
 
-    @property
-    def t(self) -> int:
-        """The latest step."""
-        return len(self)
+    def get_infos(self, indices: Any = None, **how: Any) -> Any:
+        self._check(self.infos, len(self) + 1, indices)
+        return super().get_infos(indices, **how)
 
-    def get_infos(self, index: int | slice | None = None) -> Any:
-        """Infos, the first of the reset; of an episode that was played in another process the last one alone."""
-        return _part("index", self._infos, index, len(self) + 1)
+    def _got(self, values: list[Any], indices: Any, *space: Any, **how: Any) -> Any:
+        if values is self.observations:
+            fix = "only the latest observation is kept: use -1."
+            require(indices == -1, "indices", indices, fix)
+            require(values[0] is not None, "indices", indices, "the episode was played in another process.")
+        else:
+            self._check(values, len(self), indices)
+        return super()._got(values, indices, *space, **how)
 
-    def get_rewards(self, index: int | slice | None = None) -> Any:
-        """Rewards as they are learned from."""
-        return _part("index", self._rewards, index, len(self))
-
-    def get_actions(self, index: int | slice | None = None) -> Any:
-        """Actions in the units of the environment."""
-        return _part("index", self._actions, index, len(self))
-
-    def get_observations(self, index: int | slice | None = None) -> Any:
-        """The latest observation: ``index`` must be -1, since no others are kept."""
-        require(index == -1, "index", index, "only the latest observation is kept: use -1.")
-        require(self._observation is not None, "index", index, "the episode was played in another process.")
-        return self._observation
-
-
-def _part(name: str, values: list[T], index: int | slice | None, length: int) -> T | list[T]:
-    """All of some values, or those at an index, as far as they were kept."""
-    fix = "the episode was played in another process, and only its last info is known: use -1."
-    require(len(values) == length or (index == -1 and bool(values)), name, index, fix)
-    return list(values) if index is None else values[index]
+    def _check(self, values: list[Any], length: int, indices: Any) -> None:
+        fix = "the episode was played in another process, and only its last info is known: use -1."
+        require(len(values) == length or (indices == -1 and bool(values)), "indices", indices, fix)
 
 
 class EpisodesForHooks:

@@ -123,6 +123,10 @@ class LocalEvaluators:
         state = copy.deepcopy(state_of_pieces(model.get_env()))
         load_state_of_pieces(self.env, state)
 
+    def renewed(self) -> list[int]:
+        """Nothing: no process is ever replaced."""
+        return []
+
     def sample(self, model: Any, order: EvaluationOrder) -> list[PlayedEpisode]:
         """Episodes themselves, each time others."""
         ended: list[PlayedEpisode] = []

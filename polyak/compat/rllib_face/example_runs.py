@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -114,7 +115,7 @@ def run_rllib_example_script_experiment(
         ValueError: ``--as-test``, and the value was not reached.
     """
     args = add_rllib_example_script_args().parse_args() if args is None else args
-    for name in ("enable_new_api_stack", "local_mode", "as_release_test", "wandb_key"):
+    for name in ("enable_new_api_stack", "local_mode", "as_release_test", "wandb_key", "num_gpus"):
         require(not getattr(args, name, None), name, getattr(args, name, None), "leave it out.")
     stop = stop or {
         RETURN: args.stop_reward,
@@ -123,6 +124,8 @@ def run_rllib_example_script_experiment(
     }
     if not keep_config:
         _take(base_config, args)
+    if find_spec("ray") is not None and (args.num_cpus or not args.no_tune):
+        import_module("ray").init(num_cpus=args.num_cpus or None, ignore_reinit_error=True)
     if not args.no_tune:
         tuner = _tuner(base_config, args, stop, trainable, tune_callbacks, scheduler, progress_reporter)
         found = tuner.fit()
@@ -168,7 +171,7 @@ def _tuner(
 ) -> Any:
     kind = trainable or tune_trainable(config)
     tune = import_module("ray.tune")
-    import_module("ray").init(num_cpus=args.num_cpus or None, ignore_reinit_error=True)
+    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # Tune's newer output asks no progress reporter
     run = tune.RunConfig(
         failure_config=tune.FailureConfig(max_failures=0, fail_fast="raise"),
         stop=dict(stop),
@@ -188,11 +191,11 @@ def _judge(found: Any, args: Any, stop: Mapping[str, Any], metric: Mapping[str, 
     """Raise unless ``--as-test`` was left out, or a trial has reached the metric."""
     if not args.as_test:
         return
-    known = [key for key in (f"evaluation/{RETURN}", RETURN) if key in stop]
-    key, least = next(iter((metric or {key: stop[key] for key in known[:1]} or {RETURN: args.stop_reward}).items()))
-    best = max(found.get_dataframe()[key])
-    if best < least:
-        raise ValueError(f"{key} of {least} was not reached: the best is {best}.")
+    keys = [key for key in (f"evaluation/{RETURN}", RETURN) if key in stop]
+    key, least = next(iter((metric or {key: stop[key] for key in keys[:1]} or {RETURN: args.stop_reward}).items()))
+    known = [float(value) for value in found.get_dataframe()[key] if not math.isnan(value)]  # NaN: no episode has ended
+    if not known or max(known) < least:
+        raise ValueError(f"{key} of {least} was not reached: the best is {max(known, default=None)}.")
     print(f"`{key}` of {least} reached! ok")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,37 +21,8 @@ class MeanStdFilter:
     clip_by_value: float = 10.0
     rewards: bool = False
 
-
-def filter_of(connector: Any) -> MeanStdFilter | None:
-    """What ``env_to_module_connector`` stands for.
-
-    Raises:
-        HyperparameterError: something else than a :class:`MeanStdFilter`.
-    """
-    found: Any = MeanStdFilter() if connector is MeanStdFilter else connector
-    if found is not None and not isinstance(found, MeanStdFilter) and callable(found):
-        wanted = len(inspect.signature(found).parameters) or 1
-        found = found(*[None] * wanted)  # env, spaces, device: a filter calls none of them
-    if isinstance(found, list | tuple) and len(found) == 1:
-        found = found[0]
-    fix = "there is MeanStdFilter: give one, or a function that returns one. All else is a wrapper of the environment."
-    require(found is None or isinstance(found, MeanStdFilter), "env_to_module_connector", connector, fix)
-    if found is not None:
-        require(found.clip_by_value > 0, "clip_by_value", found.clip_by_value, "it must be positive.")
-    return found
-
-
-def filtered(env: VecEnv, connector: Any, gamma: float, training: bool) -> VecEnv:
-    """Environments under the filter, if there is one.
-
-    Args:
-        env: the environments.
-        connector: the setting.
-        gamma: discount of one step.
-        training: whether statistics follow what is seen, and rewards are those to learn from.
-    """
-    found = filter_of(connector)
-    return env if found is None else FilteredEnv(env, found, gamma, training)
+    def __post_init__(self) -> None:
+        require(self.clip_by_value > 0, "clip_by_value", self.clip_by_value, "it must be positive.")
 
 
 class FilteredEnv(VecNormalize):

@@ -116,7 +116,7 @@ def make_multi_agent(env_name_or_creator: str | Callable[[Any], gym.Env]) -> typ
 
         def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
             self._over = set()
-            found = [env.reset(seed=seed if i == 0 else None, options=options) for i, env in enumerate(self.envs)]
+            found = [env.reset(seed=seed, options=options) for env in self.envs]
             return tuple({agent: one[part] for agent, one in enumerate(found)} for part in (0, 1))
 
         def step(self, action: Any) -> Any:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from operator import methodcaller
 from typing import Any
 
 from polyak.compat.rllib_face.config.base import HORIZON
@@ -19,7 +22,71 @@ def beside(learner: Any) -> dict[str, Any]:
     return dict(learner.beside.items()) if isinstance(learner, TorchLearner) else {}
 
 
-class LocalRunner:
+class RunnerGroup:
+    """What programs call of runners, here or in other processes."""
+
+    @property
+    def local_env_runner(self) -> Any:
+        """The runner of this process; ``None``: there is none."""
+        return None
+
+    def num_remote_env_runners(self) -> int:
+        """Runners in other processes."""
+        return 0
+
+    def num_remote_workers(self) -> int:
+        """As :meth:`num_remote_env_runners`."""
+        return self.num_remote_env_runners()
+
+    def foreach_env_runner(
+        self,
+        func: Callable[..., Any] | str,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        local_env_runner: bool = True,
+        remote_worker_ids: Collection[int] | None = None,
+        timeout_seconds: float | None = None,
+        return_obj_refs: bool = False,
+        **health: bool,
+    ) -> list[Any]:
+        """What a function returns of each runner that answers.
+
+        Args:
+            func: called with a runner, which has ``env``, ``config`` and ``worker_index``; or the name of its method.
+            kwargs: its further arguments.
+            local_env_runner: also with that of this process, if there is one.
+            remote_worker_ids: with which of the others, from 1; ``None``: all.
+            timeout_seconds: must be ``None``.
+            return_obj_refs: must be false.
+            health: RLlib's ``healthy_only`` and ``mark_healthy``: only those that answer are there, whatever they say.
+        """
+        fix = "runners have as long as sample_timeout_s says. Leave it out."
+        require(timeout_seconds is None, "timeout_seconds", timeout_seconds, fix)
+        require(not return_obj_refs, "return_obj_refs", True, "results themselves are returned. Leave it out.")
+        if unknown := health.keys() - {"healthy_only", "mark_healthy"}:
+            raise TypeError(f"foreach_env_runner() got unexpected arguments {sorted(unknown)}.")
+        asked = methodcaller(func, **(kwargs or {})) if isinstance(func, str) else partial(func, **(kwargs or {}))
+        here = self.local_env_runner if local_env_runner else None
+        found = [] if here is None else [asked(here)]
+        if self.num_remote_env_runners():
+            chosen = None if remote_worker_ids is None else frozenset(remote_worker_ids)
+            found += chain.from_iterable(self._elsewhere(partial(_of_chosen, asked, chosen)))
+        return found
+
+    def _elsewhere(self, function: Callable[[Any], list[Any]]) -> list[list[Any]]:
+        """What a function returns of each runner in another process."""
+        raise NotImplementedError
+
+    def recreated(self) -> list[int]:
+        """Runners in other processes, from 1, that have taken the place of others since this was asked last."""
+        return []
+
+
+def _of_chosen(asked: Callable[[Any], Any], chosen: Collection[int] | None, runner: Any) -> list[Any]:
+    return [asked(runner)] if chosen is None or runner.worker_index in chosen else []
+
+
+class LocalRunner(RunnerGroup):
     """Experience collected in this process, and learned from as soon as it is there: the iterations of a model's
     training, one by one, for programs that never say how many.
 
@@ -36,10 +103,14 @@ class LocalRunner:
     _loop: Any = None
 
     def __init__(self, model: Any, callback: Any, restart: bool, local_env_runner: Any) -> None:
-        self.model, self.local_env_runner = model, local_env_runner
+        self.model, self._here = model, local_env_runner
         self._callback, self._restart = callback, restart
         self._began: int | None = None
         """Environment steps before training."""
+
+    @property
+    def local_env_runner(self) -> Any:
+        return self._here
 
     @property
     def env(self) -> Any:
@@ -110,16 +181,6 @@ class LocalRunner:
     def sync_weights(self, **options: Any) -> None:
         """Nothing: what acts are the networks that learn, or is given them before the next step."""
 
-    def num_remote_env_runners(self) -> int:
-        """Runners in other processes."""
-        return 0
-
-    num_remote_workers = num_remote_env_runners
-
-    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True, **how: Any) -> list[Any]:
-        """What a function returns of the runner, unless ``local_env_runner`` is false."""
-        return [func(self.local_env_runner)] if local_env_runner else []
-
     def follow(self) -> None:
         """Count on from where the model has been brought."""
         self._restart = False
@@ -150,7 +211,8 @@ def synchronous_parallel_sample(
     Args:
         worker_set: ``algo.env_runner_group``.
         max_env_steps, max_agent_steps: at least so many steps.
-        concat, sample_timeout_s, _uses_new_env_runners: RLlib's; runners have the config's timeout.
+        concat: return all episodes in one list; ``False``: in a list of lists.
+        sample_timeout_s, _uses_new_env_runners: RLlib's; runners have the config's timeout.
         random_actions: must be false.
         _return_metrics: return a list of metrics, too: they are among the results by themselves.
 
@@ -161,5 +223,6 @@ def synchronous_parallel_sample(
     steps = max_env_steps or max_agent_steps
     if steps is None:
         steps = worker_set.model.n_envs * worker_set.model.n_steps
-    episodes = worker_set.sample(num_timesteps=steps)
+    found = worker_set.sample(num_timesteps=steps)
+    episodes = found if concat else [found]
     return (episodes, [{}]) if _return_metrics else episodes

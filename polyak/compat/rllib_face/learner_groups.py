@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -21,13 +22,15 @@ from polyak.compat.rllib_face.learners.base import TorchLearner
 from polyak.compat.rllib_face.models.multi import MultiRLModule, of_one_agent
 from polyak.compat.rllib_face.places import made
 from polyak.compat.rllib_face.results import Means, named
+from polyak.compat.rllib_face.states import ComponentChoice
 from polyak.envs import DummyVecEnv
 from polyak.hyperparameters.declaration import require
 from polyak.loops.training import tasks
 from polyak.loops.updates import Gained, record_means
 
 Weights = dict[str, np.ndarray]
-
+MOVING = frozenset(["kl_coef", "_n_updates"])
+"""What learning moves of a model besides its learner."""
 
 _LEARNS: ContextVar[tuple[Any, Any] | None] = ContextVar("model and module", default=None)
 """What the learner group learns with that an algorithm is making."""
@@ -98,13 +101,40 @@ class LearnerGroup:
         means = {name: float(torch.stack(values).mean()) for name, values in metrics.items()}
         return [{DEFAULT_MODULE_ID: named(means), "__all_modules__": {}}]
 
-    def get_state(self, components: Any = None, **options: Any) -> dict[str, Any]:
-        """``{"learner": {"rl_module": name -> arrays, "optimizer": name -> state}}``"""
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, inference_only: bool = False
+    ) -> dict[str, Any]:
+        """What it has learned, all of it copied.
+
+        Args:
+            components: names of parts that are wanted, such as ``"learner/rl_module"``; ``None``: all.
+            not_components: names of those that are left out.
+            inference_only: of modules what acting needs.
+
+        Returns:
+            ``{"learner": {"rl_module": name -> arrays, "optimizer": name -> state, "learning": what else there is}}``.
+
+        Raises:
+            HyperparameterError: there is no part of that name.
+        """
         self.settle()
-        learner = self.model.learner
-        learner.adopt_optimizers()
-        states = {name: copy.deepcopy(one.state_dict()) for name, one in learner.optimizers.items()}
-        return {"learner": {"rl_module": self.get_weights(), "optimizer": states}}
+        model, learner, above = self.model, self.model.learner, "learner_group/"
+        chosen = ComponentChoice(components, not_components, beside(learner), above)
+        found: dict[str, Any] = {}
+        if chosen.has("learner/rl_module"):
+            names = [name for name in self._modules if chosen.has(f"learner/rl_module/{name}")]
+            found["rl_module"] = self.get_weights(names, inference_only=inference_only)
+        if chosen.has("learner/optimizer"):
+            learner.adopt_optimizers()
+            own = {tensor.data_ptr() for module in self._modules.values() for tensor in module._tensors().values()}
+            others = {name: one for name, one in learner.networks().items() if one.data_ptr() not in own}
+            found["optimizer"] = {name: copy.deepcopy(one.state_dict()) for name, one in learner.optimizers.items()}
+            found["learning"] = {
+                "networks": {name: tensor.numpy(force=True).copy() for name, tensor in others.items()},
+                "steps": learner.steps,
+                "values": {name: getattr(model, name) for name in MOVING if hasattr(model, name)},
+            }
+        return {"learner": found} if found else {}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Put back what :meth:`get_state` returned, or some of it.
@@ -112,11 +142,26 @@ class LearnerGroup:
         Raises:
             ValueError: another module, names or shapes.
         """
-        found = state["learner"]
+        found, learner = state.get("learner", {}), self.model.learner
         self.set_weights(found.get("rl_module", {}))
         for name, kept in found.get("optimizer", {}).items():
-            load_optimizer(self.model.learner, name, copy.deepcopy(kept))
+            require(name in learner.optimizers, "state", name, f"there are optimizers {sorted(learner.optimizers)}.")
+            load_optimizer(learner, name, copy.deepcopy(kept))
+        if "learning" in found:
+            self._learn_on(found["learning"])
         self.follow()
+
+    def _learn_on(self, state: Mapping[str, Any]) -> None:
+        learner = self.model.learner
+        own = learner.networks()
+        for name, array in state["networks"].items():
+            fits = name in own and tuple(own[name].shape) == array.shape
+            require(fits, "state", name, "it is of another algorithm or of other networks.")
+            with torch.no_grad():
+                own[name].copy_(torch.from_numpy(array.copy()))
+        learner.steps = int(state["steps"])
+        for name in state["values"].keys() & MOVING:
+            setattr(self.model, name, state["values"][name])
 
     def __len__(self) -> int:
         return 1
@@ -125,19 +170,20 @@ class LearnerGroup:
     def _learner(self) -> Any:
         """The learner, as programs reach its modules: ``learner_group._learner.module["default_policy"]``."""
         learner = self.model.learner
-        return learner if isinstance(learner, TorchLearner) else ModulesOf(self.model)
+        return learner if isinstance(learner, TorchLearner) else SimpleNamespace(module=MultiRLModule(self._modules))
 
-    def get_weights(self, module_ids: Any = None) -> dict[str, Weights]:
+    def get_weights(self, module_ids: Any = None, inference_only: bool = False) -> dict[str, Weights]:
         """Arrays by name, under the module's name: what its ``get_state()`` returns.
 
         Args:
             module_ids: of which modules; ``None``: of all.
+            inference_only: what acting needs.
         """
         modules = self._modules
         wanted = list(modules) if module_ids is None else list(module_ids)
         if unknown := sorted({*wanted} - {*modules}):
             raise ValueError(f"module_ids={unknown}: there is only {', '.join(map(repr, modules))}.")
-        return {name: modules[name].get_state() for name in wanted}
+        return {name: modules[name].get_state(inference_only=inference_only) for name in wanted}
 
     def set_weights(self, weights: Mapping[str, Mapping[str, Any]]) -> None:
         """Put back what :meth:`get_weights` returned, or that of some modules.
@@ -182,29 +228,6 @@ class LearnerGroup:
     def shutdown(self) -> None:
         """As :meth:`stop`."""
         self.stop()
-
-
-class ModulesOf:
-    """A learner by its modules.
-
-    Args:
-        model: polyak's algorithm.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    @property
-    def module(self) -> MultiRLModule:
-        """The modules that learn, by name, themselves and not copies.
-
-        Raises:
-            AttributeError: the networks are polyak's own.
-        """
-        module = getattr(self.model.policy, "rl_module", None)
-        if module is None:
-            raise AttributeError(f"{type(self.model).__name__} trains networks of polyak's: use algo.get_module().")
-        return MultiRLModule({DEFAULT_MODULE_ID: module})
 
 
 def _fits(own: Any, given: Any) -> bool:

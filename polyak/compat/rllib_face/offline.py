@@ -43,7 +43,7 @@ class OfflineAlgorithm(Algorithm):
         self.dataset, self._turned = data, self._seen.turned
         self._spaces = self._seen.observations, self._seen.own_actions
         self._steps = config.gradient_steps(len(data))
-        self.plain = config.plain(self._turned)
+        self.plain = config.watched(config.plain(self._turned))
         if config.get("bc_logstd_coeff"):
             self._spread_over_actions()
         self._continue_with(self.plain.algorithm(self.plain.policy, data, **self.plain.kwargs))
@@ -74,6 +74,12 @@ class OfflineAlgorithm(Algorithm):
         fix = f"actions of {space} have no standard deviation. Leave it out."
         require(isinstance(space, spaces.Box), "bc_logstd_coeff", weight, fix)
         self.plain.kwargs["ent_coef"] = weight / int(np.prod(space.shape or ()))
+
+    def _of_learners(self, rows: int, updates: int, seconds: float) -> dict[str, Any]:
+        found = super()._of_learners(rows, updates, seconds)
+        count = "dataset_num_iters_trained"
+        found["__all_modules__"] |= {count: updates, f"{count}_lifetime": self.model.learner.steps}
+        return found
 
     @property
     def _sampled(self) -> int:

@@ -27,6 +27,7 @@ NAMES = {
     "critic_loss": "qf_loss",
     "approx_kl": "mean_kl_loss",
     "kl_coef": "curr_kl_coeff",
+    "excess": "cql_loss",
     "explained_variance": "vf_explained_var",
     "learning_rate": "default_optimizer_learning_rate",
     "ent_coef": "alpha_value",

@@ -2,7 +2,8 @@
 
 =================================  =====================================================================================
 ``learner_group/learner/rl_module``  name of a module -> its arrays
-``learner_group/learner/optimizer``  states of optimizers, what else the learner has, and what learning has moved
+``learner_group/learner/optimizer``  name of an optimizer -> its state; beside it ``learning``: what else there is of
+                                   the learner, and what learning has moved
 ``env_runner``                       statistics of the filter, if there is one, and steps so far
 ``metrics_logger``                   episodes and counters; always there
 ``training_iteration``               always there
@@ -17,18 +18,12 @@ import copy
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import torch
-
-from polyak.checkpoint.parameters import load_optimizer
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID
 from polyak.compat.rllib_face.connectors.learning import load_state_of_all, state_of_all
 from polyak.compat.rllib_face.filters import filter_around
-from polyak.compat.rllib_face.groups import beside
 from polyak.distributed.statistics import moments_in, take_moments
 from polyak.hyperparameters.declaration import require
 
-MOVING = ("kl_coef", "_n_updates")
-"""What learning moves of a model besides its learner."""
 State = dict[str, Any]
 Names = str | Collection[str] | None
 MODULES = "learner_group/learner/rl_module"
@@ -49,15 +44,28 @@ class ComponentChoice:
         components: names of those that are wanted, with slashes between levels; ``None``: all.
         not_components: names of those that are not.
         learner_only: names of the modules that only the learner has.
+        above: what the names are below, such as ``"learner_group/"``.
 
     Raises:
         HyperparameterError: there is none of that name.
     """
 
-    def __init__(self, components: Names, not_components: Names, learner_only: Collection[str] = ()) -> None:
-        known = [*COMPONENTS, *(f"{MODULES}/{name}" for name in learner_only)]
+    def __init__(
+        self, components: Names, not_components: Names, learner_only: Collection[str] = (), above: str = ""
+    ) -> None:
+        everything = [*COMPONENTS, *(f"{MODULES}/{name}" for name in learner_only)]
+        known = [name.removeprefix(above) for name in everything if name.startswith(above)]
         self._wanted = None if components is None else _listed("components", components, known)
         self._unwanted = _listed("not_components", not_components or (), known)
+
+    def below(self, name: str) -> dict[str, Any]:
+        """The choice among the parts of a component that is chosen, by their names below it."""
+        whole = self._wanted is None or any(_within(name, one) for one in self._wanted)
+        wanted, unwanted = (
+            [one.removeprefix(f"{name}/") for one in names if one.startswith(f"{name}/")]
+            for names in (self._wanted or (), self._unwanted)
+        )
+        return {"components": None if whole else wanted, "not_components": unwanted}
 
     def has(self, path: str) -> bool:
         """Whether a component is chosen, or a part of it."""
@@ -85,9 +93,7 @@ def state_of(algorithm: Any, choice: ComponentChoice) -> State:
     algorithm.learner_group.settle()
     state: State = {}
     if choice.has("learner_group"):
-        state["learner_group"] = {}
-        if choice.has("learner_group/learner"):
-            state["learner_group"]["learner"] = learner_state(algorithm, choice)
+        state["learner_group"] = algorithm.learner_group.get_state(**choice.below("learner_group"))
     if choice.has("env_runner"):
         state["env_runner"] = _of_runner(algorithm, choice)
     if choice.has("eval_env_runner"):
@@ -101,31 +107,6 @@ def state_of(algorithm: Any, choice: ComponentChoice) -> State:
     }
     state["training_iteration"] = algorithm.iteration
     return state
-
-
-def learner_state(algorithm: Any, choice: ComponentChoice) -> State:
-    """Of the learner: its modules, and what else it has learned."""
-    found: State = {}
-    if choice.has(MODULES):
-        weights = algorithm.learner_group.get_weights()
-        found["rl_module"] = {name: one for name, one in weights.items() if choice.has(f"{MODULES}/{name}")}
-    if choice.has("learner_group/learner/optimizer"):
-        model, learner = algorithm.model, algorithm.model.learner
-        learner.adopt_optimizers()
-        others = _other_networks(learner, [algorithm.get_module(), *beside(learner).values()])
-        found["optimizer"] = {
-            "states": {name: copy.deepcopy(one.state_dict()) for name, one in learner.optimizers.items()},
-            "networks": {name: tensor.numpy(force=True).copy() for name, tensor in others.items()},
-            "steps": learner.steps,
-            "values": {name: getattr(model, name) for name in MOVING if hasattr(model, name)},
-        }
-    return found
-
-
-def _other_networks(learner: Any, modules: list[Any]) -> dict[str, torch.Tensor]:
-    """What a learner has learned that is not of its modules: target networks, a temperature."""
-    own = {tensor.data_ptr() for module in modules for tensor in module._tensors().values()}
-    return {name: tensor for name, tensor in learner.networks().items() if tensor.data_ptr() not in own}
 
 
 def _of_runner(algorithm: Any, choice: ComponentChoice) -> State:
@@ -148,11 +129,8 @@ def take_state(algorithm: Any, state: Mapping[str, Any]) -> None:
     fix = f"get_state() returns {', '.join(sorted(known))}."
     require(isinstance(state, Mapping) and not state.keys() - known, "state", sorted(state), fix)
     algorithm.learner_group.settle()
-    learner = state.get("learner_group", {}).get("learner", {})
-    if "rl_module" in learner:
-        algorithm.learner_group.set_weights(learner["rl_module"])
-    if "optimizer" in learner:
-        _learn_on(algorithm, learner["optimizer"])
+    if "learner_group" in state:
+        algorithm.learner_group.set_state(state["learner_group"])
     if "env_runner" in state:
         _run_on(algorithm.model, state["env_runner"])
     if "eval_env_runner" in state:
@@ -169,22 +147,6 @@ def take_state(algorithm: Any, state: Mapping[str, Any]) -> None:
         algorithm.iteration = int(state["training_iteration"])
     algorithm.learner_group.follow()
     algorithm.env_runner_group.follow()
-
-
-def _learn_on(algorithm: Any, state: Mapping[str, Any]) -> None:
-    learner = algorithm.model.learner
-    for name, kept in state["states"].items():
-        require(name in learner.optimizers, "state", name, f"there are optimizers {sorted(learner.optimizers)}.")
-        load_optimizer(learner, name, copy.deepcopy(kept))
-    own = learner.networks()
-    for name, array in state["networks"].items():
-        fits = name in own and tuple(own[name].shape) == array.shape
-        require(fits, "state", name, "it is of another algorithm or of other networks.")
-        with torch.no_grad():
-            own[name].copy_(torch.from_numpy(array.copy()))
-    learner.steps = int(state["steps"])
-    for name in state["values"].keys() & MOVING:  # files of earlier versions have more
-        setattr(algorithm.model, name, state["values"][name])
 
 
 def _run_on(model: Any, state: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from polyak.algorithm import Algorithm
 from polyak.algorithms import a2c, ars, crossq, ddpg, dqn, maskable_ppo, ppo, qrdqn, recurrent_ppo, sac, td3, tqc, trpo
 from polyak.algorithms.ppo import Epochs
 from polyak.algorithms.trpo import TrustRegion
+from polyak.arrays import Flags, Memory
 from polyak.callbacks.callback import BaseCallback, MaybeCallback
 from polyak.checkpoint import saved as checkpoint
 from polyak.checkpoint.collection import Collection
@@ -36,7 +37,7 @@ from polyak.collecting.runner import Acted, Acting, Runner
 from polyak.collecting.train_freq import RolloutReturn, TrainFreq, convert_train_freq
 from polyak.compat.sb3_face import policies
 from polyak.compat.sb3_face.files.names import renamed, renamed_memory
-from polyak.compat.sb3_face.functions import flat_grad, near_zero, update_learning_rate
+from polyak.compat.sb3_face.functions import flat_grad, get_parameters_by_name, near_zero, update_learning_rate
 from polyak.compat.sb3_face.maskable import policies as maskable_policies
 from polyak.compat.sb3_face.maskable.buffers import MASKS, MaskableDictRolloutBuffer, MaskableRolloutBuffer
 from polyak.compat.sb3_face.overrides import refuse
@@ -1018,6 +1019,20 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
         super().train(gradient_steps, batch_size)
 
 
+class Statistics:
+    """The statistics of the batch norms of a network, which training steps of programs copy into its lagging copy.
+
+    Args:
+        network: the policy's name of it.
+    """
+
+    def __init__(self, network: str) -> None:
+        self._network = network
+
+    def __get__(self, model: Any, owner: type) -> Any:
+        return self if model is None else get_parameters_by_name(getattr(model.policy, self._network), ["running_"])
+
+
 class _Aliased(OffPolicyAlgorithm):
     """Algorithms with parts of the policy that programs read as attributes, such as ``q_net``: here properties."""
 
@@ -1182,11 +1197,11 @@ class MaskablePPO(maskable_ppo.MaskablePPO, OnPolicyAlgorithm):
     def predict(
         self,
         observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: Memory = None,
+        episode_start: Flags = None,
         deterministic: bool = False,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        action_masks: Flags = None,
+    ) -> tuple[np.ndarray, Memory]:
         """See :meth:`polyak.network_algorithm.NetworkAlgorithm.predict`."""
         return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
 
@@ -1414,6 +1429,7 @@ class DQN(dqn.DQN, _Aliased):
     supports_masks: ClassVar[bool] = False  # as in the peer
 
     policy_aliases = by_name(policies.DQNPolicy, policies.DQNCnnPolicy, policies.DQNMultiInputPolicy)
+    batch_norm_stats, batch_norm_stats_target = Statistics("q_net"), Statistics("q_net_target")
 
 
 class QRDQNLearner(qrdqn.QRDQNLearner):
@@ -1438,6 +1454,7 @@ class QRDQN(_Renaming, qrdqn.QRDQN, _Aliased):
     _renamed = staticmethod(renamed)
     quantile_net, quantile_net_target = Held("policy.quantile_net"), Held("policy.quantile_net_target")
     n_quantiles = Held("policy.n_quantiles")
+    batch_norm_stats, batch_norm_stats_target = Statistics("quantile_net"), Statistics("quantile_net_target")
 
     def _policy_options(self) -> dict[str, Any]:
         options, default = super()._policy_options(), self._default_optimizer()
@@ -1451,6 +1468,8 @@ class TD3(td3.TD3, _Aliased):
     """See :class:`polyak.TD3`."""
 
     policy_aliases = by_name(policies.TD3Policy, policies.TD3CnnPolicy, policies.TD3MultiInputPolicy)
+    actor_batch_norm_stats, actor_batch_norm_stats_target = Statistics("actor"), Statistics("actor_target")
+    critic_batch_norm_stats, critic_batch_norm_stats_target = Statistics("critic"), Statistics("critic_target")
 
 
 @in_order(f"{_REPLAY} {_TAIL.removeprefix('stats_window_size ')}", log_interval=4, batch_size=100)
@@ -1490,6 +1509,7 @@ class SAC(_Tempered, sac.SAC, _Aliased):
     """See :class:`polyak.SAC`."""
 
     policy_aliases = by_name(policies.SACPolicy, policies.SACCnnPolicy, policies.SACMultiInputPolicy)
+    batch_norm_stats, batch_norm_stats_target = Statistics("critic"), Statistics("critic_target")
 
 
 @in_order(

@@ -15,11 +15,13 @@ from torch import Tensor
 
 from polyak import envs
 from polyak.algorithms.trpo import conjugate_gradient
+from polyak.arrays import Flags, Memory, Predicted
 from polyak.callbacks.callback import BaseCallback
 from polyak.checkpoint.saved import system_info
 from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.envs import VecEnv
 from polyak.envs.nested_spaces import is_nested, parts
+from polyak.envs.spaces import is_vectorized_observation
 from polyak.experience import GoalSelectionStrategy
 from polyak.ops import distributional
 from polyak.ops.distributional import midpoints
@@ -44,6 +46,9 @@ OptimizerStateDict = dict[str, Any]
 MaybeCallback = None | Callable[..., Any] | list[BaseCallback] | BaseCallback
 PyTorchObs = Tensor | TensorDict
 
+is_vectorized_box_observation = is_vectorized_discrete_observation = is_vectorized_observation
+is_vectorized_multidiscrete_observation = is_vectorized_multibinary_observation = is_vectorized_observation
+
 __all__ = ["Schedule"]  # the rest is found by name; this one is imported only to be found here
 
 
@@ -53,10 +58,10 @@ class PolicyPredictor(Protocol):
     def predict(
         self,
         observation: np.ndarray | dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: Memory = None,
+        episode_start: Flags = None,
         deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+    ) -> Predicted:
         """Actions for observations, and the next recurrent state."""
 
 

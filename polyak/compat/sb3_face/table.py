@@ -168,10 +168,11 @@ SB3: dict[str, tuple[str, ...]] = {
         "polyak.schedules: FloatSchedule LinearSchedule ConstantSchedule",
         "polyak.learning.engine.device: get_device",
         "polyak.logging.logger: get_latest_run_id configure_logger",
-        "polyak.envs.spaces: check_for_correct_spaces check_shape_equal is_vectorized_box_observation "
-        "is_vectorized_discrete_observation is_vectorized_multidiscrete_observation "
-        "is_vectorized_multibinary_observation is_vectorized_dict_observation is_vectorized_observation",
-        f"{_FUNCTIONS}: get_schedule_fn update_learning_rate get_linear_fn constant_fn safe_mean "
+        "polyak.envs.spaces: check_for_correct_spaces check_shape_equal is_vectorized_dict_observation "
+        "is_vectorized_observation",
+        f"{_FUNCTIONS}: is_vectorized_box_observation is_vectorized_discrete_observation "
+        "is_vectorized_multidiscrete_observation is_vectorized_multibinary_observation get_schedule_fn "
+        "update_learning_rate get_linear_fn constant_fn safe_mean "
         "get_parameters_by_name zip_strict polyak_update obs_as_tensor should_collect_more_steps get_system_info",
     ),
     "common.vec_env": _VEC_ENV,

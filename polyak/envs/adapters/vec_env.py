@@ -161,8 +161,10 @@ class FromVecEnv:
 
     def get_state(self) -> Any:
         """All that decides what the environments do next; see :meth:`polyak.envs.VecEnv.get_state`."""
-        return self.env.get_state()
+        return {**self.env.get_state(), "steps_checked": self._check.steps}
 
     def set_state(self, state: Any) -> None:
         """Continue from what :meth:`get_state` returned."""
-        self.env.set_state(state)
+        others = dict(state)
+        self._check.steps = int(others.pop("steps_checked", 0))  # which files of earlier versions do not have
+        self.env.set_state(others)

@@ -12,7 +12,6 @@ import multiprocessing.connection
 import os
 import pickle
 import random
-import signal
 import socket
 import sys
 import threading
@@ -31,6 +30,7 @@ from polyak.envs.spaces import obs_space_info, own_actions
 from polyak.envs.vec.info_codec import StepInfo, encode_step_infos, pickled
 from polyak.envs.vec.reaching import CALLS
 from polyak.envs.vec.shared_arrays import Channel, Layout, receive_shared_arrays
+from polyak.envs.vec.starting import leave_to_parent
 
 # Commands of the caller.
 BUILD = b"b"  # what a worker process does unasked
@@ -125,9 +125,7 @@ def run_worker(
     gc.freeze()
     for foreign in foreign_ends:
         foreign.close()
-    # Ctrl-C reaches the whole process group; the parent decides. A handler, because ignoring is inherited by programs
-    # that an environment starts.
-    signal.signal(signal.SIGINT, lambda *_: None)
+    leave_to_parent()
     end_with_parent()
     seed_process(None)
     channel, block = Channel(*ends), EnvBlock(assignment, reseeds=True)

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -31,6 +32,7 @@ from polyak.envs.vec.info_codec import decode_step_infos, pickled
 from polyak.envs.vec.reaching import GymEnvs
 from polyak.envs.vec.sending import main_imported_if_possible, packed
 from polyak.envs.vec.shared_arrays import Channel, channel_ends, create_shared_arrays
+from polyak.envs.vec.starting import away_from_signals, use_own_sockets
 from polyak.envs.vec.vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
 
 _UNGUARDED_MAIN = 77  # exit code of a process that found itself building a SubprocVecEnv while importing the script
@@ -193,6 +195,9 @@ class SubprocVecEnv(GymEnvs):
         if start_method is None:
             start_method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         context = multiprocessing.get_context(start_method)
+        if start_method != "fork":
+            resource_tracker.ensure_running()  # whose start would let signals through again
+            use_own_sockets()
 
         self.waiting = False
         self.closed = False
@@ -243,7 +248,7 @@ class SubprocVecEnv(GymEnvs):
             daemon=True,
         )
         try:
-            with main_imported_if_possible():
+            with main_imported_if_possible(), away_from_signals():
                 process.start()
         except (EOFError, ConnectionError) as error:
             # The fork server imports the script too, and ended there.

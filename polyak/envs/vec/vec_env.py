@@ -379,6 +379,12 @@ class VecEnvWrapper(VecEnv):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} around {self.venv!r}>"
 
+    def around(self: Wrapper, venv: VecEnv) -> Wrapper:
+        """The same layer around another VecEnv, which shares what this one holds."""
+        layer = type(self).__new__(type(self))
+        vars(layer).update(vars(self), venv=venv)
+        return layer
+
     @property
     def metadata(self) -> dict[str, Any]:  # type: ignore[override]
         """Metadata of the wrapped VecEnv."""

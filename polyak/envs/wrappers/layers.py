@@ -51,9 +51,7 @@ def wrapped_beneath(env: VecEnv, names: tuple[str, ...], wrap: Callable[[VecEnv]
     inner = wrapped_beneath(env.venv, names, wrap)
     if inner is None:
         return None
-    layer = type(env).__new__(type(env))
-    vars(layer).update(vars(env), venv=inner)
-    return layer
+    return env.around(inner)
 
 
 def turned_images(env: VecEnv | None) -> list[str | None]:

@@ -161,13 +161,10 @@ def rewarded(env: VecEnv, wrap: Callable[[VecEnv], VecEnv]) -> VecEnv:
     if unwrap_vec_normalize(env) is None:
         return wrap(env)
     assert isinstance(env, VecEnvWrapper)
-    layer = env.__class__.__new__(env.__class__)
-    vars(layer).update(vars(env))
-    if isinstance(env, VecNormalize):
-        layer._forget_episode()  # that of the one given continues
-        layer.venv = wrap(env.venv)
-    else:
-        layer.venv = rewarded(env.venv, wrap)
+    if not isinstance(env, VecNormalize):
+        return env.around(rewarded(env.venv, wrap))
+    layer = env.around(wrap(env.venv))
+    layer._forget_episode()  # that of the one given continues
     return layer
 
 

@@ -9,6 +9,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat, TextIO
 
@@ -62,6 +63,7 @@ class Monitor(gym.Wrapper):
                 extra_keys=(*reset_keywords, *info_keywords),
                 override_existing=override_existing,
             )
+            self.t_start = self.results_writer.t_start or self.t_start
         self.reset_keywords = reset_keywords
         self.info_keywords = info_keywords
         self.allow_early_resets = allow_early_resets
@@ -218,6 +220,9 @@ class ResultsWriter:
         header: put in the first line.
         extra_keys: columns besides ``r``, ``l``, ``t``.
         override_existing: overwrite the file; otherwise append to it.
+
+    Attributes:
+        t_start: from when the seconds in the file are counted, that of its first line; 0 if it does not say so.
     """
 
     def __init__(
@@ -227,7 +232,7 @@ class ResultsWriter:
         extra_keys: tuple[str, ...] = (),
         override_existing: bool = True,
     ):
-        path = monitor_path(filename)
+        path, self.t_start = monitor_path(filename), 0.0
         make_folder(path.parent, "filename")
         begins = override_existing or not path.exists() or path.stat().st_size == 0
         self.file_handler: TextIO = path.open("w" if override_existing else "a", newline="\n")
@@ -236,6 +241,8 @@ class ResultsWriter:
             self.file_handler.write(f"#{json.dumps(header or {})}\n")
             self.logger.writeheader()
         self.file_handler.flush()
+        with path.open(encoding="utf-8", errors="replace") as file, suppress(LoadMonitorResultsError):
+            self.t_start = _read_start(str(path), file.readline(tables.LONGEST_HEADER))
 
     def write_row(self, epinfo: dict[str, Any]) -> None:
         """Write one episode; the row is in the file when this returns."""

@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from polyak.envs.nested_spaces import is_composed
-from polyak.envs.spaces import clipped
+from polyak.envs.spaces import choice_bounds, clipped
 from polyak.experience.datasets.episodes import DatasetError, Parts, RecordedData, arrays_of
 
 CHUNK_BYTES = 1 << 22
@@ -142,12 +142,8 @@ def check_actions(actions: np.ndarray, space: spaces.Space, named: Any = "row {}
 def _bounds(space: spaces.Space) -> tuple[Any, Any]:
     if isinstance(space, spaces.Box):
         return space.low.astype(np.float64), space.high.astype(np.float64)
-    if isinstance(space, spaces.Discrete):
-        return int(space.start), int(space.start) + int(space.n) - 1
-    if isinstance(space, spaces.MultiDiscrete):
-        return space.start, space.start + (space.nvec - 1)
-    if isinstance(space, spaces.MultiBinary):
-        return 0, 1
+    if (found := choice_bounds(space)) is not None:
+        return found
     raise DatasetError(f"{space} is not supported: use Box, Discrete, MultiDiscrete or MultiBinary.")
 
 

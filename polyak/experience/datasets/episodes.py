@@ -112,8 +112,8 @@ def assemble(
     """
     observations, actions = _named(observations), np.asanyarray(actions)
     rewards = _column("rewards", rewards)
-    terminations = _flags("terminations", terminations)
-    truncations = np.zeros(len(rewards), bool) if truncations is None else _flags("truncations", truncations)
+    terminations = flags("terminations", terminations)
+    truncations = np.zeros(len(rewards), bool) if truncations is None else flags("truncations", truncations)
     extra = {name: np.asanyarray(column) for name, column in (columns or {}).items()}
     steps = {"actions": actions, "rewards": rewards, "terminations": terminations, "truncations": truncations, **extra}
     _check_lengths(steps, len(actions))
@@ -237,13 +237,18 @@ def _column(name: str, values: Any) -> np.ndarray:
     return array
 
 
-def _flags(name: str, values: Any) -> np.ndarray:
+def flags(name: str, values: Any) -> np.ndarray:
+    """[N] or [N, 1] of true and false, or of 1 and 0, as [N] bool.
+
+    Raises:
+        DatasetError: they are not.
+    """
     array = _column(name, values)
-    if array.dtype != bool:
-        if (wrong := np.flatnonzero((array != 0) & (array != 1))).size:
-            raise DatasetError(f"row {wrong[0]}: {name} is {array[wrong[0]]}, but must be true or false.")
-        return array.astype(bool)
-    return np.array(array)
+    if array.dtype.kind not in "biuf":
+        raise DatasetError(f"{name} has the type {array.dtype}: it must hold one flag for each step.")
+    if array.dtype != bool and (wrong := np.flatnonzero((array != 0) & (array != 1))).size:
+        raise DatasetError(f"row {wrong[0]}: {name} is {array[wrong[0]]}, but must be true or false.")
+    return array.astype(bool)
 
 
 def _check_lengths(steps: Mapping[str, np.ndarray], expected: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from polyak.arrays import mapped
 from polyak.experience.batch import ArrayObs
-from polyak.experience.datasets.episodes import DatasetError, Parts, RecordedData, assemble
+from polyak.experience.datasets.episodes import DatasetError, Parts, RecordedData, assemble, flags
 from polyak.warning import warn_user
 
 NAMES = {
@@ -115,23 +115,6 @@ def _ends(known: dict[str, Any], source: str, last: np.ndarray | None) -> tuple[
         return np.zeros(len(done), bool), done
     cut = flags("truncations", truncated)
     return cut, done & ~cut if len(cut) == len(done) else done
-
-
-def flags(name: str, values: Any) -> np.ndarray:
-    """[N] or [N, 1] of true and false, or of 1 and 0, as [N] bool.
-
-    Raises:
-        DatasetError: they are not.
-    """
-    array = np.asarray(values)
-    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
-    if array.ndim != 1 or array.dtype.kind not in "biuf":
-        raise DatasetError(
-            f"{name} has shape {array.shape} and type {array.dtype}: it must hold one flag for each step."
-        )
-    if array.dtype != bool and (wrong := np.flatnonzero((array != 0) & (array != 1))).size:
-        raise DatasetError(f"row {wrong[0]}: {name} is {array[wrong[0]]}, but must be true or false.")
-    return array.astype(bool)
 
 
 def _in_order(known: Mapping[str, Any]) -> np.ndarray:

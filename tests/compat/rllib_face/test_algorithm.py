@@ -133,17 +133,20 @@ def test_the_notebooks_flow(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["PPO", *sorted(NOTEBOOK)])
+@pytest.mark.parametrize("name", ["PPO", "IMPALA", "APPO", *sorted(NOTEBOOK)])
 def test_the_notebooks_convolutions_play_breakout(name: str) -> None:
     pytest.importorskip("ale_py")
     filters = [[32, [8, 8], 4], [64, [4, 4], 2], [64, [3, 3], 1]]
-    small: dict[str, Any] = {"train_batch_size_per_learner": 32, "minibatch_size": 16, "num_epochs": 1}
-    config: Any = PPOConfig() if name == "PPO" else DQNConfig()
-    if name != "PPO":
+    small: dict[str, Any] = {"train_batch_size_per_learner": 50, "grad_clip": 30.0}
+    config = get_trainable_cls("DQN" if name in NOTEBOOK else name).get_default_config()
+    if name == "PPO":
+        small = {"train_batch_size_per_learner": 32, "minibatch_size": 16, "num_epochs": 1}
+    elif name in NOTEBOOK:
         replay = {"type": "PrioritizedEpisodeReplayBuffer", "capacity": 100, "alpha": 0.5, "beta": 0.5}
         small = {**NOTEBOOK[name], "num_steps_sampled_before_learning_starts": 20, "replay_buffer_config": replay}
     config.environment("ALE/Breakout-v5").rl_module(model_config={"conv_filters": filters}).training(**small)
-    with config.reporting(min_sample_timesteps_per_iteration=30).build() as algo:
+    config.reporting(min_sample_timesteps_per_iteration=30, min_time_s_per_iteration=None)
+    with config.build() as algo:
         assert algo.model.get_env().observation_space.shape == (3, 210, 160)
         assert algo.get_module().catalog.latent_dims == (64 * 27 * 20,)
         result = algo.train()

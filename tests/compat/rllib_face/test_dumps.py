@@ -53,6 +53,7 @@ def test_a_dump_says_what_its_config_said() -> None:
         ({"sgd_minibatch_size": 64}, "minibatch_size"),
         ({"policies": {"a": None, "b": None}}, "one agent"),
         ({"model": {"use_attention": True}}, r"model\['use_attention'\].*rl_module"),
+        ({"model": {"zero_mean": False}}, r"model\['zero_mean'\]=False.*rl_module"),
         ({"compress_observations": True}, "optimize_memory_usage"),
         ({"output": "data/"}, "polyak.experience.collect"),
         ({"fake_sampler": True}, "nothing here reads fake_sampler=True"),

@@ -11,7 +11,8 @@ import pytest
 
 import polyak
 from polyak.compat.rllib_face import DQNConfig, MeanStdFilter, PPOConfig
-from polyak.compat.rllib_face.filters import FilteredEnv, filter_around, filter_of, filtered
+from polyak.compat.rllib_face.connectors.given import filter_of
+from polyak.compat.rllib_face.filters import FilteredEnv, filter_around
 from polyak.distributed.statistics import SharedStatistics, count_fresh, fresh_in, moments_in, report_of, take_moments
 from polyak.envs import DummyVecEnv, VecNormalize, make_env
 from polyak.hyperparameters.declaration import HyperparameterError
@@ -19,7 +20,7 @@ from polyak.hyperparameters.declaration import HyperparameterError
 
 def pendulums(number: int, seed: int, rewards: bool = True) -> FilteredEnv:
     inner = DummyVecEnv([lambda: gym.make("Pendulum-v1")] * number)
-    env = filtered(inner, MeanStdFilter(rewards=rewards), 0.9, training=True)
+    env = FilteredEnv(inner, MeanStdFilter(rewards=rewards), 0.9, training=True)
     env.seed(seed)
     assert isinstance(env, FilteredEnv)
     count_fresh(env)

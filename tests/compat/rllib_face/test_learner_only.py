@@ -408,7 +408,7 @@ def test_the_module_is_in_checkpoints_and_states(make: Any, tmp_path: Path) -> N
         weights = algo.get_weights()
         moments = algo.learner_group._learner.get_optimizer(MODEL).state_dict()["state"]
         assert sorted(state["learner_group"]["learner"]["rl_module"]) == [MODEL, "default_policy"]
-        assert not any(name.startswith("beside") for name in state["learner_group"]["learner"]["optimizer"]["networks"])
+        assert not any(name.startswith("beside") for name in state["learner_group"]["learner"]["learning"]["networks"])
         path = f"learner_group/learner/rl_module/{MODEL}"
         assert list(algo.get_state(path)["learner_group"]["learner"]["rl_module"]) == [MODEL]
         assert list(algo.get_state(not_components=path)["learner_group"]["learner"]["rl_module"]) == ["default_policy"]

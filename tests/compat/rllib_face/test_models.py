@@ -265,6 +265,40 @@ def test_spaces_without_a_default_are_refused(space: Any, action: Any, error: st
         PPOCatalog(space, action, {}).build_pi_head()
 
 
+def test_catalogs_take_what_they_take() -> None:
+    class MyCatalog(Catalog):
+        def build_my_head(self, framework: str) -> Any:
+            hidden: dict[str, Any] = {"hidden_layer_dims": [64, 32]}
+            return MLPHeadConfig(input_dims=[self.observation_space.shape[0]], **hidden).build(framework=framework)
+
+    catalog = MyCatalog(spaces.Box(0, 1), spaces.Box(0, 1), {})
+    assert catalog.build_my_head(framework="torch")(torch.Tensor([[1]])).shape == (1, 32)
+    catalog.latent_dims = (7,)
+    assert catalog.latent_dims == (7,)
+    heads = PPOCatalog(VECTOR, CHOICE, {"head_fcnet_hiddens": [9], "head_fcnet_activation": "tanh"})
+    assert (heads.pi_and_vf_head_hiddens, heads.pi_and_vf_head_activation) == ([9], "tanh")
+    values = DQNCatalog(VECTOR, CHOICE, {"num_atoms": 5})
+    outputs = [head(torch.zeros(2, *values.latent_dims)) for head in (values.build_af_head(), values.build_vf_head())]
+    assert [tuple(each.shape) for each in outputs] == [(2, 3 * 5), (2, 5)]
+    values.af_head_config = MLPHeadConfig(input_dims=values.latent_dims, hidden_layer_dims=[7], output_layer_dim=15)
+    assert values.build_af_head()(torch.zeros(2, *values.latent_dims)).shape == (2, 15)
+    assert 7 in {layer.out_features for layer in values.build_af_head().modules() if isinstance(layer, nn.Linear)}
+    assert Catalog._get_dist_cls_from_action_space(CHOICE) is None
+    given_up: dict[str, Any] = {"view_requirements": {}}
+    with pytest.raises(TypeError, match="view_requirements"):
+        Catalog(VECTOR, CHOICE, {}, **given_up)
+    with pytest.raises(ValueError, match="use 'torch'"):
+        Catalog._get_dist_cls_from_action_space(CHOICE, framework="tf2")
+    with pytest.raises(ValueError, match="only continuous actions have a standard deviation"):
+        PPOCatalog(VECTOR, CHOICE, {"free_log_std": True}).build_pi_head()
+
+
+def test_options_of_preprocessors_are_refused() -> None:
+    assert Catalog.get_preprocessor(CHOICE).transform(1).tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="wrap the environment"):
+        Catalog.get_preprocessor(VECTOR, options={"custom_preprocessor": "mine"})
+
+
 @pytest.mark.parametrize(
     ("action", "outputs"), [(CHOICE, 3), (FORCE, 4), (spaces.MultiDiscrete([2, 5]), 7), (spaces.MultiBinary(3), 3)]
 )
@@ -365,6 +399,8 @@ def test_the_module_of_dqn_says_what_actions_are_worth(dueling: bool, atoms: int
     module.make_target_networks()
     assert torch.equal(module.forward_target(batch)["qf_preds"], found["qf_preds"])
     assert len(module.get_target_network_pairs()) == 2 + dueling
+    assert [name for name in module.get_state() if name.startswith("_target")]
+    assert not [name for name in module.get_state(inference_only=True) if name.startswith("_target")]
     assert isinstance(module, QNetAPI)
     assert isinstance(module, TargetNetworkAPI)
 
@@ -424,6 +460,35 @@ def test_advantages_have_a_distribution_of_their_own() -> None:
     assert found["qf_probs"].shape == (2, int(CHOICE.n), 3)
     torch.testing.assert_close(found["qf_probs"].sum(-1), torch.ones(2, int(CHOICE.n)))
     torch.testing.assert_close(found["atoms"], torch.tensor([-1.0, 0.0, 1.0]))
+
+
+def test_what_a_base_module_does_alone() -> None:
+    class Own(TorchRLModule):
+        made = 0
+
+        def setup(self) -> None:
+            self.made += 1
+
+        def get_initial_state(self) -> Any:
+            return [1]
+
+    own = Own(observation_space=VECTOR, action_space=spaces.Text(3))
+    assert own.is_stateful()
+    own.setup()
+    assert own.made == 2
+    with pytest.raises(NotImplementedError, match=r"must write _forward\(batch\)"):
+        own.forward_inference({})
+    with pytest.raises(NotImplementedError, match="no distribution over the action space"):
+        own.get_inference_action_dist_cls()
+    with pytest.raises(ValueError, match="no default encoder"):
+        RLModuleSpec(DefaultPPOTorchRLModule, spaces.Text(3), CHOICE).build()
+    for name, instead in {
+        "as_multi_agent": "as_multi_rl_module",
+        "load_state": "restore_from_path",
+        "save_to_checkpoint": "save_to_path",
+    }.items():
+        with pytest.raises(AttributeError, match=f"has no {name}. Use {instead}"):
+            getattr(own, name)
 
 
 def test_states_of_earlier_commits_are_taken_by_todays_names() -> None:

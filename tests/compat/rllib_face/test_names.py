@@ -84,6 +84,33 @@ def module(width: int = 8) -> Any:
     return RLModuleSpec(PPOTorchRLModule, box, two, model_config=options).build()
 
 
+def test_a_module_compiles_as_the_config_says() -> None:
+    from polyak.compat.rllib.core.rl_module.torch.torch_compile_config import TorchCompileConfig
+
+    own, batch, graphs = module(), {"obs": torch.rand(5, 3)}, []
+
+    def backend(graph: Any, inputs: Any, options: Any = None) -> Any:
+        graphs.append(options)
+        return graph.forward
+
+    expected = own.forward_inference(batch)["action_dist_inputs"]
+    made = own.compile(TorchCompileConfig(backend, kwargs={"options": {"seen": True}, "fullgraph": True}))
+    assert made is own
+    assert own.forward_inference(batch)["action_dist_inputs"].equal(expected)
+    assert graphs == [{"seen": True}]
+    with pytest.raises(RuntimeError, match="mode"):
+        module().compile(TorchCompileConfig("inductor", torch_dynamo_mode="unheard of"))
+
+
+def test_the_spec_of_a_config_says_what_is_built() -> None:
+    spaces_of = {"default_policy": (spaces.Box(-1, 1, (3,)), spaces.Discrete(2))}
+    spec = PPOConfig().get_multi_rl_module_spec(spaces=spaces_of, inference_only=True)
+    assert spec.build()["default_policy"].vf is None
+    assert PPOConfig().get_rl_module_spec(spaces=spaces_of).build().vf is not None
+    with pytest.raises(HyperparameterError, match="policy_dict"):
+        PPOConfig().get_multi_rl_module_spec(policy_dict={"a": None})
+
+
 def test_modules_under_names(tmp_path: Path) -> None:
     both = MultiRLModule({"a": module(), "b": module(4)})
     batch = {"b": {"obs": torch.rand(5, 3)}}

@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.algorithms.cql import CQL
+from polyak.algorithms.iql import IQL
 from polyak.algorithms.marwil import MARWIL
 from polyak.compat.rllib_face import (
     Algorithm,
@@ -20,6 +21,7 @@ from polyak.compat.rllib_face import (
     BCConfig,
     Columns,
     CQLConfig,
+    IQLConfig,
     MARWILConfig,
     PPOConfig,
     PPOTorchRLModule,
@@ -32,6 +34,7 @@ from polyak.compat.rllib_face.result_files import flattened
 from polyak.experience import Dataset, collect
 from polyak.experience.datasets.episodes import DatasetError
 from polyak.hyperparameters.declaration import HyperparameterError
+from polyak.nn.policies.valued import ValuedPolicy
 from polyak.schedules import PiecewiseSchedule
 
 CART, PENDULUM = "CartPole-v1", "Pendulum-v1"
@@ -40,6 +43,7 @@ KINDS: dict[str, tuple[type[Any], str]] = {
     "MARWIL": (MARWILConfig, CART),
     "MARWIL, continuous": (MARWILConfig, PENDULUM),
     "CQL": (CQLConfig, PENDULUM),
+    "IQL": (IQLConfig, PENDULUM),
 }
 
 
@@ -94,6 +98,27 @@ def test_cql_in_polyaks_words() -> None:
     assert config.copy().training(target_network_update_freq=512).plain().kwargs["target_update_interval"] == 2
 
 
+def test_iql_in_polyaks_words() -> None:
+    config = IQLConfig().training(actor_lr=1e-5, critic_lr=1e-3, value_lr=2e-3, expectile=0.9, beta=2.0, twin_q=False)
+    algorithm, policy, kwargs = config.training(tau=0.5, gamma=0.9, train_batch_size_per_learner=100).plain()
+    assert issubclass(algorithm, IQL)
+    assert policy is ValuedPolicy
+    names = (
+        "learning_rate",
+        "actor_learning_rate",
+        "learning_rates",
+        "expectile",
+        "beta",
+        "tau",
+        "gamma",
+        "batch_size",
+    )
+    assert [kwargs[name] for name in names] == [1e-3, 1e-5, {"value": 2e-3}, 0.9, 2.0, 0.5, 0.9, 100]
+    assert kwargs["policy_kwargs"]["n_critics"] == 1
+    with pytest.raises(HyperparameterError, match="only MARWIL reads it"):
+        config.training(vf_coeff=2.0)
+
+
 def test_learners_share_the_rows() -> None:
     config = BCConfig().learners(num_learners=2).training(train_batch_size_per_learner=100)
     kwargs = config.plain().kwargs
@@ -124,7 +149,8 @@ def test_a_config_learns_evaluates_saves_and_restores(name: str, recorded: dict[
     learner = results[1]["learners"]["default_policy"]
     assert learner["num_module_steps_trained_lifetime"] == 8 * 32
     assert all(np.isfinite(value) for _, value in flattened(learner))
-    losses = {"CQL": {"qf_loss", "policy_loss", "alpha_loss"}, "BC": {"policy_loss", "total_loss"}}
+    critics = {"CQL": {"qf_loss", "policy_loss", "alpha_loss"}, "IQL": {"qf_loss", "qf_twin_loss", "policy_loss"}}
+    losses = {**critics, "BC": {"policy_loss", "total_loss"}}
     assert losses.get(name, {"policy_loss", "vf_loss", "total_loss"}) <= learner.keys()
 
     algo.save_to_path(tmp_path)

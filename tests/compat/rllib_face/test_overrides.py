@@ -92,6 +92,8 @@ MODULE = {
     "get_non_inference_attributes",
 }
 AROUND = {"before_gradient_based_update", "after_gradient_based_update"}
+CALLED_ELSEWHERE = {"on_checkpoint_loaded", "on_env_runners_recreated"}
+"""Where a checkpoint is loaded, and where runners on Ray have died."""
 CALLED: dict[str, set[str]] = {
     "Algorithm": {"get_default_config", "setup", "training_step", "evaluate"},
     "AlgorithmConfig": {
@@ -99,7 +101,7 @@ CALLED: dict[str, set[str]] = {
         *("get_multi_rl_module_spec", "build_env_to_module_connector", "build_learner_connector"),
     },
     "ConnectorV2": {*("recompute_output_observation_space", "recompute_output_action_space", "__call__", "get_state")},
-    "RLlibCallback": {name for name in vars(RLlibCallback) if name.startswith("on_")} - {"on_checkpoint_loaded"},
+    "RLlibCallback": {name for name in vars(RLlibCallback) if name.startswith("on_")} - CALLED_ELSEWHERE,
     "TorchRLModule": MODULE,
     "PPOCatalog": {
         *("_determine_components_hook", "build_actor_critic_encoder", "build_pi_head", "build_vf_head"),
@@ -196,24 +198,29 @@ def sac() -> Any:
 
 
 OF_DQN, OF_SAC = (
-    {**not_called.DQN_MODULE, **not_called.MODULE},
-    {**not_called.TORCH_LEARNER, **SACTorchLearner.reasons},
+    {**not_called.OF["dqn_module"], **not_called.OF["module"]},
+    {**not_called.OF["torch_learner"], **SACTorchLearner.reasons},
 )
 REFUSED: list[tuple[str, type, dict[str, str], Any]] = [
-    ("AlgorithmConfig", PPOConfig, not_called.CONFIG, lambda cls: small(cls())),
-    ("Algorithm", scale.get_trainable_cls("PPO"), not_called.ALGORITHM, lambda cls: small(PPOConfig(algo_class=cls))),
-    ("RLlibCallback", RLlibCallback, not_called.CALLBACKS, lambda cls: ppo().callbacks(cls)),
-    ("TorchRLModule", DefaultPPOTorchRLModule, not_called.MODULE, lambda cls: with_spec(ppo(), module_class=cls)),
+    ("AlgorithmConfig", PPOConfig, not_called.OF["config"], lambda cls: small(cls())),
+    (
+        "Algorithm",
+        scale.get_trainable_cls("PPO"),
+        not_called.OF["algorithm"],
+        lambda cls: small(PPOConfig(algo_class=cls)),
+    ),
+    ("RLlibCallback", RLlibCallback, not_called.OF["callbacks"], lambda cls: ppo().callbacks(cls)),
+    ("TorchRLModule", DefaultPPOTorchRLModule, not_called.OF["module"], lambda cls: with_spec(ppo(), module_class=cls)),
     ("DefaultDQNRLModule", DefaultDQNTorchRLModule, OF_DQN, lambda cls: with_spec(dqn(), module_class=cls)),
-    ("PPOCatalog", PPOCatalog, not_called.PPO_CATALOG, lambda cls: with_spec(ppo(), catalog_class=cls)),
-    ("DQNCatalog", DQNCatalog, not_called.DQN_CATALOG, lambda cls: with_spec(dqn(), catalog_class=cls)),
-    ("SACCatalog", Catalog, not_called.SAC_CATALOG, lambda cls: with_spec(sac(), catalog_class=cls)),
-    ("MultiRLModuleSpec", MultiRLModuleSpec, not_called.SPEC, lambda cls: multi(cls(RLModuleSpec()))),
-    ("RLModuleSpec", RLModuleSpec, not_called.SPEC, lambda cls: multi(cls())),
-    ("ConnectorV2", ConnectorV2, not_called.CONNECTOR, lambda cls: ppo(learner_connector=lambda *spaces: cls())),
-    ("Learner", PPOTorchLearner, not_called.TORCH_LEARNER, lambda cls: ppo(learner_class=cls)),
+    ("PPOCatalog", PPOCatalog, not_called.OF["ppo_catalog"], lambda cls: with_spec(ppo(), catalog_class=cls)),
+    ("DQNCatalog", DQNCatalog, not_called.OF["dqn_catalog"], lambda cls: with_spec(dqn(), catalog_class=cls)),
+    ("SACCatalog", Catalog, not_called.OF["sac_catalog"], lambda cls: with_spec(sac(), catalog_class=cls)),
+    ("MultiRLModuleSpec", MultiRLModuleSpec, not_called.OF["spec"], lambda cls: multi(cls(RLModuleSpec()))),
+    ("RLModuleSpec", RLModuleSpec, not_called.OF["spec"], lambda cls: multi(cls())),
+    ("ConnectorV2", ConnectorV2, not_called.OF["connector"], lambda cls: ppo(learner_connector=lambda *spaces: cls())),
+    ("Learner", PPOTorchLearner, not_called.OF["torch_learner"], lambda cls: ppo(learner_class=cls)),
     ("SACLearner", SACTorchLearner, OF_SAC, lambda cls: sac().training(learner_class=cls)),
-    ("polyak's learner", PPOLearner, not_called.LEARNER, lambda cls: ppo(learner_class=cls)),
+    ("polyak's learner", PPOLearner, not_called.OF["learner"], lambda cls: ppo(learner_class=cls)),
 ]
 
 
@@ -240,7 +247,7 @@ FACES = {
 """Classes of RLlib -> those faces of ours in which what they mark is found, if they are others."""
 SEEN = {
     "TorchRLModule": {"_forward"},
-    "RLlibCallback": {"on_checkpoint_loaded"},
+    "RLlibCallback": CALLED_ELSEWHERE,
     "PPOCatalog": {"get_tokenizer_config"},
     "DQNCatalog": {"get_tokenizer_config"},
     "DefaultSACRLModule": set(),

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from polyak import AlphaZero
+from polyak.algorithms.search import ray_crew as module
 from polyak.algorithms.search.crew import Crew, PlayerError
 from polyak.compat.rllib_face import RayCrew
-from polyak.compat.rllib_face.processes import players as module
 from polyak.distributed import ray_workers
 from tests.algorithms.search.crew_players import Weights, crew
 from tests.algorithms.search.test_crew import in_this_process, play, small

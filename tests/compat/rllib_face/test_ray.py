@@ -123,7 +123,13 @@ def test_a_killed_learner_is_restored_and_nothing_is_lost() -> None:
 
 @pytest.mark.parametrize("cls", [PPOConfig, IMPALAConfig])
 def test_a_killed_runner_is_replaced_and_training_goes_on(cls: Any) -> None:
-    with config(cls, runners=2).build() as algo:
+    told: list[Any] = []
+
+    def mark(*, env_runner_group: Any, env_runner_indices: list[int], is_evaluation: bool, **kwargs: Any) -> None:
+        given = {"kwargs": {"factor": 10}, "remote_worker_ids": env_runner_indices, "local_env_runner": False}
+        told.append((is_evaluation, env_runner_group.foreach_env_runner(index_times, **given)))
+
+    with config(cls, runners=2).callbacks(on_env_runners_recreated=mark).build() as algo:
         algo.train()
         os.kill(algo.env_runner_group.processes[0], signal.SIGKILL)
         with pytest.warns(RuntimeWarning, match=r"runner 1 of 2 is gone.*Another one"):
@@ -134,6 +140,12 @@ def test_a_killed_runner_is_replaced_and_training_goes_on(cls: Any) -> None:
         while algo.env_runner_group.num_healthy_env_runners < 2 and time.monotonic() < until:
             result = algo.train()
         assert result["fault_tolerance"] == {"num_healthy_workers": 2, "num_remote_worker_restarts": 1}
+        algo.train()
+    assert told == [(False, [10])], "once, before the next training step"
+
+
+def index_times(runner: Any, factor: int) -> int:
+    return int(runner.worker_index) * factor
 
 
 def until_missed(algo: Algorithm) -> list[int]:

@@ -51,6 +51,12 @@ def test_several_play_as_much_as_they_are_told_and_training_notices_nothing(unit
 
 def test_one_that_is_killed_is_replaced_and_nothing_is_left_out() -> None:
     made = evaluating(2, evaluation_duration="auto", evaluation_parallel_to_training=True)
+    told: list[Any] = []
+    made.callbacks(
+        on_env_runners_recreated=lambda *, env_runner_indices, is_evaluation, **_: told.append(
+            (env_runner_indices, is_evaluation)
+        )
+    )
     with made.build() as algo:
         first = algo.train()["evaluation"]["env_runners"]["num_episodes"]
         assert first >= 2, "as many as there was time for, but one of each at least"
@@ -59,6 +65,9 @@ def test_one_that_is_killed_is_replaced_and_nothing_is_left_out() -> None:
             again = algo.train()["evaluation"]["env_runners"]["num_episodes"]
         assert again >= 2
         assert algo._evaluators.num_restarts == 1
+        assert told == []
+        algo.train()
+    assert told == [([1], True)], "before the next evaluation"
 
 
 def test_random_actions_are_as_many_as_in_training_where_evaluation_explores() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from polyak.compat.rllib_face import APPOConfig, IMPALAConfig
+from polyak.compat.rllib_face import APPOConfig, BCConfig, CQLConfig, IMPALAConfig, MARWILConfig
 from polyak.compat.rllib_face.result_files import flattened
+from polyak.experience import collect
 from tests.compat.rllib_face.test_algorithm import dqn, ppo, sac
 
 KEYS: dict[str, list[str]] = json.loads((Path(__file__).parent / "result_keys.json").read_text())
@@ -53,6 +54,8 @@ ABSENT = {
     "num_weight_broadcasts": "weights travel with requests, numbered by weights_seq_no",
     "*/env_runner_state_server_pull": "weights travel with requests, numbered by weights_seq_no",
     "timers/sample": "it is env_runner_sampling_timer",
+    "timers/offline_sampling_timer": "drawing is part of learner_update_timer",
+    "learners/__all_modules__/training_iteration": "it is training_iteration, at the top",
     "timers/replay_buffer_*": "drawing is part of learner_update_timer, adding of env_runner_sampling_timer",
 }
 """What RLlib reports and we do not, and why."""
@@ -69,18 +72,28 @@ def asynchronous(kind: Any) -> Any:
     return config.reporting(min_sample_timesteps_per_iteration=200).rl_module(model_config={"fcnet_hiddens": [16]})
 
 
-ONLINE: dict[str, Callable[[], Any]] = {
+def offline(kind: Any) -> Any:
+    env = "Pendulum-v1" if kind is CQLConfig else "CartPole-v1"
+    config = kind().environment(env).debugging(seed=3).rl_module(model_config={"fcnet_hiddens": [16]})
+    config.offline_data(input_=collect(env, None, 300, seed=0), dataset_num_iters_per_learner=2)
+    return config.training(train_batch_size_per_learner=64).reporting(min_train_timesteps_per_iteration=0)
+
+
+MADE: dict[str, Callable[[], Any]] = {
     "PPO": ppo,
     "DQN": dqn,
     "SAC": sac,
     "IMPALA": lambda: asynchronous(IMPALAConfig),
     "APPO": lambda: asynchronous(APPOConfig),
+    "BC": lambda: offline(BCConfig),
+    "MARWIL": lambda: offline(MARWILConfig),
+    "CQL": lambda: offline(CQLConfig),
 }
 
 
 @pytest.mark.parametrize("name", KEYS)
 def test_results_have_the_keys_of_the_peer(name: str) -> None:
-    config = ONLINE[name]().evaluation(evaluation_interval=1, evaluation_duration=1)
+    config = MADE[name]().evaluation(evaluation_interval=1, evaluation_duration=1)
     with config.build_algo() as algo:
         result = [algo.train() for _ in range(3)][-1]
     assert missing(name, result) == set()

@@ -154,10 +154,10 @@ def test_optimizers_of_ones_own_keep_their_rates_and_are_in_checkpoints(tmp_path
         assert rates == {"a": 0.5, "b": pytest.approx(0.2)}
         assert equal({k: v for k, v in weights(algo).items() if k.startswith("encoder")}, encoder)
         algo.save_to_path(tmp_path)
-        state = algo.get_state()["learner_group"]["learner"]["optimizer"]["states"]
+        state = algo.get_state()["learner_group"]["learner"]["optimizer"]
         with config.build() as other:
             other.restore_from_path(tmp_path)
-            again = other.get_state()["learner_group"]["learner"]["optimizer"]["states"]
+            again = other.get_state()["learner_group"]["learner"]["optimizer"]
     assert sorted(again) == sorted(state) == ["default_policy_a", "default_policy_b"]
     for name, kept in state.items():
         for index, values in kept["state"].items():

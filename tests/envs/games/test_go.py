@@ -210,6 +210,7 @@ def test_games_go_as_openspiel_plays_them(kind: tuple[int, float, int]) -> None:
 def test_names_are_of_the_usual_board() -> None:
     assert repr(find_game("go")) == "Go(size=9, komi=7.5)"
     assert name_of(Go()) == "go"
+    assert Go(19).n_moves == 19 * 19 + 1  # passing
     assert name_of(Go(komi=6.5)) is name_of(SMALL) is None
 
 

@@ -85,7 +85,7 @@ class ActorCriticConfig(AlgorithmConfig):
 
     def _networks(self) -> Networks:
         builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")
-        return Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
+        return Networks(self, DefaultPPOTorchRLModule, builds, not_called.OF["ppo_catalog"])
 
     def _comes_apart(self, networks: Networks) -> bool:
         """Whether a program has a say in nothing but the encoder and heads of the default module."""

@@ -397,6 +397,8 @@ class AlgorithmConfig(AllSettings):
         default, given = multi.of_one_agent(self.get_default_rl_module_spec()), multi.of_one_agent(self.rl_module_spec)
         values = {} if given is None else {name: value for name, value in vars(given).items() if value}
         options = _merged(default.model_config, self.model_config, values.pop("model_config", None))
+        if inference_only is not None:
+            values["inference_only"] = inference_only
         found = replace(default, **values, model_config=options)
         known = spaces or {}
         own = next((known[name] for name in (DEFAULT_MODULE_ID, "__env_single__", "__env__") if name in known), None)
@@ -408,7 +410,9 @@ class AlgorithmConfig(AllSettings):
         self, *, env: Any = None, spaces: Any = None, inference_only: bool = False, **kwargs: Any
     ) -> Any:
         """:meth:`get_rl_module_spec` under the name of the only agent, and, unless they are to act, the modules that
-        only the learner has."""
+        only the learner has. ``kwargs`` are RLlib's for several agents, which must be ``None``."""
+        for name, value in kwargs.items():
+            require(value is None, name, value, "algorithms here train one agent. Leave it out.")
         multi = resolve_name("polyak.compat.rllib_face.models.multi")
         specs = {DEFAULT_MODULE_ID: self.get_rl_module_spec(env, spaces, inference_only)}
         default = self.get_default_rl_module_spec()
@@ -587,7 +591,7 @@ class AlgorithmConfig(AllSettings):
             return self._of_torch_learner(algorithm, chosen)
         fits = isinstance(chosen, type) and issubclass(chosen, own)
         require(fits, "learner_class", chosen, f"give a subclass of {own.__module__}.{own.__qualname__}.")
-        refuse("learner_class", chosen, own, not_called.LEARNER)
+        refuse("learner_class", chosen, own, not_called.OF["learner"])
         face = self.get_default_learner_class()
         fix = f"its steps read no losses and columns of modules: give a subclass of {getattr(face, '__name__', face)}."
         plainly = self._own_losses() or (self.shown_to_pieces == "batches" and self._has_pieces())
@@ -605,7 +609,7 @@ class AlgorithmConfig(AllSettings):
         require(fits, "learner_class", chosen, wanted)
         if chosen is face and not self._own_losses() and not self._has_pieces() and not self.steps_itself:
             return algorithm
-        refuse("learner_class", chosen, face, {**not_called.TORCH_LEARNER, **face.reasons})
+        refuse("learner_class", chosen, face, {**not_called.OF["torch_learner"], **face.reasons})
         fix = "a learner of one's own learns in this process: set num_learners=0."
         require(self.num_learners == 0, "num_learners", self.num_learners, fix)
         bases = (chosen,) if issubclass(chosen, algorithm.learner_class) else (chosen, algorithm.learner_class)
@@ -622,7 +626,7 @@ class AlgorithmConfig(AllSettings):
             HyperparameterError: naming one of them, its value and the fix; or a method of a subclass that nothing
                 calls.
         """
-        refuse("config", type(self), AlgorithmConfig, not_called.CONFIG)
+        refuse("config", type(self), AlgorithmConfig, not_called.OF["config"])
         for name in sorted(self._given):
             fix = "Only ray.tune.Tuner(trainable, param_space=config) chooses from it. Set a value."
             require(searched(getattr(self, name)) is None, name, getattr(self, name), fix)

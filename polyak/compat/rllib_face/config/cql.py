@@ -11,6 +11,7 @@ from polyak.compat.rllib_face.config.base import Plain
 from polyak.compat.rllib_face.config.offline import OfflineConfig
 from polyak.compat.rllib_face.config.sac import SACConfig
 from polyak.compat.rllib_face.config.settings import Points, To
+from polyak.compat.rllib_face.learners.values import ReportsConservativeCritics
 from polyak.hyperparameters.declaration import Count, Natural, NonNegative, Only, Positive, require
 
 _DRAWN = "what it is by default: rows are drawn uniformly from the whole dataset"
@@ -83,6 +84,7 @@ class CQLConfig(OfflineConfig, SACConfig):
         "min_train_timesteps_per_iteration": 100,
     }
     name: ClassVar[str] = "CQL"
+    reports: ClassVar = ReportsConservativeCritics
 
     def get_default_learner_class(self) -> Any:
         return CQL.learner_class

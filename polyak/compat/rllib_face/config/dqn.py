@@ -12,7 +12,7 @@ from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.config.base import HORIZON, AlgorithmConfig, Plain, with_learner
 from polyak.compat.rllib_face.config.modules import Networks
 from polyak.compat.rllib_face.config.settings import OnePass, Points, To
-from polyak.compat.rllib_face.filters import filter_of
+from polyak.compat.rllib_face.connectors.given import filter_of
 from polyak.compat.rllib_face.learners.values import DQNTorchLearner, ReportsValues
 from polyak.compat.rllib_face.models.catalog import DQNCatalog
 from polyak.compat.rllib_face.models.default_modules import DefaultDQNTorchRLModule
@@ -350,7 +350,7 @@ class DQNConfig(ReplayConfig):
 
     def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
         builds = ("build_encoder", "build_af_head", "build_vf_head")
-        networks = Networks(self, DefaultDQNTorchRLModule, builds, not_called.DQN_CATALOG)
+        networks = Networks(self, DefaultDQNTorchRLModule, builds, not_called.OF["dqn_catalog"])
         refuse_of_dqn(networks.module_class)
         kwargs: dict[str, Any] = {**networks.policy_kwargs(turned), "optimizer_kwargs": {"eps": self.adam_epsilon}}
         if not networks.is_default:

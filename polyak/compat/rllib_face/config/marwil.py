@@ -82,7 +82,7 @@ class MARWILConfig(OfflineConfig):
 
     def _networks(self) -> Networks:
         builds = ("build_actor_critic_encoder", "build_pi_head", "build_vf_head")
-        return Networks(self, DefaultPPOTorchRLModule, builds, not_called.PPO_CATALOG)
+        return Networks(self, DefaultPPOTorchRLModule, builds, not_called.OF["ppo_catalog"])
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -100,4 +100,4 @@ class BCConfig(MARWILConfig):
         return RLModuleSpec(module_class=DefaultBCTorchRLModule, catalog_class=BCCatalog)
 
     def _networks(self) -> Networks:
-        return Networks(self, DefaultBCTorchRLModule, ("build_encoder", "build_pi_head"), not_called.PREPROCESSOR)
+        return Networks(self, DefaultBCTorchRLModule, ("build_encoder", "build_pi_head"), not_called.OF["preprocessor"])

@@ -45,13 +45,13 @@ class Networks:
         default = module_class.default_catalog or Catalog
         self.spec: RLModuleSpec = config.get_multi_rl_module_spec().of_one_agent()
         if given is not None:
-            refuse("rl_module_spec", type(given), RLModuleSpec, not_called.SPEC)
+            refuse("rl_module_spec", type(given), RLModuleSpec, not_called.OF["spec"])
         self.module_class = self.spec.module_class
         is_module = isinstance(self.module_class, type) and issubclass(self.module_class, TorchRLModule)
         fix = "give a subclass of TorchRLModule."
         require(is_module, "rl_module_spec.module_class", self.module_class, fix)
         assert self.module_class is not None
-        refuse("rl_module_spec.module_class", self.module_class, TorchRLModule, not_called.MODULE)
+        refuse("rl_module_spec.module_class", self.module_class, TorchRLModule, not_called.OF["module"])
         self.is_default = issubclass(self.module_class, module_class)
         self.catalog_class = self.spec.catalog_class
         names_catalog = given is not None and given.catalog_class is not None
@@ -65,7 +65,7 @@ class Networks:
         require(not lacks, "rl_module_spec.catalog_class", self.catalog_class, fix)
         if isinstance(self.catalog_class, type):
             derived = self.is_default and issubclass(self.catalog_class, default)
-            uncalled = reasons if derived else not_called.PREPROCESSOR
+            uncalled = reasons if derived else not_called.OF["preprocessor"]
             refuse("rl_module_spec.catalog_class", self.catalog_class, default if derived else Catalog, uncalled)
         self.given: Mapping[str, Any] = _entries(self.spec.model_config)
         own = not all(

@@ -153,7 +153,9 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
     @property
     def moves(self) -> bool:
         """Whether a setting changes while it learns."""
-        return any(isinstance(self.get(name), list | tuple) for name in ("lr", "actor_lr", "critic_lr", "alpha_lr"))
+        return any(
+            isinstance(self.get(name), list | tuple) for name in ("lr", "actor_lr", "critic_lr", "alpha_lr", "value_lr")
+        )
 
     def _of_data(self) -> dict[str, Any]:
         """Keyword arguments of all that learn from recorded data."""

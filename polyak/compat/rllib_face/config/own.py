@@ -59,7 +59,7 @@ def plain_of(config: AlgorithmConfig, turned: bool) -> Plain:
     require(own and bool(chosen.own()), "learner_class", chosen, fix)
     fix = "it collects and learns in its training step: write training_step() of an Algorithm, and name that."
     require(config.steps_itself, "algo_class", config.algo_class, fix)
-    networks = Networks(config, NoDefault, (), not_called.PREPROCESSOR)
+    networks = Networks(config, NoDefault, (), not_called.OF["preprocessor"])
     envs = config.num_envs_per_env_runner * max(1, config.num_env_runners)
     kwargs = {
         **config._translated(),

@@ -28,6 +28,43 @@ _READ = (
 """How the entries of ``model_config`` begin that SAC's networks read."""
 
 
+def policy_kwargs_of(config: Any, turned: bool) -> dict[str, Any]:
+    """What an actor and critics are made of: keyword arguments of polyak's policy.
+
+    Args:
+        config: with ``twin_q``.
+        turned: the policy sees images with the channels first where the environment has them last.
+    """
+    networks = Networks(config, DefaultSACTorchRLModule, ("build_encoder",), not_called.OF["sac_catalog"])
+    fix = (
+        f"its networks are its own: give rl_module(model_config=...), or use polyak.{config.name} with a policy class."
+    )
+    require(networks.module_class is DefaultSACTorchRLModule, "rl_module_spec", config.rl_module_spec, fix)
+    options = networks.options
+    for name, value in networks.given.items():
+        read = name.startswith(_READ) and "initializer" not in name and "layernorm" not in name
+        require(read, f"model_config[{name!r}]", value, f"{config.name}'s networks do not read it.")
+    heads, activation = options["head_fcnet_hiddens"], options["fcnet_activation"]
+    same = not heads or options["head_fcnet_activation"] == activation
+    fix = f"all layers of {config.name}'s networks have one: use fcnet_activation={activation!r}."
+    require(same, "model_config['head_fcnet_activation']", options["head_fcnet_activation"], fix)
+    kwargs: dict[str, Any] = {
+        "net_arch": [*options["fcnet_hiddens"], *heads],
+        "activation_fn": activation_called(activation),
+        "n_critics": 2 if config.twin_q else 1,
+        "optimizer_kwargs": {"eps": 1e-8},
+        "features_extractor_class": AsItStands,
+    }
+    if options["use_lstm"]:
+        kwargs |= {"memory": "lstm", "memory_size": options["lstm_cell_size"]}
+        kwargs["max_seq_len"] = options["max_seq_len"]
+    if options["conv_filters"] is not None or turned or networks.catalog_class is not Catalog:
+        given = {"catalog_class": networks.catalog_class, "model_config": options, "turned": turned}
+        kwargs |= {"features_extractor_class": CatalogFeatures, "features_extractor_kwargs": given}
+        kwargs["net_arch"] = list(heads) or options["fcnet_hiddens"]
+    return kwargs
+
+
 @dataclass(init=False, repr=False, eq=False)
 class SACConfig(ReplayConfig):
     """SAC's settings (arXiv:1812.05905)."""
@@ -98,32 +135,7 @@ class SACConfig(ReplayConfig):
         }
 
     def _policy_kwargs(self, turned: bool) -> dict[str, Any]:
-        networks = Networks(self, DefaultSACTorchRLModule, ("build_encoder",), not_called.SAC_CATALOG)
-        fix = "SAC's networks are its own: give rl_module(model_config=...), or use polyak.SAC with a policy class."
-        require(networks.module_class is DefaultSACTorchRLModule, "rl_module_spec", self.rl_module_spec, fix)
-        options = networks.options
-        for name, value in networks.given.items():
-            read = name.startswith(_READ) and "initializer" not in name and "layernorm" not in name
-            require(read, f"model_config[{name!r}]", value, "SAC's networks do not read it.")
-        heads, activation = options["head_fcnet_hiddens"], options["fcnet_activation"]
-        same = not heads or options["head_fcnet_activation"] == activation
-        fix = f"all layers of SAC's networks have one: use fcnet_activation={activation!r}."
-        require(same, "model_config['head_fcnet_activation']", options["head_fcnet_activation"], fix)
-        kwargs: dict[str, Any] = {
-            "net_arch": [*options["fcnet_hiddens"], *heads],
-            "activation_fn": activation_called(activation),
-            "n_critics": 2 if self.twin_q else 1,
-            "optimizer_kwargs": {"eps": 1e-8},
-            "features_extractor_class": AsItStands,
-        }
-        if options["use_lstm"]:
-            kwargs |= {"memory": "lstm", "memory_size": options["lstm_cell_size"]}
-            kwargs["max_seq_len"] = options["max_seq_len"]
-        if options["conv_filters"] is not None or turned or networks.catalog_class is not Catalog:
-            given = {"catalog_class": networks.catalog_class, "model_config": options, "turned": turned}
-            kwargs |= {"features_extractor_class": CatalogFeatures, "features_extractor_kwargs": given}
-            kwargs["net_arch"] = list(heads) or options["fcnet_hiddens"]
-        return kwargs
+        return policy_kwargs_of(self, turned)
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -222,6 +222,9 @@ class CallbackSettings:
     """``f(*, algorithm, metrics_logger, **kwargs)`` before each evaluation."""
     on_evaluate_end: Function = None
     """``f(*, algorithm, metrics_logger, evaluation_metrics, **kwargs)`` after it."""
+    on_env_runners_recreated: Function = None
+    """``f(*, algorithm, env_runner_group, env_runner_indices, is_evaluation, metrics_logger, **kwargs)`` before the
+    training step or evaluation that follows when runners were replaced."""
     on_checkpoint_loaded: Function = None
     """``f(*, algorithm, metrics_logger, **kwargs)`` after ``restore_from_path()``."""
     on_environment_created: Function = None

@@ -8,7 +8,7 @@ from typing import Any
 from polyak.compat.rllib_face import not_called
 from polyak.compat.rllib_face.connectors.base import ConnectorPipelineV2, ConnectorV2
 from polyak.compat.rllib_face.connectors.batches import DefaultPiece
-from polyak.compat.rllib_face.filters import MeanStdFilter, filter_of
+from polyak.compat.rllib_face.filters import MeanStdFilter
 from polyak.compat.sb3_face.overrides import changed, is_ours, refuse
 from polyak.hyperparameters.declaration import require
 
@@ -41,10 +41,21 @@ def pieces_of(argument: str, given: Any, *known: Any) -> list[Any]:
         before = "polyak does its work before a module. Leave it out."
         require(argument == "learner_connector" or not isinstance(piece, DefaultPiece), argument, piece, before)
         if is_ours(type(piece), ConnectorV2):
-            refuse(argument, type(piece), ConnectorV2, not_called.CONNECTOR)
-        else:
-            filter_of(piece)
+            refuse(argument, type(piece), ConnectorV2, not_called.OF["connector"])
     return pieces
+
+
+def filter_of(given: Any) -> MeanStdFilter | None:
+    """The filter that ``env_to_module_connector`` stands for; ``None``: for nothing.
+
+    Raises:
+        HyperparameterError: it stands for something else.
+    """
+    found = pieces_of("env_to_module_connector", given, None, None, None)
+    fix = "there is MeanStdFilter: give one, or a function that returns one. All else is a wrapper of the environment."
+    only = len(found) < 2 and all(isinstance(one, MeanStdFilter) for one in found)
+    require(only, "env_to_module_connector", given, fix)
+    return found[0] if found else None
 
 
 def _filters(given: Any) -> bool:

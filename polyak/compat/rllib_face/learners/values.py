@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyak.algorithms.dqn import DQNLearner, taken
 from polyak.algorithms.sac import SACLearner
-from polyak.compat.rllib_face.bases import BeforeDQN, BeforeSAC
+from polyak.compat.rllib_face.bases import BeforeCQL, BeforeDQN, BeforeIQL, BeforeSAC
 from polyak.compat.rllib_face.columns import DEFAULT_MODULE_ID, Columns
 from polyak.compat.rllib_face.connectors.batches import (
     AddNextObservationsFromEpisodesToTrainBatch,
@@ -150,6 +150,27 @@ class ReportsCritics(BeforeSAC):
         found = super().temperature_objective(log_prob)
         log_alpha = self.log_ent_coef.detach().mean()
         own = {"log_alpha_value": log_alpha, "target_entropy": torch.full_like(log_alpha, float(self.target_entropy))}
+        return found._replace(metrics={**found.metrics, **own})
+
+
+class ReportsConservativeCritics(ReportsCritics, BeforeCQL):
+    """Before a learner of CQL: what each critic loses has its share of the penalty."""
+
+    def conservative_objective(self, batch: Any, tried: Any, target: Tensor) -> Objective:
+        found = super().conservative_objective(batch, tried, target)
+        known = found.metrics
+        share = 0.5 * known["multiplier"] * known["excess"]
+        own = {name: known[name] + share for name in ("critic_loss", "qf_twin_loss") if name in known}
+        return found._replace(metrics={**known, **own})
+
+
+class ReportsExpectiles(BeforeIQL):
+    """Before a learner of IQL: what each critic loses is reported, its share of their common loss."""
+
+    def critic_objective(self, batch: Any, q: Tensor, target: Tensor) -> Objective:
+        found = super().critic_objective(batch, q, target)
+        losses = (batch.weights * (q - target).detach() ** 2).mean(1) / len(q)
+        own = dict(zip(("critic_loss", "qf_twin_loss"), losses, strict=False))
         return found._replace(metrics={**found.metrics, **own})
 
 

@@ -19,7 +19,15 @@ from polyak.compat.rllib_face.columns import Columns
 from polyak.compat.rllib_face.models.default_modules import DefaultPPOTorchRLModule
 from polyak.compat.rllib_face.models.distributions import OwnDistribution, distribution_of, family_of, outputs_for
 from polyak.compat.rllib_face.models.encoders import ActorCriticEncoder, RecurrentEncoder
-from polyak.compat.rllib_face.models.parts import Built, EncoderFeatures, check_output, features_of, layers_of
+from polyak.compat.rllib_face.models.parts import (
+    EncoderFeatures,
+    built,
+    check_output,
+    features_of,
+    layers_of,
+    read_by,
+    said_by,
+)
 from polyak.compat.rllib_face.models.rl_module import ValueFunctionAPI
 from polyak.envs.masks import KEY
 from polyak.envs.nested_spaces import is_composed
@@ -43,10 +51,10 @@ class ModulePolicy(ActorCriticPolicy):
     Args:
         observation_space: what it reads.
         action_space: what it chooses from.
-        module_class: see :class:`Built`.
-        catalog_class: see :class:`Built`.
-        model_config: see :class:`Built`.
-        turned: see :class:`Built`.
+        module_class: see :func:`~polyak.compat.rllib_face.models.parts.built`.
+        catalog_class: see :func:`~polyak.compat.rllib_face.models.parts.built`.
+        model_config: see :func:`~polyak.compat.rllib_face.models.parts.built`.
+        turned: see :func:`~polyak.compat.rllib_face.models.parts.built`.
         options: those of :class:`~polyak.nn.policies.actor_critic.ActorCriticPolicy`.
 
     Attributes:
@@ -68,7 +76,7 @@ class ModulePolicy(ActorCriticPolicy):
         turned: bool = False,
         **options: Any,
     ) -> None:
-        module = Built(module_class, catalog_class, model_config, turned)(observation_space, action_space)
+        module = built(module_class, catalog_class, model_config, turned, observation_space, action_space)
         kind = module.get_train_action_dist_cls()
         fix = f"its hook chooses {kind.__name__}: let get_action_dist_cls(self, framework) return that class instead."
         require(family_of(kind) is not None, "catalog_class", catalog_class, fix)
@@ -216,7 +224,7 @@ class WholeModulePolicy(ActorCriticPolicy):
         remembers: bool = False,
         **options: Any,
     ) -> None:
-        module = Built(module_class, catalog_class, model_config, turned)(observation_space, action_space)
+        module = built(module_class, catalog_class, model_config, turned, observation_space, action_space)
         fix = "state values are learned: write compute_values(self, batch, embeddings=None), which returns [B]."
         require(isinstance(module, ValueFunctionAPI) or not self.needs_values, "module_class", module_class, fix)
         fix = (
@@ -262,8 +270,7 @@ class WholeModulePolicy(ActorCriticPolicy):
 
     def _batch(self, obs: Any, state: State | None = None) -> dict[str, Any]:
         """Raw observations as the module reads them; of a recurrent one as sequences of one step."""
-        read: Any = self.preprocess(obs)
-        read = read.movedim(1, -1) if self._turned else read
+        read = read_by(self, self._turned, obs)
         if not self._state:
             return {Columns.OBS: read}
         memory = state or self.initial_memory(n_rows(read)) or {}
@@ -360,16 +367,11 @@ class WholeModulePolicy(ActorCriticPolicy):
 
     def _acted(self, batch: dict[str, Any], deterministic: bool) -> tuple[Tensor, dict[str, Any], Distribution | None]:
         """Actions, what the forward pass returned, and the distribution, if the module leaves the choice to it."""
-        module = self.module
-        name = "forward_inference" if deterministic else "forward_exploration"
-        outputs: dict[str, Any] = (
-            module.forward_inference(batch) if deterministic else module.forward_exploration(batch, t=self.explored)
-        )
+        name, outputs, ask = said_by(self.module, batch, deterministic, self.explored)
         if self._state:  # sequences of one step
-            outputs = {name: part if name == Columns.STATE_OUT else part[:, 0] for name, part in outputs.items()}
+            outputs = {key: part if key == Columns.STATE_OUT else part[:, 0] for key, part in outputs.items()}
         if Columns.ACTIONS in outputs:
             return outputs[Columns.ACTIONS], outputs, None
-        ask = module.get_inference_action_dist_cls if deterministic else module.get_exploration_action_dist_cls
         distribution = self._distribution(ask(), outputs, batch, name)
         return distribution.get_actions(deterministic), outputs, distribution
 

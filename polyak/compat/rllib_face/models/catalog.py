@@ -258,6 +258,7 @@ class Catalog(MayBeNamed):
     def get_preprocessor(observation_space: spaces.Space, **kwargs: Any) -> Preprocessor:
         """What makes one array of an observation. Training does not need it: see
         :mod:`polyak.compat.rllib_face.models.preprocessors`."""
+        require(not kwargs.get("options"), "options", kwargs.get("options"), "wrap the environment instead.")
         return get_preprocessor(observation_space)(observation_space)
 
     def build_encoder(self, framework: str = "torch") -> Any:

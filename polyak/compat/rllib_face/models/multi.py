@@ -192,7 +192,7 @@ class MultiRLModuleSpec:
         Raises:
             HyperparameterError: there are others that act.
         """
-        refuse("rl_module_spec", type(self), MultiRLModuleSpec, not_called.SPEC)
+        refuse("rl_module_spec", type(self), MultiRLModuleSpec, not_called.OF["spec"])
         specs = self.named()
         others = [name for name in specs if name != DEFAULT_MODULE_ID and not specs[name].learner_only]
         fix = f"an algorithm here trains one agent, {DEFAULT_MODULE_ID!r}"

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from polyak.compat.rllib_face.columns import ENCODER_OUT, Columns
 from polyak.compat.rllib_face.models.encoders import MLPEncoder
 from polyak.compat.rllib_face.models.heads import MLPHead
-from polyak.compat.rllib_face.models.rl_module import RLModule, RLModuleSpec
+from polyak.compat.rllib_face.models.rl_module import Batch, RLModuleSpec
 from polyak.envs.spaces import get_flattened_obs_dim
 from polyak.nn.errors import PolicyError
 from polyak.nn.networks.encoders import CombinedExtractor, FlattenExtractor
@@ -96,34 +96,43 @@ def seen_by(space: spaces.Space, turned: bool) -> spaces.Space:
     return space
 
 
-class Built:
-    """How a policy builds its module.
+def built(
+    module_class: Any,
+    catalog_class: Any,
+    model_config: Any,
+    turned: bool,
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+) -> Any:
+    """A new module of a policy.
 
     Args:
         module_class: of the module.
         catalog_class: of what builds its default parts; ``None``: it needs none, or has one of its own.
         model_config: its options.
         turned: the policy sees images with the channels first where the environment has them last.
+        observation_space: the policy's.
+        action_space: the policy's.
     """
-
-    def __init__(self, module_class: Any, catalog_class: Any, model_config: Any, turned: bool) -> None:
-        self.module_class, self.catalog_class, self.turned = module_class, catalog_class, turned
-        self.model_config = model_config
-
-    def __call__(self, observation_space: spaces.Space, action_space: spaces.Space) -> Any:
-        """A new module."""
-        return RLModuleSpec(
-            self.module_class,
-            seen_by(observation_space, self.turned),
-            action_space,
-            model_config=self.model_config,
-            catalog_class=self.catalog_class,
-        ).build()
+    seen = seen_by(observation_space, turned)
+    spec = RLModuleSpec(module_class, seen, action_space, model_config=model_config, catalog_class=catalog_class)
+    return spec.build()
 
 
-def can_be_taken_apart(module: Any, default: type[RLModule], methods: tuple[str, ...]) -> bool:
-    """Whether a module computes what the default one does, of encoder and heads that may be others."""
-    return isinstance(module, default) and all(getattr(type(module), m) is getattr(default, m) for m in methods)
+def read_by(policy: Any, turned: bool, observations: Any) -> Any:
+    """Raw observations [B, ...] of a policy, or of one of its networks, as its module reads them; ``turned``: see
+    :func:`built`."""
+    read: Any = policy.preprocess(observations)
+    return read.movedim(1, -1) if turned else read
+
+
+def said_by(module: Any, batch: Batch, deterministic: bool, explored: int) -> tuple[str, Batch, Any]:
+    """The forward pass by which a module acts: its name, what it returns, and what asks for its class of
+    distributions; ``explored``: environment steps so far."""
+    if deterministic:
+        return "forward_inference", module.forward_inference(batch), module.get_inference_action_dist_cls
+    outputs = module.forward_exploration(batch, t=explored)
+    return "forward_exploration", outputs, module.get_exploration_action_dist_cls
 
 
 class AsItStands(nn.Module):
@@ -145,7 +154,7 @@ class CatalogFeatures(EncoderFeatures):
         observation_space: the policy's.
         catalog_class: whose ``build_encoder`` makes it.
         model_config: its options.
-        turned: see :class:`Built`.
+        turned: see :func:`built`.
     """
 
     def __init__(

@@ -9,8 +9,9 @@ polyak's algorithms train it.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -38,6 +39,16 @@ from polyak.writing import replacing
 Batch = dict[str, Any]
 """Tensors by column."""
 STATE_FILE, DESCRIPTION = "module_state.safetensors", "module.json"
+
+
+@dataclass
+class TorchCompileConfig:
+    """How :meth:`TorchRLModule.compile` calls ``torch.compile``."""
+
+    torch_dynamo_backend: Any = "aot_eager" if sys.platform == "darwin" else "cudagraphs"
+    torch_dynamo_mode: str | None = None
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    """Further keyword arguments."""
 
 
 @runtime_checkable
@@ -266,6 +277,17 @@ class TorchRLModule(nn.Module, RLModule):
     @torch.no_grad()
     def _forward_exploration(self, batch: Batch, **kwargs: Any) -> Batch:
         return self._forward(batch, **kwargs)
+
+    def compile(self, compile_config: TorchCompileConfig) -> Any:
+        """Compile the forward passes of a module by itself. Algorithms compile whole gradient steps instead.
+
+        Returns:
+            the module.
+        """
+        how = {"backend": compile_config.torch_dynamo_backend, "mode": compile_config.torch_dynamo_mode}
+        for name in ("_forward_train", "_forward_inference", "_forward_exploration"):
+            setattr(self, name, torch.compile(getattr(self, name), **how, **compile_config.kwargs))
+        return self
 
     def __getattr__(self, name: str) -> Any:
         if name in REPLACED:

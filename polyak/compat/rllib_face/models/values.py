@@ -18,12 +18,13 @@ from polyak.compat.rllib_face.columns import QF_LOGITS, QF_NEXT_PREDS, QF_PREDS,
 from polyak.compat.rllib_face.models.default_modules import DefaultDQNTorchRLModule
 from polyak.compat.rllib_face.models.encoders import RecurrentEncoder
 from polyak.compat.rllib_face.models.parts import (
-    Built,
     EncoderFeatures,
-    can_be_taken_apart,
+    built,
     check_output,
     features_of,
     layers_of,
+    read_by,
+    said_by,
 )
 from polyak.compat.rllib_face.models.rl_module import QNetAPI, TorchRLModule
 from polyak.compat.sb3_face.overrides import changed, refuse
@@ -58,10 +59,10 @@ def refuse_of_dqn(module_class: type[Any]) -> None:
     """
     if not issubclass(module_class, DefaultDQNTorchRLModule):
         return
-    reasons = dict(not_called.DQN_MODULE)
+    reasons = dict(not_called.OF["dqn_module"])
     if not explores_itself(module_class) and not chooses_itself(module_class, _INFERENCE):
         kinds = "get_exploration_action_dist_cls", "get_inference_action_dist_cls"
-        reasons |= dict.fromkeys(kinds, not_called.DQN_CATALOG["get_action_dist_cls"])
+        reasons |= dict.fromkeys(kinds, not_called.OF["dqn_catalog"]["get_action_dist_cls"])
     refuse("rl_module_spec.module_class", module_class, DefaultDQNTorchRLModule, reasons)
 
 
@@ -107,7 +108,7 @@ class WholeQNetwork(QNetwork):
 
     Args:
         module: called whole.
-        turned: see :class:`Built`.
+        turned: see :func:`~polyak.compat.rllib_face.models.parts.built`.
         options: those of :class:`~polyak.nn.policies.value.QNetwork`.
     """
 
@@ -119,10 +120,8 @@ class WholeQNetwork(QNetwork):
         self.module = self._module[0]
 
     def _outputs(self, obs: Any) -> dict[str, Tensor]:
-        read: Any = self.preprocess(obs)
-        values: dict[str, Tensor] = self.module.compute_q_values(
-            {Columns.OBS: read.movedim(1, -1) if self._turned else read}
-        )
+        read = read_by(self, self._turned, obs)
+        values: dict[str, Tensor] = self.module.compute_q_values({Columns.OBS: read})
         self._check(values, n_rows(read))
         return values
 
@@ -157,10 +156,10 @@ class ModuleValuePolicy(ValuePolicy):
     Args:
         observation_space: what it reads.
         action_space: a Discrete.
-        module_class: see :class:`Built`.
-        catalog_class: see :class:`Built`.
-        model_config: see :class:`Built`.
-        turned: see :class:`Built`.
+        module_class: see :func:`~polyak.compat.rllib_face.models.parts.built`.
+        catalog_class: see :func:`~polyak.compat.rllib_face.models.parts.built`.
+        model_config: see :func:`~polyak.compat.rllib_face.models.parts.built`.
+        turned: see :func:`~polyak.compat.rllib_face.models.parts.built`.
         n_atoms: atoms of distributions of returns; ``None``: values alone.
         v_min, v_max: the first and the last of them.
         dueling: the module has a head of state values, too.
@@ -191,7 +190,7 @@ class ModuleValuePolicy(ValuePolicy):
         **options: Any,
     ) -> None:
         decided = {"num_atoms": n_atoms or 1, "v_min": v_min, "v_max": v_max, "dueling": dueling, "sigma0": sigma0}
-        self._build = Built(module_class, catalog_class, {**(model_config or {}), **decided}, turned)
+        self._kinds, self._turned = (module_class, catalog_class, {**(model_config or {}), **decided}), turned
         self._made: list[Any] = []
         self._of_atoms = {} if n_atoms is None else {"n_atoms": n_atoms, "v_min": v_min, "v_max": v_max}
         super().__init__(
@@ -225,20 +224,14 @@ class ModuleValuePolicy(ValuePolicy):
     def act(self, obs: Obs, deterministic: bool = True) -> Tensor:
         if not self._asks(deterministic):
             return super().act(obs, deterministic)
-        read: Any = self.preprocess(obs)
-        batch = {Columns.OBS: read.movedim(1, -1) if self._build.turned else read}
-        module = self.rl_module
-        outputs = (
-            module.forward_inference(batch) if deterministic else module.forward_exploration(batch, t=self.explored)
-        )
+        read, module = read_by(self, self._turned, obs), self.rl_module
+        name, outputs, ask = said_by(module, {Columns.OBS: read}, deterministic, self.explored)
         if Columns.ACTIONS in outputs:
             actions = outputs[Columns.ACTIONS]
         elif Columns.ACTION_DIST_INPUTS in outputs:
-            kind = module.get_inference_action_dist_cls() if deterministic else module.get_exploration_action_dist_cls()
-            distribution = kind.from_logits(outputs[Columns.ACTION_DIST_INPUTS])
+            distribution = ask().from_logits(outputs[Columns.ACTION_DIST_INPUTS])
             actions = (distribution.to_deterministic() if deterministic else distribution).sample()
         else:
-            name = "forward_inference" if deterministic else "forward_exploration"
             wanted = f"{Columns.ACTIONS!r} or {Columns.ACTION_DIST_INPUTS!r}"
             raise PolicyError(f"{name}() of {type(module).__name__} must return {wanted}, got {sorted(outputs)}.")
         check_output(module, f"{Columns.ACTIONS!r}", actions, (n_rows(read),))
@@ -262,9 +255,7 @@ class ModuleValuePolicy(ValuePolicy):
     def columns_of(self, batch: Any) -> dict[str, Any]:
         """A replayed batch under RLlib's names, as the module reads it."""
         columns = {Columns.OBS: batch.observations, Columns.NEXT_OBS: batch.next_observations}
-        read: dict[str, Any] = {name: self.preprocess(part) for name, part in columns.items()}
-        if self._build.turned:
-            read = {name: part.movedim(1, -1) for name, part in read.items()}
+        read = {name: read_by(self, self._turned, part) for name, part in columns.items()}
         return {**read, Columns.ACTIONS: batch.actions.flatten().long(), Columns.REWARDS: batch.rewards}
 
     def said_of(self, batch: Any) -> dict[str, Tensor]:
@@ -278,11 +269,12 @@ class ModuleValuePolicy(ValuePolicy):
     # -- networks ------------------------------------------------------------------------------------------------------
 
     def make_q_net(self) -> QNetwork:
-        module = self._build(self.observation_space, self.action_space)
+        module = built(*self._kinds, self._turned, self.observation_space, self.action_space)
         if chooses_itself(type(module), ("make_target_networks",)):
             module.make_target_networks()
         self._made.append(module)
-        apart = can_be_taken_apart(module, DefaultDQNTorchRLModule, ("compute_q_values",))
+        default = DefaultDQNTorchRLModule
+        apart = isinstance(module, default) and not changed(type(module), default, ["compute_q_values"])
         common: dict[str, Any] = {"normalize_images": self.normalize_images, "net_arch": [], **self._of_atoms}
         given = (self.observation_space, self.action_space)
         if apart:
@@ -294,10 +286,10 @@ class ModuleValuePolicy(ValuePolicy):
         fix = "an own module cannot be recurrent yet. Use model_config={'use_lstm': True} of the default module."
         require(not module.is_stateful() and self.recurrence is None, "module_class", type(module), fix)
         whole = WholeCategoricalQNetwork if self._of_atoms else WholeQNetwork
-        return whole(*given, nn.Identity(), 1, module=module, turned=self._build.turned, **common)
+        return whole(*given, nn.Identity(), 1, module=module, turned=self._turned, **common)
 
     def _features(self, module: Any) -> Any:
-        encoder, dims, turned = module.encoder, tuple(module.catalog.latent_dims), self._build.turned
+        encoder, dims, turned = module.encoder, tuple(module.catalog.latent_dims), self._turned
         if self.recurrence is None:
             return features_of(encoder, dims, turned)
         if not isinstance(encoder, RecurrentEncoder) or encoder.tokenizer is None:

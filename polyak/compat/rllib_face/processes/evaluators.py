@@ -66,6 +66,7 @@ class RemoteEvaluators:
         self._orders: dict[int, EvaluationOrder] = {}
         """Evaluator -> what it is playing."""
         self._played: dict[int, list[Played]] = {}
+        self._renewed: set[int] = set()
         self._policy: Any = None
         self._rate: float | None = None
         self._moments: Moments | None = None
@@ -75,6 +76,11 @@ class RemoteEvaluators:
     def num_restarts(self) -> int:
         """How many had to be replaced so far."""
         return self._workers.restarts
+
+    def renewed(self) -> list[int]:
+        """Those that have taken the place of others since this was asked last."""
+        found, self._renewed = sorted(self._renewed), set()
+        return found
 
     def recover(self) -> None:
         """Drop what they were asked for if an exception has come between a request and its answer."""
@@ -131,6 +137,7 @@ class RemoteEvaluators:
                 self._failed(worker, answer)
             elif method == "describe":
                 self.processes[worker] = answer
+                self._renewed.add(worker)
             else:
                 self._played.setdefault(worker, []).append(answer)
                 del self._orders[worker]

@@ -67,17 +67,13 @@ class RemoteRunners(LocalRunner):
         return self._remote.workers.restarts
 
     def num_remote_env_runners(self) -> int:
-        """Runners in other processes."""
         return self._remote.n_runners
 
-    def foreach_env_runner(self, func: Callable[[Any], Any], *, local_env_runner: bool = True, **how: Any) -> list[Any]:
-        """What a function returns of each runner that answers; this process has none.
+    def _elsewhere(self, function: Callable[[Any], Any]) -> list[Any]:
+        return self._remote.ask_present("apply", function)
 
-        Args:
-            func: called with a runner, which has ``env``, ``config`` and ``worker_index``.
-            local_env_runner: without effect, since there is none here.
-        """
-        return self._remote.ask_present("apply", func)
+    def recreated(self) -> list[int]:
+        return [worker + 1 for worker in self._remote.newly_renewed()]
 
     def follow(self) -> None:
         """Act by the weights that the model has been brought to."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
+from polyak.arrays import Flags, Memory, Predicted
 from polyak.compat.sb3_face.maskable.distributions import MaskableDistribution, Masks, make_masked_proba_distribution
 from polyak.compat.sb3_face.policies import SHARING, ActorCriticPolicy, reads_by
 from polyak.compat.sb3_face.signatures import takes
@@ -75,11 +75,11 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
     def predict(
         self,
         observation: NumpyObs,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: Memory = None,
+        episode_start: Flags = None,
         deterministic: bool = False,
-        action_masks: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        action_masks: Flags = None,
+    ) -> Predicted:
         """See :meth:`polyak.nn.Policy.predict`."""
         return super().predict(observation, state, episode_start, deterministic, action_masks=action_masks)
 

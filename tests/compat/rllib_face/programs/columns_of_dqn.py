@@ -14,7 +14,7 @@ class Own(DQNTorchLearner):
         wanted = ("obs", "new_obs", "actions", "rewards", "terminateds", "weights", "n_step")
         SEEN["columns"] = {name: list(batch[name].shape[1:]) for name in wanted if name in batch}
         SEEN["outputs"] = sorted({"qf_preds", "qf_next_preds", "qf_target_next_preds"} & set(fwd_out))
-        SEEN["steps"] = sorted(set(batch["n_step"].tolist()))
+        SEEN["most steps"] = max(SEEN.get("most steps", 0), int(batch["n_step"].max()))
         SEEN["rewards"] |= {round(float(value), 4) for value in batch["rewards"]}
         taken = fwd_out["qf_preds"].gather(-1, batch["actions"].long().unsqueeze(-1)).squeeze(-1)
         then = fwd_out["qf_target_next_preds"].max(-1).values.detach()

@@ -1,0 +1,112 @@
+"""Trains the agents that come along, ``polyak gallery``, and measures each over 100 episodes.
+
+    python benchmarks/agents.py                                   # all of them; goes on where it was stopped
+    python benchmarks/agents.py --agents ppo/CartPole-v1
+    python benchmarks/agents.py --train-only                      # polyak/zoo/agents is left as it is
+
+Each is trained by ``polyak train`` with its tuned settings and the first seed. What is kept of a run is its settings,
+its evaluations, and the model of the best evaluation without the state of its optimizers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from command_line import add_choice
+
+ROOT = Path(__file__).resolve().parents[1]
+AGENTS = ROOT / "polyak" / "zoo" / "agents"
+EPISODES = 100
+OF_EPISODES = ("returns", "lengths", "successes")
+LOGS = Path("runs/agents")
+"""Seen from the project's folder, where commands run."""
+DEMONSTRATIONS = LOGS / "pendulum.npz"
+"""What SAC's agent does on Pendulum; BC learns from it."""
+TRAININGS: dict[str, list[str]] = {
+    "ppo/CartPole-v1": [],
+    "sac/Pendulum-v1": [],
+    "trpo/Acrobot-v1": [],
+    "recurrent_ppo/CartPoleNoVel-v1": [],
+    "maskable_ppo/Taxi-v4": [],
+    "qrdqn/MountainCar-v0": [],
+    "bc/Pendulum-v1": ["--dataset", str(DEMONSTRATIONS)],
+    "sac/MountainCarContinuous-v0": [],
+    "dqn/LunarLander-v3": [],
+    "ppo/LunarLanderContinuous-v3": [],
+    "ppo/HalfCheetah-v5": [],
+    "ppo/Swimmer-v5": [],
+}
+"""Algorithm and environment -> further arguments of ``polyak train``."""
+
+
+def polyak(*arguments: str) -> str:
+    """What a command prints."""
+    command = [sys.executable, "-m", "polyak", *arguments]
+    return subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+
+
+def train(agent: str, more: Sequence[str]) -> Path:
+    """The run folder of an agent, trained if it is not there."""
+    algo, env = agent.split("/")
+    folder = ROOT / LOGS / algo / f"{env}_1"
+    if not (folder / f"{env}.zip").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        if algo == "bc":
+            model = str(LOGS / "sac" / f"{env}_1" / "best_model.zip")
+            polyak(
+                *("data", "collect", "--env", env, "--model", model, "-o", more[1], "-n", "10000", "--deterministic")
+            )
+        polyak(*("train", "--algo", algo, "--env", env, "--seed", "1", "-f", str(LOGS), "--verbose", "0", *more))
+    return folder
+
+
+def publish(agent: str, run: Path) -> None:
+    """Keep what ``polyak gallery`` and ``polyak enjoy --pretrained`` read of a run."""
+    import polyak as library
+
+    algo, env = agent.split("/")
+    partial = AGENTS / algo / f"{env}_1.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / env).mkdir(parents=True)
+    best = run / "best_model.zip"
+    model = library.load(best if best.exists() else run / f"{env}.zip", device="cpu")
+    for optimizer in model.learner.optimizers.values():
+        optimizer.state.clear()
+    model.save(partial / f"{env}.zip")
+    for name in ("args.yml", "config.yml"):
+        shutil.copy(run / env / name, partial / env / name)
+    if (run / "evaluations.npz").exists():
+        shutil.copy(run / "evaluations.npz", partial / "evaluations.npz")
+    which = ["--load-best"] if best.exists() else []
+    found = polyak(
+        *("evaluate", "--algo", algo, "--env", env, "-f", str(LOGS), *which),
+        *("-n", str(EPISODES), "--seed", "1000", "-o", "json"),
+    )
+    score = {name: value for name, value in json.loads(found).items() if name not in ("model", *OF_EPISODES)}
+    (partial / "score.json").write_text(json.dumps(score, indent=1) + "\n")
+    folder = AGENTS / algo / f"{env}_1"
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Trains the agents that come along.")
+    add_choice(parser, "--agents", list(TRAININGS))
+    parser.add_argument("--train-only", action="store_true", help="leave polyak/zoo/agents as it is")
+    args = parser.parse_args()
+    for agent in args.agents:
+        run = train(agent, TRAININGS[agent])
+        if not args.train_only:
+            publish(agent, run)
+        print(agent, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

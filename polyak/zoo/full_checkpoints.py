@@ -1,0 +1,81 @@
+"""Full checkpoints of a run, which ``polyak train --resume`` resumes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from polyak.callbacks import beside
+from polyak.callbacks.saving import CheckpointCallback
+from polyak.checkpoint.saved import description
+from polyak.zoo.errors import in_one_line
+from polyak.zoo.interruption import Stops
+from polyak.zoo.keeping import Kept
+from polyak.zoo.output import note
+from polyak.zoo.run_folder import FULL
+from polyak.zoo.sizes import MOST_STEPS
+
+
+class FullCheckpoints(CheckpointCallback):
+    """Writes full checkpoints of a run, and one more when a signal asks the program to stop, which then ends.
+
+    Args:
+        folder: the run's.
+        save_freq: environment steps between two; none but for signals if it is below 1.
+        keep: how many of the newest stay.
+        stops: the signals.
+        save_model: called with the model before the checkpoint that a signal asks for: it is small and quick, and a
+            scheduler that sends a signal may not wait for a large replay buffer.
+    """
+
+    _reads_locals = False
+
+    def __init__(
+        self,
+        folder: Path,
+        save_freq: int,
+        keep: int,
+        stops: Stops,
+        save_model: Callable[[Any], Kept],
+        verbose: int = 0,
+    ) -> None:
+        often = save_freq if save_freq > 0 else MOST_STEPS
+        super().__init__(often, str(folder), FULL, verbose=verbose, unit="timesteps", full=True, keep=keep)
+        self._stops, self._save_model = stops, save_model
+
+    def _on_training_start(self) -> None:
+        super()._on_training_start()
+        self._stops.wait_for_step()
+
+    def _on_step(self) -> bool:
+        going = super()._on_step()
+        if (interrupt := self._stops.asked) is None:
+            return going
+        self._stops.saving()
+        saved = self._save_model(self.model)
+        try:
+            if not any(isinstance(error, KeyboardInterrupt) for error in saved.lost.values()):  # asked for once more
+                self.save_now()
+        except Exception as error:
+            note(f"the full checkpoint could not be written: {in_one_line(error)}")
+        raise interrupt
+
+
+def cut_logs(checkpoint: Path, folder: Path, tensorboard: str | None) -> None:
+    """Cut the logs of a run to the lengths that they had when a full checkpoint was written.
+
+    Args:
+        checkpoint: its file.
+        folder: the run's.
+        tensorboard: folder of TensorBoard's runs; None: there are none.
+
+    Raises:
+        ValueError: the file is damaged, or is no full checkpoint.
+    """
+    found = description(checkpoint).get("beside")
+    if not isinstance(found, dict):
+        raise ValueError(f"{checkpoint} is no full checkpoint.")
+    beside.cut_tables(folder, found)
+    if tensorboard is not None:
+        beside.cut_events(Path(tensorboard), found)

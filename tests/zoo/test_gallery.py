@@ -1,0 +1,55 @@
+"""Agents that come along: listed with the scores that they have, and played without a run folder of one's own."""
+
+import json
+
+import pytest
+
+from polyak.zoo.gallery import AGENTS, agents
+from tests.zoo.test_cli import run
+
+
+def test_each_agent_is_listed_with_its_score(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("gallery") == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    found = agents()
+    assert len(lines) == len(found) == len(list(AGENTS.glob("*/*")))
+    for line, agent in zip(lines, found, strict=True):
+        assert line.split()[:2] == [agent["algo"], agent["env"]]
+        assert (AGENTS / agent["algo"] / f"{agent['env']}_1" / f"{agent['env']}.zip").exists()
+        assert agent["n_episodes"] == 100
+    assert run("gallery", "--output", "json") == 0
+    assert json.loads(capsys.readouterr().out) == found
+
+
+def test_an_agent_reaches_its_score_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("evaluate", "--pretrained", "--algo", "ppo", "--env", "CartPole-v1", "-n", 3, "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["mean_return"] == 500
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--env", "Pendulum-v1", "--algo", "qac"],
+            "No agent of qac on Pendulum-v1 comes along. `polyak gallery` lists",
+        ),
+        (["--load-best"], "--pretrained agents have one model each"),
+        (["--log-folder", "elsewhere"], "--pretrained agents have one model each"),
+    ],
+)
+def test_what_there_is_not_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("enjoy", "--pretrained", "--no-render", *words) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", agents(), ids=lambda agent: f"{agent['algo']}-{agent['env']}")
+def test_every_agent_acts(agent: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--pretrained", "--algo", str(agent["algo"]), "--env", str(agent["env"]), "-n", 20, "-o", "json"]
+    if "Lander" in str(agent["env"]):
+        pytest.importorskip("Box2D")
+    assert run("evaluate", *words) == 0
+    found = json.loads(capsys.readouterr().out)
+    # twenty episodes and the hundred of the list: four standard errors of their difference
+    error = float(str(agent["std_return"])) * (1 / 20 + 1 / 100) ** 0.5
+    assert abs(found["mean_return"] - float(str(agent["mean_return"]))) <= 4 * error + 1e-6
