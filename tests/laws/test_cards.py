@@ -101,7 +101,7 @@ def test_what_a_page_offers_works_and_the_rest_is_refused(generator: ModuleType,
     """Each option of :func:`what_it_takes` by itself."""
     cls, small = CLASSES[name], trial(CLASSES[name])
     goals = BitFlippingEnv(n_bits=4, continuous=spaces.Discrete not in getattr(cls, "action_spaces", ()))
-    options = {
+    options: dict[str, dict[str, Any]] = {
         "prioritized": {"prioritized": True},
         "n_steps": {"n_steps": 3} if issubclass(cls, OffPolicyAlgorithm) else {},
         "n_learners": {"n_learners": 2, "transport": "local"},
