@@ -18,7 +18,8 @@ class ExportOptions(ModelOptions):
 
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Options": (
-            *("algo", "env", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint", "output"),
+            *("algo", "env", "pretrained", "folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint"),
+            "output",
         ),
         "Arguments": ("model",),
         "What it writes": ("masks", "channels_last", "stochastic"),

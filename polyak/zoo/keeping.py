@@ -13,6 +13,7 @@ from polyak.zoo.errors import NOTHING_SAVED, SAVED, TrainingFailed, in_one_line,
 from polyak.zoo.interruption import status_of
 from polyak.zoo.model_files import save
 from polyak.zoo.output import note
+from polyak.zoo.run_folder import FULL
 
 MODEL = "model"
 
@@ -97,7 +98,8 @@ def conclusion(
         note(outcome)
         return SystemExit(status_of(interrupt))
     if not kept.has_model:
-        others = ", ".join(sorted(file.name for file in model.parent.glob("*.zip")))
+        names = sorted(file.name for file in model.parent.glob("*.zip"))
+        others = ", ".join(name for name in names if not name.startswith(f"{FULL}_"))
         outcome += f". Models in {model.parent} from before: {others or 'none'}"
     cause = next(iter(kept.lost.values())) if ended is None or interrupt else ended
     if note_file is not None:

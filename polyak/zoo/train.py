@@ -64,7 +64,7 @@ class TrainOptions(TrainingOptions):
     PANELS: ClassVar[dict[str, tuple[str, ...]]] = {
         "Options": (
             *("algo", "env", "n_timesteps", "hyperparams", "seed", "seeds", "n_envs", "eval_freq", "save_freq"),
-            *("trained_agent", "device", "log_folder", "verbose"),
+            *("resume", "trained_agent", "device", "log_folder", "verbose"),
         ),
         "Settings": ("conf_file", "trust"),
         "Environments": ("vec_env", "n_runners", "transport", "env_kwargs", "gym_packages"),
@@ -74,16 +74,7 @@ class TrainOptions(TrainingOptions):
         ),
         "Evaluations": ("eval_episodes", "n_eval_envs", "eval_env_kwargs"),
         "Files and output": (
-            *(
-                "resume",
-                "keep_full",
-                "save_replay_buffer",
-                "save_format",
-                "uuid",
-                "log_interval",
-                "tensorboard_log",
-                "progress",
-            ),
+            *("keep_full", "save_replay_buffer", "save_format", "uuid", "log_interval", "tensorboard_log", "progress"),
         ),
         "What to learn from": ("dataset", "truncate_last_trajectory"),
         "Processes and the machine": ("processes", "n_replay_shards", "num_threads"),
@@ -131,7 +122,7 @@ class TrainOptions(TrainingOptions):
     keep_full: int = option(
         1, "--keep-full", help="Full checkpoints that stay, for --resume, with --save-freq and signals.", at_least=0
     )
-    resume: str = option("", "--resume", help="Resume the run in this folder, from its newest full checkpoint.")
+    resume: str = option("", "--resume", help="Folder of a run to resume.")
     save_replay_buffer: bool = option(
         False, "--save-replay-buffer/--no-save-replay-buffer", help="Save the replay buffer with the final model."
     )

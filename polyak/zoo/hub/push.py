@@ -61,7 +61,7 @@ class PushOptions(AgentOptions):
             "commit_message",
         ),
         "Environment and machine": ("env_kwargs", "gym_packages", "device", "num_threads"),
-        "Files": ("trust", "custom_objects"),
+        "Files": ("trust", "custom_objects", "pretrained"),
     }
 
     organization: str = option("", "--organization", "-orga", help="Your user name or organisation on the Hub.")

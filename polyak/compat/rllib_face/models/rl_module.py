@@ -278,7 +278,7 @@ class TorchRLModule(nn.Module, RLModule):
     def _forward_exploration(self, batch: Batch, **kwargs: Any) -> Batch:
         return self._forward(batch, **kwargs)
 
-    def compile(self, compile_config: TorchCompileConfig) -> Self:  # type: ignore[override]
+    def compile(self, compile_config: TorchCompileConfig) -> Any:
         """Compile the forward passes of a module by itself. Algorithms compile whole gradient steps instead.
 
         Returns:
