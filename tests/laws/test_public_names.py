@@ -49,7 +49,7 @@ def test_type_checkers_are_shown_what_is_found(name: str) -> None:
     module = importlib.import_module(name)
     places = shown(name)
     modules = set(getattr(module, "_MODULES", ()))
-    not_shown = {"__version__", *(polyak.compat.rllib_face._ALGORITHMS if name == "polyak.compat.rllib_face" else ())}
+    not_shown = {"__version__", *(polyak.compat.rllib_face.CONFIGS if name == "polyak.compat.rllib_face" else ())}
     assert set(places) == ({*module.__all__} - not_shown) | modules
     for public, place in places.items():
         there = importlib.import_module(f"{place}.{public}") if public in modules else None
