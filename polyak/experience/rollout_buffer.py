@@ -564,9 +564,12 @@ def gae_by_loop(
     return y, y + values
 
 
-def gae_by_torch(*rollout: Any) -> tuple[Array, Array]:
+def gae_by_torch(
+    rewards: Array, values: Array, next_values: Array, discounts: Array, lam: float, cuts: Array
+) -> tuple[Array, Array]:
     """The same of many steps."""
-    advantages, targets = gae(*(torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in rollout))
+    r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
+    advantages, targets = gae(r, v, then, gammas, lam, ends)
     return advantages.numpy(), targets.numpy()
 
 
