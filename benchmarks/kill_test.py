@@ -40,8 +40,6 @@ CASES: dict[str, list[str]] = {
     "recurrent": ["--algo", "recurrent_ppo", "--env", "CartPole-v1", "-n", "1500", "--save-freq", "150"]
     + ["--eval-freq", "400", "-params", "n_envs:2", "n_steps:64", "batch_size:32", "n_epochs:2"]
     + ["normalize:False", "policy_kwargs:dict(net_arch=[8],lstm_hidden_size=8)"],
-    "compiled": ["--algo", "sac", "--env", "Pendulum-v1", "-n", "600", "--save-freq", "100", "--eval-freq", "200"]
-    + ["--save-replay-buffer", "-params", "n_envs:1", "compile:True", *OFF],
     "workers": ["--algo", "ppo", "--env", "Pendulum-v1", "-n", "3000", "--save-freq", "250", "--eval-freq", "600"]
     + ["--vec-env", "subproc", "-params", "n_envs:2", "n_steps:64", "batch_size:32", "n_epochs:4"]
     + ["normalize:dict(norm_reward=True)", SMALL],

@@ -19,14 +19,16 @@ from polyak.callbacks.callback import BaseCallback, CallbackList
 from polyak.callbacks.progress_bar import ProgressBarCallback
 from polyak.checkpoint.saved import check_counter
 from polyak.checkpoint.serialise import decode, encode
-from polyak.logging.logger import TensorBoardOutputFormat, without_scalar_tensors
-from polyak.warning import warn_user
+from polyak.logging.logger import Logger, TensorBoardOutputFormat, without_scalar_tensors
+from polyak.warning import advise, warn_user
 from polyak.writing import replacing
 
 _OF_ALL = ("model", "parent", "_locals", "globals", "verbose")
 """Attributes of callbacks that say nothing of what they have counted."""
 _TABLES = "*.csv"
 _EVENTS = "events.out.tfevents*"
+_MOST = 500_000
+"""Numbers of one attribute."""
 _NAME = re.compile(r"[\w.-]+")
 
 
@@ -54,7 +56,7 @@ class Beside:
         """
         logger, clock = self.model.logger, self.model.clock
         counted = [{"class": type(one).__name__, "has": _counted(one, before)} for one, before in self.callbacks]
-        values = without_scalar_tensors(logger.name_to_value)
+        values = without_scalar_tensors(logger.name_to_value) if isinstance(logger, Logger) else {}
         waiting = {
             name: [encode(value), logger.name_to_count.get(name, 0), list(logger.name_to_excluded.get(name, ()))]
             for name, value in values.items()
@@ -76,10 +78,12 @@ class Beside:
     def _put_back(self, brought: dict[str, Any]) -> None:
         try:
             self._put_back_clock(brought["clock"])
-            for name, (value, count, excluded) in brought["waiting"].items():
-                self.model.logger.name_to_value[str(name)] = decode(value)
-                self.model.logger.name_to_count[str(name)] = int(count)
-                self.model.logger.name_to_excluded[str(name)] = tuple(map(str, excluded))
+            logger = self.model.logger
+            waiting = brought["waiting"] if isinstance(logger, Logger) else {}
+            for name, (value, count, excluded) in waiting.items():
+                logger.name_to_value[str(name)] = decode(value)
+                logger.name_to_count[str(name)] = int(count)
+                logger.name_to_excluded[str(name)] = tuple(map(str, excluded))
             self._put_back_callbacks(brought["callbacks"])
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"what the file says of callbacks and counters is damaged: {error!r:.200}.") from error
@@ -109,8 +113,16 @@ class Beside:
 
 
 def _numbers_of(callback: BaseCallback) -> dict[str, Any]:
-    """The attributes that are numbers, or lists of these, as JSON values."""
-    return {name: encode(value) for name, value in vars(callback).items() if name not in _OF_ALL and _is_numbers(value)}
+    """The attributes that are numbers, or lists of these, as JSON values; without those that a file cannot hold."""
+    found = {name: value for name, value in vars(callback).items() if name not in _OF_ALL and _is_numbers(value)}
+    if long := [name for name, value in found.items() if _size(value) > _MOST]:
+        kind = type(callback).__name__
+        advise(
+            f"long attributes of {kind} in checkpoints",
+            f"{kind}.{long[0]} holds more than {_MOST:,} numbers and is not in checkpoints: it begins again in a "
+            "training that is resumed. Write it to a file of its own.",
+        )
+    return {name: encode(value) for name, value in found.items() if name not in long}
 
 
 def _counted(callback: BaseCallback, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,6 +140,14 @@ def _is_numbers(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "biuf"
     return value is None or isinstance(value, bool | int | float | np.number | np.bool_)
+
+
+def _size(value: Any) -> int:
+    """How many numbers there are in a value."""
+    if isinstance(value, np.ndarray):
+        return value.size
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
+    return 1 if inside is None else sum(map(_size, inside))
 
 
 def _is_code(callback: BaseCallback, name: str) -> bool:
@@ -153,7 +173,8 @@ def _lines(file: Path) -> int:
 
 def _tensorboard(logger: Any) -> dict[str, Any]:
     """Which folder TensorBoard's files are in, and their lengths."""
-    if not any(isinstance(sink, TensorBoardOutputFormat) for sink in logger.output_formats):
+    sinks = logger.output_formats if isinstance(logger, Logger) and logger.dir is not None else []
+    if not any(isinstance(sink, TensorBoardOutputFormat) for sink in sinks):
         return {}
     folder = Path(logger.dir)
     return {"tensorboard": {"folder": folder.name, "files": lengths(folder, _EVENTS)}}

@@ -118,7 +118,7 @@ class TrainOptions(TrainingOptions):
     address: str = option("", "--address", help="Cluster of Ray to join: auto, HOST:PORT or ray://HOST:PORT.")
     working_dir: str = option("", "--working-dir", help="Folder with your modules, sent to all nodes of the cluster.")
     eval_freq: int = option(25_000, "--eval-freq", help="Steps between evaluations; 0: none.")
-    save_freq: int = option(-1, "--save-freq", help="Steps between checkpoints; none by default (-1).")
+    save_freq: int = option(-1, "--save-freq", help="Steps between checkpoints; -1: none.")
     keep_full: int = option(
         1, "--keep-full", help="Full checkpoints that stay, for --resume, with --save-freq and signals.", at_least=0
     )
