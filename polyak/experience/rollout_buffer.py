@@ -353,9 +353,7 @@ class RolloutBuffer(BaseBuffer):
         """All observations and actions, step by step, as tensors [R, ...], and a dict of further columns if there are
         some; before :meth:`get`."""
         columns = (self.observations, self.actions, *([self.extras] if self.extras else []))
-        return tuple(
-            mapped(lambda column: tensor_of(self, column.reshape(-1, *column.shape[2:])), part) for part in columns
-        )
+        return tuple(mapped(lambda a: tensor_of(self, a.reshape(-1, *a.shape[2:])), part) for part in columns)
 
     def successors(self, last: Experience) -> Experience:
         """The states [S] that no row holds, as tensors: :attr:`finals`, step by step, then the ``last`` [N].
@@ -506,9 +504,8 @@ class RolloutBuffer(BaseBuffer):
 
     def _order(self, batch_size: int | None) -> tuple[np.ndarray, int]:
         """All rows in a new random order, and how many make a minibatch."""
-        rows = self._rows
+        rows, steps = self._rows, self.sequence_length
         batch_size = rows if batch_size is None else batch_size
-        steps = self.sequence_length
         first = self.rng.permutation(rows // steps)
         order = first if steps == 1 else (first[:, None] * steps + np.arange(steps)).reshape(-1)
         return order, max(1, batch_size // steps) * steps
@@ -564,9 +561,12 @@ def gae_by_loop(
     return y, y + values
 
 
-def gae_by_torch(*rollout: Any) -> tuple[Array, Array]:
+def gae_by_torch(
+    rewards: Array, values: Array, next_values: Array, discounts: Array, lam: float, cuts: Array
+) -> tuple[Array, Array]:
     """The same of many steps."""
-    advantages, targets = gae(*(torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in rollout))
+    r, v, then, gammas, ends = map(torch.from_numpy, (rewards, values, next_values, discounts, cuts))
+    advantages, targets = gae(r, v, then, gammas, lam, ends)
     return advantages.numpy(), targets.numpy()
 
 
