@@ -30,17 +30,17 @@ DEMONSTRATIONS = LOGS / "pendulum.npz"
 """What SAC's agent does on Pendulum; BC learns from it."""
 TRAININGS: dict[str, list[str]] = {
     "ppo/CartPole-v1": [],
-    "sac/Pendulum-v1": [],
     "trpo/Acrobot-v1": [],
     "recurrent_ppo/CartPoleNoVel-v1": [],
     "maskable_ppo/Taxi-v4": [],
     "qrdqn/MountainCar-v0": [],
-    "bc/Pendulum-v1": ["--dataset", str(DEMONSTRATIONS)],
-    "sac/MountainCarContinuous-v0": [],
-    "dqn/LunarLander-v3": [],
-    "ppo/LunarLanderContinuous-v3": [],
+    "sac/Pendulum-v1": ["--eval-freq", "2000"],
+    "bc/Pendulum-v1": ["--eval-freq", "2000", "--dataset", str(DEMONSTRATIONS)],
+    "ppo/MountainCarContinuous-v0": [],
+    "appo/CartPole-v1": [],
     "ppo/HalfCheetah-v5": [],
-    "ppo/Swimmer-v5": [],
+    "trpo/LunarLander-v3": [],
+    "td3/Pendulum-v1": ["--eval-freq", "2000"],
 }
 """Algorithm and environment -> further arguments of ``polyak train``."""
 
@@ -60,7 +60,19 @@ def train(agent: str, more: Sequence[str]) -> Path:
         if algo == "bc":
             model = str(LOGS / "sac" / f"{env}_1" / "best_model.zip")
             polyak(
-                *("data", "collect", "--env", env, "--model", model, "-o", more[1], "-n", "10000", "--deterministic")
+                *(
+                    "data",
+                    "collect",
+                    "--env",
+                    env,
+                    "--model",
+                    model,
+                    "-o",
+                    str(DEMONSTRATIONS),
+                    "-n",
+                    "10000",
+                    "--deterministic",
+                )
             )
         polyak(*("train", "--algo", algo, "--env", env, "--seed", "1", "-f", str(LOGS), "--verbose", "0", *more))
     return folder

@@ -4,12 +4,17 @@ The tool that makes the pages (griffe) reads the source and runs nothing. It doe
 from another function's, nor what ``Becomes``, ``Annotated`` and ``later`` stand for.
 """
 
+import re
 from typing import Any
 
 import griffe
 
+from polyak.hyperparameters.docstrings import FOR_AUTHORS
+
 _HIDDEN = ("Becomes", "Annotated", "InitVar")
 """Generics of which a reader wants the first argument alone."""
+_FACES = r"polyak\.(algorithm|network_algorithm|fields|algorithms)\."
+"""Where classes stand that users call, and the groups of fields that these are made of."""
 
 
 class Readable(griffe.Extension):
@@ -18,11 +23,15 @@ class Readable(griffe.Extension):
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Of all classes, give methods the docstrings that they inherit, and fields plain annotations and defaults.
 
-        Constructors of dataclasses are made of those fields afterwards.
+        Methods that stand elsewhere are shown as such. Constructors of dataclasses are made of those fields afterwards.
         """
         for cls in _classes(pkg, set()):
-            cls.members.pop("card", None)  # tables show what it says
-            for name, member in cls.members.items():
+            if re.match(_FACES, cls.path):
+                for name in FOR_AUTHORS:
+                    cls.members.pop(name, None)
+            for name, member in list(cls.members.items()):
+                if isinstance(member, griffe.Attribute) and (found := _named(member)) is not None:
+                    cls.set_member(name, member := _as_method(name, found))
                 if isinstance(member, griffe.Function):
                     _inherit(cls, name, member)
                 elif isinstance(member, griffe.Attribute):
@@ -36,6 +45,29 @@ def _classes(parent: griffe.Module | griffe.Class, seen: set[str]) -> Any:
             if isinstance(member, griffe.Class):
                 yield member
             yield from _classes(member, seen)
+
+
+def _named(attribute: griffe.Attribute) -> griffe.Function | None:
+    """The function of ``predict = predict``, or of ``train = Through("rollouts", Rollouts.train)``."""
+    value: Any = attribute.value
+    if isinstance(value, griffe.ExprCall) and _last(value.function) == "Through":
+        value = value.arguments[1]
+    try:
+        first, dot, rest = str(value).partition(".")
+        found = attribute.modules_collection[f"{attribute.module.resolve(first)}{dot}{rest}"]
+    except (KeyError, AttributeError, griffe.GriffeError):
+        return None
+    return found if isinstance(found, griffe.Function) else None
+
+
+def _as_method(name: str, function: griffe.Function) -> griffe.Function:
+    """A function whose first argument is the object, as one of its methods."""
+    rest = list(function.parameters)[1:]
+    own = griffe.Parameter("self", kind=griffe.ParameterKind.positional_or_keyword)
+    docstring = None if function.docstring is None else function.docstring.value
+    method = griffe.Function(name, parameters=griffe.Parameters(own, *rest), returns=function.returns)
+    method.docstring = None if docstring is None else griffe.Docstring(docstring, parent=method)
+    return method
 
 
 def _inherit(cls: griffe.Class, name: str, method: griffe.Function) -> None:

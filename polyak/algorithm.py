@@ -55,7 +55,7 @@ from polyak.hyperparameters.declaration import (
     names_checked,
     require,
 )
-from polyak.hyperparameters.docstrings import Documentation, Signature
+from polyak.hyperparameters.docstrings import FOR_AUTHORS, Documentation, Listed, Signature
 from polyak.hyperparameters.held import Held
 from polyak.logging.logger import Logger, configure_logger
 from polyak.loops.clock import Clock, EpisodeStatistics, write_logs
@@ -98,7 +98,7 @@ WITH_PARTS = frozenset(
 
 
 @dataclass(eq=False, repr=False)
-class Algorithm:
+class Algorithm(metaclass=Listed):
     """What all algorithms share.
 
     An algorithm names its :attr:`loop` and the parts that it is :attr:`made_of`, and has :meth:`predict`.
@@ -140,20 +140,25 @@ class Algorithm:
     """Whether it leaves alone what environments forbid: see :mod:`polyak.envs.masks`."""
     # Not annotated: no hyper-parameters, of which ``env`` is one where a subclass takes it.
     num_timesteps = Held[int]("clock.steps")
+    """Environment steps made, over all environments; from a dataset alone, gradient steps."""
     _total_timesteps = Held[int]("clock.total")
     _num_timesteps_at_start = Held[int]("clock.started_at")
     _n_updates = Held[int]("clock.updates")
     _episode_num = Held[int]("clock.episodes")
     _current_progress_remaining = Held[float]("clock.remaining")
     start_time = Held[float]("clock.began")
+    """When the last call of :meth:`learn` began, in nanoseconds since 1970."""
     ep_info_buffer = Held[deque[dict[str, Any]]]("statistics.episodes")
+    """The last ``stats_window_size`` episodes: return ``"r"``, length ``"l"``, and what else their monitor says."""
     ep_success_buffer = Held[deque[float]]("statistics.successes")
+    """Whether these ended in success, where environments say so (``info["is_success"]``)."""
     env = cast("Becomes[GymEnv | str | None, VecEnv | None]", None)
     learns_offline = False
     """Whether it has a dataset and no environment."""
     log_every = 1
     """What ``log_interval="auto"`` stands for."""
     n_envs = 1
+    """Environments that it acts in."""
     runner = cast("Runner | None", None)
     _vec_normalize_env = Held[VecNormalize | PartNormalizer | None]("normalisation.replay")
     """What normalises experience when it is replayed."""
@@ -203,7 +208,9 @@ class Algorithm:
         self._check_types()
         self._check_hyperparameters()
         self.observation_space: spaces.Space
+        """Of one environment, after wrappers."""
         self.action_space: spaces.Space
+        """Of one environment."""
         self.clock = Clock()
         self._logger: Logger | None = None
         self._custom_logger = False
@@ -219,6 +226,9 @@ class Algorithm:
     def __repr__(self) -> str:
         lines = [f"  {what:<15} {' '.join(text.split())}" for what, text in self._summary().items()]
         return "\n".join([f"{type(self).__name__}:", *lines])
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__()} - FOR_AUTHORS - vars(self).get("parts", {}).keys())
 
     def _summary(self) -> dict[str, str]:
         """What ``repr`` says of the model, also of one that is not built yet: what -> in words."""

@@ -93,10 +93,11 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
         tensor: of any shape.
         device: where to.
     """
-    if device.type == "cuda" and tensor.device.type == "cpu":
-        # torch would copy one with gaps through memory that is not page-locked, and wait
-        return tensor.contiguous().pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
+    if tensor.device == device:
+        return tensor
+    pins = device.type == "cuda" and tensor.device.type == "cpu"
+    # torch would copy one with gaps through memory that is not page-locked, and wait
+    return (tensor.contiguous().pin_memory() if pins else tensor).to(device, non_blocking=pins)
 
 
 def copied(tree: Any, device: Device) -> Any:

@@ -95,13 +95,14 @@ class NetworkAlgorithm(Algorithm):
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 
-    n_runners, n_learners = 0, 1  # hyper-parameters where a kind declares them
+    n_runners, n_learners, restarts_per_hour = 0, 1, 0  # hyper-parameters where a kind declares them
     transport, runner_timeout, placement = cast(Any, "ray"), cast("float | None", None), cast(Any, None)
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
     """What improves the policy. It names the hyper-parameters that it reads: see
     :data:`~polyak.learning.learner.Tunable`."""
     lr_schedule = Held[Schedule]("schedules.rate")
+    """``learning_rate`` as a function of the remaining progress."""
     _collection = Held[Collection | None]("clock.series")
     """The one that has begun, or that a file has brought."""
     engine = Held[Engine | None]("host.engine")
@@ -118,6 +119,7 @@ class NetworkAlgorithm(Algorithm):
     def _read_arguments(self) -> None:
         super()._read_arguments()
         self.policy_class = _policy_class(self, self._policy_name)
+        """What ``policy`` stood for: called with the spaces and ``policy_kwargs``, it makes the policy."""
         self.policy_kwargs = dict(self.policy_kwargs or {})
         self._device_name, self.device = str(self.device), get_device(self.device)
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
@@ -289,7 +291,8 @@ class NetworkAlgorithm(Algorithm):
         if envs_of_runners(env) is None:
             if self.n_runners == 0:
                 return super()._vectorised(env)
-            options: Any = {"timeout": self.runner_timeout, "placement": placement_of(self.placement, "runners")}
+            options: Any = {"timeout": self.runner_timeout, "restarts": self.restarts_per_hour}
+            options["placement"] = placement_of(self.placement, "runners")
             env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, **options)
         return env.normalized() if isinstance(env, RemoteEnvs) else env
 

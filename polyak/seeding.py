@@ -111,7 +111,7 @@ def rng_state() -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def set_rng_state(values: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Put back what :func:`rng_state` returned. A CUDA state is ignored where there is no such device."""
     version, gauss = values["python"]
-    random.setstate((version, tuple(int(x) for x in arrays["python"]), gauss))
+    random.setstate((version, tuple(arrays["python"].tolist()), gauss))
     name, position, has_gauss, cached = values["numpy"]
     np.random.set_state((name, arrays["numpy"].astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(torch.from_numpy(np.array(arrays["torch"], dtype=np.uint8)))

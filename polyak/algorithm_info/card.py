@@ -33,6 +33,8 @@ class Card:
     """Its name in the documentation; empty: the name of the class."""
     page: str = ""
     """The page in ``docs/`` that describes it; empty: its own in ``docs/algorithms/``."""
+    observations: str = ""
+    """What it reads, if its policies do not read every kind of observation."""
     needs: str = ""
     """What it cannot learn without and only a program can give, since it is an object: the name of an argument."""
 

@@ -467,6 +467,7 @@ class AlphaZero(NetworkAlgorithm):
     card: ClassVar[Card] = Card(
         idea="a search that a network guides, and a network that learns from it",
         learns_from="games against itself",
+        observations='boards (`"MlpPolicy"`, `"CnnPolicy"`)',
         needs="game",
     )
 

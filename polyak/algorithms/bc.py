@@ -166,6 +166,7 @@ class BC(OfflineAlgorithm):
     policies: ClassVar = policy_aliases(CloningPolicy, CloningPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
     actor = Held("policy.actor")
+    """The network that acts."""
 
     card: ClassVar[Card] = Card(
         idea="do what the data show",

@@ -105,7 +105,9 @@ class CrossQ(GaussianEntropy, OffPolicyAlgorithm):
         ContinuousPolicy, actor=CrossQActor, critic=CrossQCritic, net_arch={"pi": [256, 256], "qf": [1024, 1024]}
     )
     actor = Held("policy.actor")
+    """The network that acts."""
     critic = Held("policy.critic")
+    """The networks of action values."""
 
     def _check_hyperparameters(self) -> None:
         super()._check_hyperparameters()

@@ -269,6 +269,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     policies: ClassVar = BC.policies
     action_spaces: ClassVar = SINGLE_SPACES
     actor = Held("policy.actor")
+    """The network that acts."""
     _rounds = 0
     _new_steps = 0
 

@@ -92,6 +92,7 @@ class DDPG(CriticFields, Noisy, OffPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = DDPGLearner
     policies: ClassVar = policy_aliases(ContinuousPolicy, ContinuousPolicy, actor="deterministic")
     actor_target = Held("policy.actor_target")
+    """The lagging copy of the actor."""
 
     def _policy_options(self) -> dict[str, Any]:
         return {"n_critics": 1, **super()._policy_options()}

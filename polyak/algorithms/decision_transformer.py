@@ -192,6 +192,7 @@ class DecisionTransformer(OfflineAlgorithm):
     policies: ClassVar = policy_aliases(DecisionTransformerPolicy)
     action_spaces: ClassVar = SINGLE_SPACES
     transformer = Held("policy.transformer")
+    """The network that reads sequences."""
 
     # -- the policy ----------------------------------------------------------------------------------------------------
 

@@ -113,8 +113,11 @@ class DiscreteSAC(Spaced, Entropy, OffPolicyAlgorithm):
     policies: ClassVar = policy_aliases(CategoricalPolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     actor = Held("policy.actor")
+    """The network that acts."""
     critic = Held("policy.critic")
+    """The networks of action values."""
     critic_target = Held("policy.critic_target")
+    """Their lagging copies."""
 
     card: ClassVar[Card] = Card(
         idea="SAC with exact means over all actions",

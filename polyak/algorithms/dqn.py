@@ -279,6 +279,7 @@ class DQN(Greedy, OffPolicyAlgorithm):
     policies: ClassVar = policy_aliases(ValuePolicy, ValuePolicy)
     action_spaces: ClassVar = (spaces.Discrete,)
     q_net_target = Held("policy.q_net_target")
+    """Its lagging copy."""
     _n_calls = Held[int]("target_clock.calls")
 
     card: ClassVar[Card] = Card(

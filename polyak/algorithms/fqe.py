@@ -185,7 +185,9 @@ class FQE(OfflineAlgorithm):
     action_spaces: ClassVar = (spaces.Box, spaces.Discrete)
     replay = cast(Choices, None)  # a part, no hyper-parameter
     critic = Held("policy.critic")
+    """The networks of action values."""
     critic_target = Held("policy.critic_target")
+    """Their lagging copies."""
 
     acting_graph = not_exported("it evaluates a policy and has none of its own. Export the model that it evaluates")
 

@@ -314,6 +314,7 @@ class HIRO(Soft, Noisy, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="a level that sets goals every few steps, and one that learns to reach them",
         learns_from="replay",
+        observations='a vector (`"MlpPolicy"`), or a Dict with `"achieved_goal"` (`"MultiInputPolicy"`)',
         search=Search(
             tune.actor_critic(tune.action_noise()),
             tune.whole("goal_steps", 3, 20),

@@ -148,6 +148,7 @@ class IQL(CriticFields, OfflineAlgorithm, OffPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = IQLLearner
     policies: ClassVar = policy_aliases(ValuedPolicy, actor=BoundedGaussianActor, net_arch=[256, 256])
     value = Held("policy.value")
+    """The network of state values."""
 
     card: ClassVar[Card] = Card(
         idea="values of recorded actions alone; imitate the better ones",

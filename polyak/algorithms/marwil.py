@@ -177,6 +177,7 @@ class MARWIL(BC):
     learner_class: ClassVar[type[Learner]] = MARWILLearner
     policies: ClassVar = policy_aliases(ValuedCloningPolicy, ValuedCloningPolicy)
     value = Held("policy.value")
+    """The network of state values."""
 
     def learner_factory(self) -> Any:
         if self.advantage_norm_start is None:

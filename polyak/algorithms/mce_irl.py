@@ -20,6 +20,7 @@ from typing_extensions import Self
 
 from polyak.algorithms.imitation.reward import RewardFunction
 from polyak.arrays import Flags, Memory, Predicted
+from polyak.envs.tabular.process import FiniteProcess
 from polyak.experience import Dataset
 from polyak.hyperparameters.declaration import require
 from polyak.nn.networks.rewards import RewardNet
@@ -113,21 +114,15 @@ def tabular_model(env: gym.Env | Any) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         ValueError: the environment has no table.
     """
-    bare = env.unwrapped
-    table, initial = getattr(bare, "P", None), getattr(bare, "initial_state_distrib", None)
-    if table is None or initial is None:
+    if getattr(env.unwrapped, "P", None) is None or getattr(env.unwrapped, "initial_state_distrib", None) is None:
         raise ValueError(f"env={env!r} has no table of its own: pass transitions [S, A, S] and initial [S] yourself.")
-    size, choices = len(table), len(table[0])
-    transitions = np.zeros((size, choices, size))
-    for s, actions in table.items():
-        for a, outcomes in actions.items():
-            for probability, then, _, _ in outcomes:
-                transitions[s, a, then] += probability
-    ends = {then for actions in table.values() for outs in actions.values() for _, then, _, over in outs if over}
-    for s in ends:
-        transitions[s] = 0
-        transitions[s, :, s] = 1
-    return transitions, np.asarray(initial, np.float64)
+    process = FiniteProcess.of(env)
+    transitions = np.zeros((process.n_states * process.n_actions, process.n_states))
+    np.add.at(transitions, (process.pairs, process.successors), process.chances)
+    transitions = transitions.reshape(process.n_states, process.n_actions, process.n_states)
+    ends = np.unique(process.successors[process.ends])
+    transitions[ends] = np.eye(process.n_states)[ends][:, None]
+    return transitions, process.starts
 
 
 class SoftPlan(NamedTuple):

@@ -145,6 +145,7 @@ class PETS(FitsModel, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="plan by the cross-entropy method on an ensemble of models that is learned",
         learns_from="replay, by a model",
+        observations='a Box of floats (`"MlpPolicy"`)',
         search=Search(
             tune.rate(),
             tune.power_of_two("batch_size", 32, 512),

@@ -105,7 +105,9 @@ class SACV(SAC):
         LaggingValuePolicy, actor="squashed_gaussian", critic=CriticWithoutTarget, net_arch=[256, 256]
     )
     value = Held("policy.value")
+    """The network of state values."""
     value_target = Held("policy.value_target")
+    """Its lagging copy."""
 
     card: ClassVar[Card] = Card(
         idea="SAC with a state-value network and its target, at a fixed temperature",

@@ -162,7 +162,9 @@ class SD3(Soft, Noisy, OffPolicyAlgorithm):
     learner_class: ClassVar[type[Learner]] = SD3Learner
     policies: ClassVar = policy_aliases(PairedPolicy)
     pairs = Held("policy.pairs")
+    """The pairs of actor and critic."""
     pairs_target = Held("policy.pairs_target")
+    """Their lagging copies."""
 
     card: ClassVar[Card] = Card(
         idea="two actors with a critic each, targets that are softmax means over actions nearby",

@@ -10,14 +10,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from polyak.distributed.placement import Reservation, wait_for_room
 from polyak.envs.vec.subproc import EnvTimeoutError
 from polyak.warning import warn_user
 
 PATIENCE = 600.0
 """Seconds after which a process that has not answered is replaced."""
+SMALL = 2**16
+"""Bytes up to which arrays travel with a request."""
+HOUR = 3600.0
+"""Seconds."""
 MOST_RESTARTS = 100
-"""Replaced processes of a kind after which training ends with an error, unless something else is said."""
+"""Processes of a kind replaced within an hour after which training ends with an error, unless something else is
+said."""
 
 
 def ray() -> Any:
@@ -91,7 +98,9 @@ class Tolerance:
     """Which failures training survives."""
 
     restarts: float = MOST_RESTARTS
-    """How many processes are replaced."""
+    """How many processes are replaced :attr:`within` a time."""
+    within: float = HOUR
+    """Seconds."""
     in_a_row: float = math.inf
     """How many may fail while :attr:`Workers.failures` is not set back to 0."""
     delay: float = 0.0
@@ -144,6 +153,8 @@ class Workers:
         self._first: tuple[str, float] | None = None
         self._lost: set[int] = set()
         self._renewed_at: dict[int, float] = {}
+        self._renewals: list[float] = []
+        """When processes were replaced, of those that still count."""
         self._due: dict[int, float] = {}
         self._arguments = list(arguments)
         self._asked: dict[Any, _Asked] = {}
@@ -187,8 +198,9 @@ class Workers:
         return len(self._actors)
 
     def put(self, value: Any) -> Any:
-        """Something to hand to many at once."""
-        return ray().put(value)
+        """Something to hand to many at once. What is small travels with each request: Ray's store costs more."""
+        small = isinstance(value, np.ndarray) and value.nbytes <= SMALL
+        return value if small else ray().put(value)
 
     def begin(self, method: str, within: float) -> list[Any]:
         """What all of them answer first, in order. One that takes the place of another is asked the same.
@@ -337,7 +349,8 @@ class Workers:
         self.end(worker)
         self.restarts += 1
         self._actors[worker] = self._made(worker)
-        self._renewed_at[worker] = time.monotonic()
+        self._renewed_at[worker] = now = time.monotonic()
+        self._renewals.append(now)
         if self._first is not None:
             self.ask(worker, self._first[0], within=self._first[1])
 
@@ -363,8 +376,10 @@ class Workers:
                 raise RuntimeError(f"{known} It was the last one.") from failure.error
             warn_user(f"{known} The others continue.", RuntimeWarning)
             return
-        if self.restarts >= limits.restarts or self.failures > limits.in_a_row:
-            most = f"{limits.restarts:g} are in all, and {limits.in_a_row:g} in a row{limits.said}"
+        self._renewals = [when for when in self._renewals if time.monotonic() - when < limits.within]
+        if len(self._renewals) >= limits.restarts or self.failures > limits.in_a_row:
+            span = "in all" if math.isinf(limits.within) else f"within {limits.within:g} seconds"
+            most = f"{limits.restarts:g} are {span}, and {limits.in_a_row:g} in a row{limits.said}"
             raise RuntimeError(f"{known} It is not replaced: at most {most}.") from failure.error
         warn_user(f"{known} {loss}", RuntimeWarning)
         self._due[worker] = self._renewed_at.get(worker, -math.inf) + limits.delay

@@ -17,6 +17,7 @@ import torch
 from gymnasium import spaces
 
 from polyak.arrays import aligned, assign, mapped
+from polyak.checkpoint.collection import Collection
 from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
 from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
@@ -67,11 +68,13 @@ class Order(NamedTuple):
     stride: int
     """Environment steps that all runners make while this one steps its environments once."""
     begins: bool
-    """Whether a new collection begins, for which exploration draws its noise."""
+    """Whether a new collection begins with the first step, for which exploration draws its noise."""
     normalising: Normalising | None
     """``None``: environments are not normalised, or as the runner does it."""
     streams: Any = None
     """Random numbers to draw from, which are handed back with the steps; ``None``: the runner's own."""
+    wanted: Any = None
+    """How long collections are, which begin at any step: the runner counts; ``None``: :attr:`begins` says it."""
 
 
 class Ends(NamedTuple):
@@ -152,6 +155,8 @@ class RunnerProcess:
         self._use(self.made, False)
         self.index = index
         self.runner: Runner | None = None
+        self._series: Collection | None = None
+        """The collection that is under way, where orders do not say when one begins."""
         self._streams: Any = None
         self._alone = alone
         self._watch = None if limit is None else HangWatch(limit, f"runner {index + 1}")
@@ -232,7 +237,7 @@ class RunnerProcess:
             uses_masks: whether the policy is to know which choices are allowed.
         """
         policy, exploration, deterministic, self.progress, normalizer, raw = cloudpickle.loads(pickled)
-        self.uses_masks = uses_masks
+        self.uses_masks, self._series = uses_masks, None
         if (raw, type(normalizer)) != self._kind:
             self.runner = None
             if normalizer is not None and unwrap_vec_normalize(self.made) is None:
@@ -264,6 +269,7 @@ class RunnerProcess:
         if anything says so"""
         assert self.runner is not None
         self._normalise(normalising)
+        self._series = None
         with self._at_work("reset()"):
             self.runner.reset()
             if self.uses_masks and self.rows.masks is None and (masks := find_masks(self.env)) is not None:
@@ -298,7 +304,13 @@ class RunnerProcess:
         chunk = ChunkOfSteps(order.steps, is_composed(self.rows.action_space))
         for number in range(order.steps):
             self._follow(order, number)
-            chunk.add(runner.step(), runner.actor.memory)
+            if order.wanted is not None and (self._series is None or order.wanted.is_complete(self._series)):
+                runner.actor.begin(self.rows.num_envs)
+                self._series = Collection()
+            step = runner.step()
+            if (series := self._series) is not None:
+                series.steps, series.episodes = series.steps + 1, series.episodes + int(step.dones.sum())
+            chunk.add(step, runner.actor.memory)
         return chunk.done(runner.stored_obs, runner.allowed, runner.actor.memory)
 
     # -- what a model asks of its environments -------------------------------------------------------------------------
@@ -323,6 +335,7 @@ class RunnerProcess:
             "streams": {"values": values, "arrays": arrays},
             "random_actions": [space.np_random.bit_generator.state for space in self._sampled()],
             "not_sent": {} if self.normalizer is None else fresh_in(self.normalizer),
+            "series": None if self._series is None else [self._series.steps, self._series.episodes],
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -340,6 +353,7 @@ class RunnerProcess:
                 space.np_random.bit_generator.state = drawn
         if self.normalizer is not None:
             count_fresh(self.normalizer, state["not_sent"])
+        self._series = None if (made := state.get("series")) is None else Collection(*made)
         self._streams = state["streams"]["values"], state["streams"]["arrays"]
         self.env.unwrapped._reset_seeds()
 

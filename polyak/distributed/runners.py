@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import cloudpickle
 import numpy as np
@@ -25,7 +25,7 @@ from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
 from polyak.distributed.placement import Reservation
-from polyak.distributed.ray_workers import PATIENCE, Failure, Tolerance, Workers
+from polyak.distributed.ray_workers import MOST_RESTARTS, PATIENCE, Failure, Tolerance, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
 from polyak.distributed.statistics import Report, SharedStatistics, settings_of
 from polyak.distributed.weights import flat_weights
@@ -80,6 +80,7 @@ class RemoteEnvs(VecEnv):
         patience: seconds within which one must have begun.
         timeout: seconds within which a runner's environments must have answered to a step, reset or question: else it
             is replaced. ``None`` waits for ever.
+        restarts: how many are replaced within an hour; when one more is lost, training ends with an error.
         as_one: show all as one environment, whose steps come one after another.
 
     Raises:
@@ -98,10 +99,12 @@ class RemoteEnvs(VecEnv):
         workers: Workers | LocalWorkers | None = None,
         patience: float = PATIENCE,
         timeout: float | None = TIMEOUT,
+        restarts: int = MOST_RESTARTS,
         as_one: bool = False,
     ) -> None:
         timeout = None if timeout == math.inf else fitted("runner_timeout", timeout, Positive | None)
-        workers = _runners(env, n_runners, transport, seed, timeout, placement) if workers is None else workers
+        if workers is None:
+            workers = _runners(env, n_runners, transport, seed, timeout, placement, restarts)
         self.recipe, self.workers, self.n_runners = env, workers, n_runners
         self.integrity = Integrity()
         self.masked, self.resets = False, 0
@@ -385,7 +388,13 @@ class RemoteEnvs(VecEnv):
 
 
 def _runners(
-    env: Any, number: int, transport: Transport, seed: int | None, timeout: float | None, placement: Reservation
+    env: Any,
+    number: int,
+    transport: Transport,
+    seed: int | None,
+    timeout: float | None,
+    placement: Reservation,
+    restarts: int,
 ) -> Workers | LocalWorkers:
     """Runners that make environments by a recipe."""
     if not (isinstance(env, str) or callable(env)):
@@ -398,7 +407,8 @@ def _runners(
     if transport == "local":
         return LocalWorkers(RunnerProcess, [(made, index, seed, False) for index in range(number)])
     arguments = [(made, index, seed, True, timeout) for index in range(number)]
-    return Workers(RunnerProcess, arguments, math.inf, Tolerance(in_a_row=MOST_IN_A_ROW), placement, "n_runners")
+    limits = Tolerance(restarts, in_a_row=MOST_IN_A_ROW, said=" (restarts_per_hour)")
+    return Workers(RunnerProcess, arguments, math.inf, limits, placement, "n_runners")
 
 
 def envs_of_runners(env: VecEnv | None) -> RemoteEnvs | None:
@@ -444,6 +454,14 @@ class RemoteActor(Actor):
         return {}
 
 
+class Received(NamedTuple):
+    """What all runners have made of one request."""
+
+    chunks: list[Chunk]
+    continues: bool
+    """Whether all of it continues the episodes of what was made before."""
+
+
 class RunnerGroup:
     """Runners elsewhere, as a :class:`~polyak.collecting.runner.Runner` of all their environments.
 
@@ -458,6 +476,9 @@ class RunnerGroup:
         split: where to add up how long collecting takes.
         uses_masks: whether the policy is to know which choices are allowed.
         raw: hand out observations and rewards as they were before ``VecNormalize``, but for ``new_obs``.
+        in_advance: steps of one request, at least, where runners make those of the next request while the caller is
+            handed out those of the last; they act by weights that are at most twice as many steps old. 0: they are
+            asked for what is wanted when it is wanted.
 
     Raises:
         ValueError: ``env`` does not normalise as what the runners have made does.
@@ -471,6 +492,7 @@ class RunnerGroup:
         split: TimeSplit,
         uses_masks: bool = False,
         raw: bool = False,
+        in_advance: int = 0,
     ) -> None:
         remote = envs_of_runners(env)
         assert remote is not None
@@ -485,15 +507,16 @@ class RunnerGroup:
         self.shares_streams = False
         """Whether the one runner draws from the random numbers of this process, and so does what would be done here."""
         self._raw = raw and self._normalizer is not None
-        self.uses_masks, self.steps = uses_masks, 0
+        self.uses_masks, self.steps, self.in_advance = uses_masks, 0, in_advance
         self.original_obs: Observations | None = None
         """[N, ...] the same as experience keeps it, where that differs, as before normalisation."""
         self._obs: Observations | None = None
         self.allowed: np.ndarray | None = None
         """[N, M] which choices are allowed next; ``None``: all."""
         self.episode_starts = np.ones(env.num_envs, bool)
-        self._planned = 1
+        self._planned, self._wanted = 1, cast(Any, None)
         self._made_by: list[tuple[int, int]] = []
+        self._unread: Received | None = None
         self._chunk: Chunk | None = None
         self._row = 0
         self.epsilon_after: Callable[[int], float] | None = None
@@ -512,12 +535,12 @@ class RunnerGroup:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether runners are making the next steps."""
-        return self.obs is not None and self.env.is_asked("collect")
+        """Whether runners are making the next steps, which :meth:`ahead` has asked for."""
+        return self.obs is not None and not self.in_advance and self.env.is_asked("collect")
 
     def _dropped(self) -> None:
         """Be as before the first reset."""
-        self._obs = self._chunk = None
+        self._obs = self._chunk = self._unread = None
         self._row, self._made_by = 0, []
         self.actor.is_new = True
         self.on_loss()
@@ -558,9 +581,15 @@ class RunnerGroup:
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
-    def plan(self, steps: int) -> None:
-        """Let runners make so many steps when they are asked next."""
-        self._planned = max(steps, 1)
+    def plan(self, steps: int, wanted: Any = None) -> None:
+        """Let runners make so many steps when they are asked next.
+
+        Args:
+            steps: how many; :attr:`in_advance`, if that is more.
+            wanted: how long the collections are that these belong to, for exploration, which draws its noise at the
+                beginning of each.
+        """
+        self._planned, self._wanted = max(steps, self.in_advance, 1), wanted
 
     def reset(self) -> None:
         """Begin new episodes everywhere."""
@@ -578,9 +607,9 @@ class RunnerGroup:
 
     def _drop(self) -> None:
         """Forget steps that were made and are not handed out."""
-        if self.env.is_asked("collect"):
-            self._merge(self._received())
-        self._chunk, self._row = None, 0
+        if (received := self._received()) is not None:
+            self._merge(received.chunks)
+        self._chunk, self._row, self._unread = None, 0, None
 
     def _look_at(self, observations: Observations) -> Observations:
         """Keep what is acted on next, of which this is what experience keeps. -> as the policy sees it"""
@@ -612,20 +641,30 @@ class RunnerGroup:
         self.actor.begins = False
         self.env.send("collect", [(weights, order)] * self.env.n_runners)
 
-    def _received(self) -> list[Chunk]:
-        """What they have made."""
-        chunks: list[Chunk] = self.env.gather("collect")
-        if chunks[0].streams is not None:
-            set_rng_state(*chunks[0].streams)
-        return chunks
+    def _received(self) -> Received | None:
+        """What they have made that was not looked at yet, when it is there; ``None``: they were not asked."""
+        if self._unread is None and self.env.is_asked("collect"):
+            with self.env.integrity.changing():
+                chunks: list[Chunk] = self.env.gather("collect")
+                before, self._made_by = self._made_by, self.env.made_by
+                whole = len(set(self._made_by)) == len(self._made_by)
+                self._unread = Received(chunks, whole and before in ([], self._made_by))
+            if chunks[0].streams is not None:
+                set_rng_state(*chunks[0].streams)
+        return self._unread
 
     def _order(self, begins: bool) -> Order:
-        made, stride = self.numbers.steps, self.env.n_runners * self.env.per_runner
-        epsilon = [self.numbers.epsilon]
-        if self.epsilon_after is not None:
-            epsilon += [self.epsilon_after(made + number * stride) for number in range(1, self._planned)]
+        stride, in_hand = self.env.n_runners * self.env.per_runner, 0
+        if self._chunk is not None:
+            in_hand = len(self._chunk.infos) - self._row
+        made, epsilon = self.numbers.steps + in_hand * stride, [self.numbers.epsilon]
+        if (after := self.epsilon_after) is not None:
+            first = [after(made)] if in_hand else epsilon
+            epsilon = first + [after(made + number * stride) for number in range(1, self._planned)]
         streams = rng_state() if self.shares_streams else None
-        return Order(self._planned, made, epsilon, stride, begins, self._normalising(), streams)
+        wanted = self._wanted if self.in_advance else None
+        begins = begins and wanted is None
+        return Order(self._planned, made, epsilon, stride, begins, self._normalising(), streams, wanted)
 
     def step(self) -> Step:
         """The next step of all environments."""
@@ -639,13 +678,15 @@ class RunnerGroup:
             self.reset()
         with self.env.integrity.changing():
             with self.split.env:
-                if not self.env.is_asked("collect"):
+                if self._unread is None and not self.env.is_asked("collect"):
                     self._request()
-                chunks = self._received()
-            self._merge(chunks)
-            self._chunk, self._row = self._together(chunks), 0
-        before, self._made_by = self._made_by, self.env.made_by
-        if before not in ([], self._made_by) or len(set(self._made_by)) < len(self._made_by):
+                received = self._received()
+            assert received is not None
+            self._merge(received.chunks)
+            self._chunk, self._row, self._unread = self._together(received.chunks), 0, None
+            if self.in_advance:
+                self._request()
+        if not received.continues:
             self.on_loss()
         return self._chunk
 
@@ -692,7 +733,8 @@ class RunnerGroup:
         """Let runners make the next steps while the block runs, with the weights from before it."""
         if self.obs is None:
             self.reset()
-        self._request()
+        if not self.in_advance:
+            self._request()
         yield
 
     def close_thread(self) -> None:
@@ -716,9 +758,13 @@ class RunnerGroup:
             **flat("obs", self.obs),
             **flat("original_obs", self.original_obs),
         }
-        if self._chunk is None or self.is_used_up:
-            return columns
-        return columns | {f"rest/{name}": part for name, part in chunk_state(self._chunk, self._row).items()}
+        if self._chunk is not None and not self.is_used_up:
+            columns |= {f"rest/{name}": part for name, part in chunk_state(self._chunk, self._row).items()}
+        if self.in_advance and (received := self._received()) is not None:
+            columns["continues"] = np.array(received.continues)
+            for number, chunk in enumerate(received.chunks):
+                columns |= {f"waiting/{number}/{name}": part for name, part in chunk_state(chunk).items()}
+        return columns
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
         """Continue from what :meth:`state` returned; the runners must be in the matching state."""
@@ -730,8 +776,14 @@ class RunnerGroup:
         self.allowed = unflat("allowed", state)
         self.env.masked = self.allowed is not None
         self.episode_starts = state["episode_starts"] > 0
+        codec, composed = self.actor.codec, is_composed(self.env.action_space)
         if rest := under("rest", state):
-            self._chunk = chunk_from(rest, self.actor.codec, is_composed(self.env.action_space))
+            self._chunk = chunk_from(rest, codec, composed)
+        chunks: list[Chunk] = []
+        while waiting := under(f"waiting/{len(chunks)}", state):
+            chunks.append(chunk_from(waiting, codec, composed))
+        if chunks:
+            self._unread = Received(chunks, bool(state["continues"]))
 
 
 def row_of(chunk: Chunk, row: int, codec: Any) -> tuple[Step, State | None, np.ndarray | None]:

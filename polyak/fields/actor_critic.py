@@ -40,8 +40,11 @@ class CriticFields(Soft):
 
     action_spaces: ClassVar[tuple[type[spaces.Space], ...]] = (spaces.Box,)
     actor = Held("policy.actor")
+    """The network that acts."""
     critic = Held("policy.critic")
+    """The networks of action values."""
     critic_target = Held("policy.critic_target")
+    """Their lagging copies."""
 
 
 @dataclass(eq=False, repr=False)
@@ -57,6 +60,7 @@ class Smoothed(CriticFields, Noisy):
     target_noise_clip: NonNegative = 0.5
     """Largest such noise."""
     actor_target = Held("policy.actor_target")
+    """The lagging copy of the actor."""
 
 
 @dataclass(eq=False, repr=False)
@@ -67,6 +71,7 @@ class Entropy:
     ent_coef: NonNegative | str = "auto"
     """Entropy temperature alpha: ``"auto"`` learns it from 1, ``"auto_0.1"`` learns it from 0.1, a number fixes it."""
     log_ent_coef = Held("learner.log_ent_coef")
+    """The logarithm of the temperature, where it is learned: a parameter [1]."""
 
 
 @dataclass(eq=False, repr=False)

@@ -37,6 +37,12 @@ class OffPolicyAlgorithm(WithRunners, LearnsFromData):
     """An environment, a vector of them, a registered name, or a :class:`~polyak.experience.Dataset` to learn from
     without any; ``None`` for a model that only predicts. Afterwards the vectorised environment with every wrapper."""
     _: KW_ONLY
+    steps_per_request: Reload[Natural] = 32
+    """With ``n_runners``: the steps of its environments that a runner makes of one request, or a whole ``train_freq``
+    of steps if that is more. Runners make those of the next request while this process learns from those of the last,
+    so that they act by weights that are at most 2 * ``steps_per_request`` such steps old; ``train_freq`` and
+    ``gradient_steps`` are kept exactly, and equal seeds give equal results. 0 asks for one ``train_freq`` at a time, by
+    the newest weights, and waits for it: one runner then learns what one process learns, bit for bit."""
     buffer_size: Reload[Count] = 1_000_000
     """Transitions that the replay buffer holds."""
     learning_starts: Natural = 100
@@ -73,7 +79,8 @@ class OffPolicyAlgorithm(WithRunners, LearnsFromData):
     overlap: bool = False
     """Let the environments step during gradient steps: the first step of each collection is made while the update
     before it runs, with actions of the policy as it was before that update. Pays where environments take long and leave
-    the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results."""
+    the interpreter free, as MuJoCo's and those of ``SubprocVecEnv`` do. Equal seeds give equal results. Runners do so
+    anyway, unless ``steps_per_request`` is 0."""
 
     # Not annotated, since they are hyper-parameters only where a subclass declares them.
     action_noise = cast("ActionNoise | None", None)
@@ -81,5 +88,6 @@ class OffPolicyAlgorithm(WithRunners, LearnsFromData):
     sde_sample_freq = cast("int | Literal['episode']", -1)
     loop: ClassVar[Callable[..., Loop]] = OffPolicyLoop.of
     made_of: ClassVar[MadeOf] = {"replay": ExperienceReplay}
+    _make_group = Through("replay", ExperienceReplay.make_group)
     save_replay_buffer = Through("replay", ExperienceReplay.write)
     load_replay_buffer = Through("replay", ExperienceReplay.read)

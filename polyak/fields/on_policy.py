@@ -65,5 +65,5 @@ class OnPolicyAlgorithm(WithRunners, NetworkAlgorithm):
     batch_size = cast(int, None)
     """Rows of a minibatch, where a subclass has them as a hyper-parameter; else all of a rollout."""
     rollout_buffer = Held[RolloutBuffer]("rollouts.buffer")
-    rewards_follow = Held[Any]("rollouts.rewards_follow")
+    """The rollout that is collected or learned from."""
     train = Through("rollouts", Rollouts.train)

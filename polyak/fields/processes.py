@@ -3,9 +3,10 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from polyak.distributed.ray_workers import MOST_RESTARTS
 from polyak.distributed.runners import Transport
 from polyak.hyperparameters.changing import Reload
-from polyak.hyperparameters.declaration import Learners, Positive, Runners
+from polyak.hyperparameters.declaration import Learners, Natural, Positive, Runners
 
 
 @dataclass(eq=False, repr=False)
@@ -34,8 +35,10 @@ class WithRunners(WithLearners):
     n_runners: Reload[Runners] = 0
     """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
-    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. Between updates all
-    make the same number of steps with the newest weights."""
+    if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. All make the same
+    number of steps."""
     runner_timeout: Reload[Positive | None] = 60.0
     """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
     environments take longer is replaced, with a warning. ``None`` waits for ever."""
+    restarts_per_hour: Reload[Natural] = MOST_RESTARTS
+    """Runners that are replaced within an hour; when one more is lost, training ends with an error."""

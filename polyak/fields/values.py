@@ -27,8 +27,11 @@ class Greedy:
     """Largest global norm of the gradient, beyond which it is scaled down; ``None`` never does."""
     predict = Through("epsilon", Epsilon.predict)
     exploration_rate = Held[float]("epsilon.rate")
+    """Probability of a random action at this moment."""
     exploration_schedule = Held[Schedule]("epsilon.schedule")
+    """The same as a function of the remaining progress."""
     q_net = Held("policy.q_net")
+    """The network of action values."""
 
 
 @dataclass(eq=False, repr=False)

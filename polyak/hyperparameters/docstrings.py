@@ -8,8 +8,10 @@ import inspect
 import re
 import sys
 import types
+from abc import ABCMeta
 from dataclasses import InitVar, fields, is_dataclass
 from functools import cache
+from itertools import pairwise
 from textwrap import fill
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -18,6 +20,34 @@ from polyak.schedules import Schedule
 
 _WIDTH = 100
 _ROLE = re.compile(r":\w+:`~?(?:\w+\.)*(\w+)`")
+
+
+FOR_AUTHORS = frozenset(
+    (
+        *("acting_graph", "action_spaces", "card", "clock", "collector", "generator_class", "goes_without", "host"),
+        *(
+            "in_tensors",
+            "learner",
+            "learner_class",
+            "learner_factory",
+            "learns_offline",
+            "log_every",
+            "loop",
+            "made_of",
+        ),
+        *("make_actor", "make_optimizer", "make_policy", "memory", "normalisation", "parts", "policies", "runner"),
+        *("raw_experience", "renew_schedules", "saves_also", "schedules", "statistics", "steps_environments"),
+        *("begin_tournament", "replay", "rollouts", "supports_masks"),
+    )
+)
+"""Names that authors of algorithms read, and users do not: ``dir``, ``help`` and the pages leave them out."""
+
+
+class Listed(ABCMeta):
+    """A class whose ``dir`` and ``help`` list what users call. Its settings are arguments of the constructor."""
+
+    def __dir__(cls) -> list[str]:
+        return sorted({*super().__dir__()} - FOR_AUTHORS - set(getattr(cls, "__dataclass_fields__", ())))
 
 
 class Signature:
@@ -47,7 +77,7 @@ class Documentation:
 
 @cache
 def sentences(cls: type) -> dict[str, str]:
-    """Name -> the text below it, of the fields in the body of one class; none where there is no source to read."""
+    """Name -> the text below it, of the fields and attributes of one class; none where there is no source to read."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[cls.__module__]))
     except (OSError, TypeError, KeyError):
@@ -58,10 +88,15 @@ def sentences(cls: type) -> dict[str, str]:
             return {}
         tree = body[0]  # type: ignore[assignment]
     found = {}
-    for node, below in zip(tree.body, tree.body[1:], strict=False):
-        match node, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = inspect.cleandoc(text)
+    for body in [tree.body, *(node.body for node in tree.body if isinstance(node, ast.FunctionDef))]:
+        for node, below in pairwise(body):
+            match node, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name))
+                    | ast.Assign(targets=[ast.Name(id=name) | ast.Attribute(attr=name)]),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    found[name] = inspect.cleandoc(text)
     return found
 
 

@@ -19,7 +19,8 @@ class GroupCollector(Collector):
 
     def prepare(self, wanted: Wanted, series: Collection, restart: bool = True) -> None:
         super().prepare(wanted, series, restart)
-        self.runner.plan(wanted.missing(series))
+        whole = Collection() if self.runner.in_advance else series
+        self.runner.plan(wanted.missing(whole), wanted)
 
     def collect(
         self,

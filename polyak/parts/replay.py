@@ -12,6 +12,7 @@ from polyak.checkpoint.saved import Saved, join_state, load_buffer, save_buffer,
 from polyak.collecting.exploration import AdditiveNoise, Exploration, WarmUp, gsde
 from polyak.collecting.train_freq import TrainFreq, convert_train_freq
 from polyak.distributed.placement import placement_of
+from polyak.distributed.runners import RunnerGroup
 from polyak.distributed.shards import ShardedReplay
 from polyak.envs import DummyVecEnv
 from polyak.envs.spaces import SpaceError
@@ -348,6 +349,12 @@ class ExperienceReplay(DatasetReplay):
             elsewhere["placement"] = placement_of(model.placement, "shards")
             return self.make(model.buffer_size, model.n_envs, ShardedReplay, **elsewhere)
         return self.make(model.buffer_size, model.n_envs, **({"in_tensors": True} if model.in_tensors else {}))
+
+    def make_group(self, actor: Any) -> RunnerGroup:
+        """The runners of the model."""
+        model = self.model
+        held = model.env, actor, model._progress, model._split, model._uses_masks
+        return RunnerGroup(*held, raw=model.raw_experience, in_advance=model.steps_per_request)
 
     def why_numpy(self) -> str | None:
         model = self.model

@@ -112,6 +112,7 @@ class Reseeded(BaseCallback):
 def greedy(env: Any, n_runners: int, **options: Any) -> Any:
     """DQN that takes the best actions: no random stream decides what it learns from."""
     options = {**REPLAY, "learning_starts": 0, "exploration_initial_eps": 0.0, "exploration_final_eps": 0.0, **options}
+    options["steps_per_request"] = 0
     return DQN("MlpPolicy", env, n_runners=n_runners, transport="local", train_freq=2, **options).learn(160, Reseeded())
 
 
@@ -249,7 +250,7 @@ def test_evaluation_takes_the_statistics_of_all(tmp_path: Path) -> None:
 
 
 def test_algorithms_with_shards_normalise_what_runners_bring() -> None:
-    model = sac(pendulums, n_replay_shards=2).learn(80)
+    model = sac(pendulums, n_replay_shards=2, steps_per_request=0).learn(80)
     assert model.get_vec_normalize_env().obs_rms.count == pytest.approx(84, abs=0.01)
     assert np.isfinite(weights(model)).all()
 

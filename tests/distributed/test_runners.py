@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -13,7 +13,11 @@ from gymnasium import spaces
 import polyak
 from polyak import A2C, DQN, PPO, SAC, TD3, HerReplayBuffer, MaskablePPO, RecurrentPPO
 from polyak.callbacks import BaseCallback
+from polyak.collecting.exploration import StateDependentExploration
+from polyak.distributed.runner_process import Chunk, Order, RunnerProcess
+from polyak.distributed.runners import RunnerGroup
 from polyak.envs import make_vec_env
+from polyak.experience.step import Step
 from polyak.noise import NormalActionNoise
 from polyak.seeding import rng_state
 from tests.compat.rllib_face.test_ray_masks import Strict
@@ -181,10 +185,71 @@ def test_rows_are_those_that_one_vector_of_the_same_environments_gives() -> None
             np.testing.assert_array_equal(stored.next_observations[row, columns], then)
 
 
-RESUMED = [case for case in CASES if case != "overlap"]
+class Requested(NamedTuple):
+    """A request that a runner got."""
+
+    order: Order
+    handed_out: int
+    """Steps that the model had been handed out before."""
 
 
-@pytest.mark.parametrize("case", one_of_each(RESUMED, "recurrent", "dqn", "appo"))
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Requested]:
+    """Those of a model with one runner here."""
+    found: list[Requested] = []
+    collect, step, handed_out = RunnerProcess.collect, RunnerGroup.step, [0]
+
+    def noted(self: RunnerProcess, weights: np.ndarray, order: Order) -> Chunk:
+        found.append(Requested(order, handed_out[0]))
+        return collect(self, weights, order)
+
+    def counted(self: RunnerGroup) -> Step:
+        made = step(self)
+        handed_out[0] += 1
+        return made
+
+    monkeypatch.setattr(RunnerProcess, "collect", noted)
+    monkeypatch.setattr(RunnerGroup, "step", counted)
+    return found
+
+
+@pytest.mark.parametrize(("train_freq", "steps"), [(2, 5), (8, 8), ((1, "episode"), 5)])
+def test_the_next_steps_are_made_while_the_last_are_learned_from(
+    requests: list[Requested], train_freq: Any, steps: int
+) -> None:
+    """Each transition brings its gradient step, and exploration goes by the number of each step."""
+    env = "CartPole-v1" if isinstance(train_freq, tuple) else carts
+    options = {**REPLAY, "learning_starts": 0, "train_freq": train_freq, "n_runners": 1, "transport": "local"}
+    model = DQN("MlpPolicy", env, steps_per_request=5, **options).learn(160)
+    assert model.clock.updates == model.num_timesteps
+    for number, (order, handed_out) in enumerate(requests):
+        first = number * steps
+        assert (order.steps, order.made) == (steps, first * model.n_envs)
+        assert handed_out == max(first - steps, 0), "weights are from when the last request but one was used up"
+        left = [1 - (first + row) * model.n_envs / 160 for row in range(steps)]
+        np.testing.assert_array_equal(order.epsilon, list(map(model.epsilon.schedule, left)))
+
+
+def test_with_no_steps_in_advance_the_newest_weights_act(requests: list[Requested]) -> None:
+    model = CASES["dqn"](n_runners=1, transport="local", steps_per_request=0).learn(60)
+    assert [order.steps for order, _ in requests] == [3] * 10
+    assert [order.made for order, _ in requests] == [handed_out * model.n_envs for _, handed_out in requests]
+
+
+def test_noise_is_drawn_where_a_collection_begins_whatever_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    acted: list[bool] = []
+    monkeypatch.setattr(StateDependentExploration, "begin", lambda *_: begun.append(len(acted)))
+    monkeypatch.setattr(StateDependentExploration, "before", lambda *_: acted.append(True))
+    options = {**REPLAY, "learning_starts": 0, "train_freq": 3, "n_runners": 1, "transport": "local"}
+    SAC("MlpPolicy", "Pendulum-v1", use_sde=True, steps_per_request=4, **options).learn(18)
+    assert begun == list(range(0, len(acted), 3))
+
+
+RESUMED = list(CASES)
+
+
+@pytest.mark.parametrize("case", one_of_each(RESUMED, "recurrent", "dqn", "appo", "overlap"))
 def test_training_resumes_in_the_middle_of_a_rollout(case: str, tmp_path: Path) -> None:
     whole = CASES[case](n_runners=2, transport="local")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import torch
 
 import polyak
 from polyak.distributed import ray_workers
+from polyak.distributed import watch as module
 from polyak.distributed.runner_process import RunnerProcess
 from polyak.distributed.watch import HangWatch
 from polyak.envs.vec.subproc import EnvTimeoutError
@@ -60,7 +61,7 @@ class Silent(HangWatch):
 
 def test_each_step_has_the_whole_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     watch = Silent()
     with watch.over("step()"):
         for _ in range(3):

@@ -1,47 +1,57 @@
-"""What generates the pages of the algorithms: signatures as one would write them, docstrings, an introduction."""
+"""The pages of the algorithms: what is written by hand, and what generates the rest."""
 
-import importlib.util
+import inspect
 import re
+from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from polyak import PPO
 from polyak.algorithms import REGISTRY
+from polyak.hyperparameters.docstrings import sentence
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted((DOCS / "algorithms").glob("*.md"))
+PAGES = sorted({*(DOCS / "algorithms").glob("*.md")} - {DOCS / "algorithms" / "index.md"})
 
 
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def prose(text: str) -> str:
+    """A page without what is generated, its code and its headings."""
+    written = re.sub(r"<!-- [^\n]*; begins -->.*?<!-- [^\n]*; ends -->|```.*?```", "", text, flags=re.DOTALL)
+    return re.sub(r"^(#|!\[).*$", "", written, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_page_begins_with_prose(page: Path) -> None:
-    text = loaded("hooks").on_page_markdown(page.read_text(encoding="utf-8"))
-    title, begins, rest = text.partition("\n\n")
-    assert title.startswith("# ")
-    assert begins
-    assert not rest.lstrip().startswith((":::", "#"))
-    assert "Shapes:" not in rest.partition(":::")[0]
+def test_a_page_of_an_algorithm_teaches() -> None:
+    """It has prose of its own, an example, which :mod:`tests.zoo.test_docs` runs, equations, and what was checked."""
+    poor = {}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        parts = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        _, _, example = text.partition("\n## Example\n")
+        poor[page.stem] = {
+            "words": len(prose(text).split()) >= 120,
+            "example": "```python\n" in example.partition("\n## ")[0],
+            "parts": parts[:5] == ["Example", "Equations", "Settings and pitfalls", "What was verified", "Options"],
+            "tests": all((ROOT / path).exists() for path in re.findall(r"`((?:tests|benchmarks)/[\w./-]+)`", text)),
+        }
+    assert len(poor) >= 48
+    assert not {name: checks for name, checks in poor.items() if not all(checks.values())}
 
 
-def test_an_introduction_is_what_the_file_says_and_prose_of_ones_own_stays() -> None:
-    hooks = loaded("hooks")
-    made = hooks.on_page_markdown("# SAC\n\n::: polyak.algorithms.sac.SAC\n    options:\n")
-    assert made.startswith("# SAC\n\n**Soft Actor-Critic (SAC).**\n\n")
-    assert "arXiv:1812.05905" in made
-    assert made.endswith("::: polyak.algorithms.sac.SAC\n    options:\n")
-    own = "# SAC\n\nIt learns.\n\n::: polyak.algorithms.sac.SAC\n"
-    assert hooks.on_page_markdown(own) == own
+def test_what_users_see_of_ppo_is_little_and_documented() -> None:
+    settings = {field.name for field in fields(PPO)}
+    shown = {name for name in dir(PPO("MlpPolicy", "CartPole-v1")) if not name.startswith("_")}
+    assert settings <= shown
+    assert len(shown - settings) <= 35
+    assert {name for name in dir(PPO) if not name.startswith("_")} <= shown - settings
+    called = {name: getattr(PPO, name, None) for name in shown}
+    texts = {name: inspect.getdoc(v) for name, v in called.items() if callable(v) or isinstance(v, property)}
+    without = [name for name in shown if not (sentence(PPO, name) or texts.get(name))]
+    assert not without
+    for name in ("policy_class", "lr_schedule", "rollout_buffer", "ep_info_buffer", "n_envs", "get_env", "train"):
+        assert name in shown, f"programs for Stable-Baselines3 read {name}"
 
 
 @pytest.fixture(scope="module")
@@ -69,4 +79,5 @@ def test_methods_have_the_docstrings_that_they_inherit(package: Any) -> None:
         module, _, name = entry.partition(":")
         members = package[f"{module.removeprefix('polyak.')}.{name}"].all_members
         for method in ("learn", "predict", "save", "load"):
+            assert members[method].is_function, f"{name}.{method}"
             assert members[method].docstring is not None, f"{name}.{method}"

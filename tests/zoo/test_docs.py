@@ -81,6 +81,15 @@ LONG = {
     "scale",
     "from_d3rlpy",
     "decision_transformer",
+    "awac",
+    "bc",
+    "cql",
+    "edac",
+    "iql",
+    "marwil",
+    "pets",
+    "rebrac",
+    "td3_bc",
 }
 """Pages whose snippets train for long, or start processes."""
 

@@ -38,7 +38,7 @@ def test_an_agent_reaches_its_score_again(capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_what_there_is_not_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("enjoy", "--pretrained", "--no-render", *words) == 1
+    assert run("enjoy", "--pretrained", "--no-render", *words) == 2
     assert said in capsys.readouterr().err
 
 

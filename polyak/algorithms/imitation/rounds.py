@@ -50,7 +50,7 @@ class ImitationLoop:
     def __init__(self, model: Any, callback: BaseCallback, log_interval: int | None) -> None:
         self.model, generator = model, model.generator
         if isinstance(generator, OnPolicyAlgorithm):
-            generator.rewards_follow = partial(settle, model)
+            generator.rollouts.rewards_follow = partial(settle, model)
         self.generating: Loop = type(generator).loop(generator, Relay(model, callback), log_interval)
         self.between = engine_checks(model)
 

@@ -16,15 +16,20 @@ if TYPE_CHECKING:
 
 _STUB = ast.parse(Path(__file__).with_name("_names.pyi").read_text())
 _HOME = {one.name: node.module for node in _STUB.body if isinstance(node, ast.ImportFrom) for one in node.names}
-_ALGORITHMS = ("PPO", "DQN", "Rainbow", "SAC", "TQC", "IMPALA", "APPO", "BC", "MARWIL", "CQL", "IQL")
+CONFIGS = {
+    name.removesuffix("Config"): f"{home}:{name}"
+    for name, home in _HOME.items()
+    if name.endswith("Config") and str(home).startswith(f"{__name__}.config.") and name != "AlgorithmConfig"
+}
+"""Names of algorithms -> their configs."""
 
-__all__ = sorted([*_HOME, *_ALGORITHMS])
+__all__ = sorted([*_HOME, *CONFIGS])
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(str(_HOME[name])), name)
-    if name in _ALGORITHMS:
+    if name in CONFIGS:
         return importlib.import_module(f"{__name__}.trainables").get_trainable_cls(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -131,7 +131,7 @@ class RoundsOfRunners(RunnerGroup):
     rounds = 1
     dropped = 0
 
-    def plan(self, steps: int) -> None:
+    def plan(self, steps: int, wanted: Any = None) -> None:
         self._planned = self.rounds
 
     def _together(self, chunks: Sequence[Chunk]) -> Chunk:

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any
 
+from polyak.compat.rllib_face import CONFIGS
 from polyak.compat.rllib_face.algorithm import Algorithm
 from polyak.compat.rllib_face.errors import NotThereYetError
 from polyak.suggestions import did_you_mean
 
-CONFIGS = {
-    "PPO": "polyak.compat.rllib_face.config.ppo:PPOConfig",
-    "DQN": "polyak.compat.rllib_face.config.dqn:DQNConfig",
-    "Rainbow": "polyak.compat.rllib_face.config.dqn:RainbowConfig",
-    "SAC": "polyak.compat.rllib_face.config.sac:SACConfig",
-    "TQC": "polyak.compat.rllib_face.config.sac:TQCConfig",
-    "IMPALA": "polyak.compat.rllib_face.config.impala:IMPALAConfig",
-    "APPO": "polyak.compat.rllib_face.config.impala:APPOConfig",
-    "BC": "polyak.compat.rllib_face.config.marwil:BCConfig",
-    "MARWIL": "polyak.compat.rllib_face.config.marwil:MARWILConfig",
-    "IQL": "polyak.compat.rllib_face.config.iql:IQLConfig",
-    "CQL": "polyak.compat.rllib_face.config.cql:CQLConfig",
-}
-"""Names of algorithms -> their configs."""
 NOT_YET = ("DreamerV3",)
 """Algorithms of RLlib that have no config here."""
 _MADE: dict[str, type[Algorithm]] = {}
@@ -41,8 +27,7 @@ def config_class(name: str) -> type[Any]:
         if name in NOT_YET:
             raise NotThereYetError(f"{name} has no config yet. {there}")
         raise ValueError(f"the algorithm {name!r} is unknown. {there}{did_you_mean(name, CONFIGS)}")
-    module, _, attribute = CONFIGS[name].partition(":")
-    found: type[Any] = getattr(import_module(module), attribute)
+    found: type[Any] = resolve_name(CONFIGS[name])
     return found
 
 

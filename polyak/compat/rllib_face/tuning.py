@@ -11,9 +11,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from polyak.compat.rllib_face import environments
+from polyak.compat.rllib_face import CONFIGS, environments
 from polyak.compat.rllib_face.config.base import AlgorithmConfig
-from polyak.compat.rllib_face.trainables import CONFIGS, config_class
+from polyak.compat.rllib_face.trainables import config_class
 from polyak.compat.rllib_face.trainables import get_trainable_cls as algorithm_class
 
 _UNKNOWN = float("nan")

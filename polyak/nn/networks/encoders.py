@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from typing_extensions import TypeIs
 
-from polyak.envs.spaces import get_flattened_obs_dim, is_image_space
+from polyak.envs.spaces import check_for_nested_spaces, get_flattened_obs_dim, is_image_space
 from polyak.nn.errors import PolicyError
 
 Obs = Tensor | dict[str, Tensor]
@@ -63,12 +63,7 @@ def make_preprocess(observation_space: spaces.Space, normalize_images: bool = Tr
         NotImplementedError: an unsupported space, or a Dict inside a Dict.
     """
     if isinstance(observation_space, spaces.Dict):
-        for key, subspace in observation_space.spaces.items():
-            if isinstance(subspace, (spaces.Dict, spaces.Tuple)):
-                raise NotImplementedError(
-                    f"Nested observation spaces are not supported: entry {key!r} is {subspace}. "
-                    "Flatten it, e.g. with gymnasium.wrappers.FlattenObservation."
-                )
+        check_for_nested_spaces(observation_space)
         parts = {key: make_preprocess(space, normalize_images) for key, space in observation_space.spaces.items()}
         return partial(_each_key, parts=parts)
     if isinstance(observation_space, spaces.Box):

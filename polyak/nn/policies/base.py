@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from polyak.arrays import Flags, Memory, to_device
+from polyak.arrays import Flags, Memory, to_device, where
 from polyak.envs.masks import mask_size, masks_for_rows
 from polyak.envs.nan_checks import NonFiniteError
 from polyak.envs.nested_spaces import as_named
@@ -751,13 +751,7 @@ def check_starts(episode_start: Any, rows: int) -> None:
 
 def renewed(memory: State, fresh: State, starts: np.ndarray) -> State:
     """``memory``, but ``fresh`` where an episode begins, ``starts`` [B]."""
-    if not np.count_nonzero(starts):
-        return memory
-    begun = torch.from_numpy(starts)
-    return {
-        name: torch.where(begun.to(old.device).view(-1, *[1] * (old.ndim - 1)), fresh[name], old)
-        for name, old in memory.items()
-    }
+    return {name: where(torch.from_numpy(starts).to(old.device), fresh[name], old) for name, old in memory.items()}
 
 
 def n_rows(obs: Any) -> int:

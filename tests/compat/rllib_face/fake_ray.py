@@ -95,7 +95,7 @@ class FakeRay:
     exceptions = SimpleNamespace(RayActorError=RayActorError)
 
     def __init__(self) -> None:
-        self.running, self.speed = False, 1
+        self.running, self.works, self.speed = False, False, 1
         self.actors: list[Actor] = []
         self.puts = 0
         self.options: dict[str, Any] = {}
@@ -134,9 +134,13 @@ class FakeRay:
         return reference
 
     def wait(self, references: list[Reference], num_returns: int, timeout: float | None) -> Any:
-        if not all(reference.done for reference in references):
-            for actor in self.actors:
-                actor.work(self.speed)
+        if not self.works and not all(reference.done for reference in references):
+            self.works = True  # nothing is done meanwhile for workers of another test that are collected as garbage
+            try:
+                for actor in self.actors:
+                    actor.work(self.speed)
+            finally:
+                self.works = False
         ready = [reference for reference in references if reference.done][:num_returns]
         return ready, [reference for reference in references if reference not in ready]
 

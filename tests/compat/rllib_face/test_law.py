@@ -17,14 +17,14 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from polyak.compat.rllib_face import AlgorithmConfig
+from polyak.compat.rllib_face import CONFIGS, AlgorithmConfig
 from polyak.compat.rllib_face.config import unread
 from polyak.compat.rllib_face.config.base import _hints
 from polyak.compat.rllib_face.learner_groups import learns_with
 from polyak.compat.rllib_face.places import check_processes
 from polyak.compat.rllib_face.processes import acting, learners, runners
 from polyak.compat.rllib_face.processes.evaluators import RemoteEvaluators
-from polyak.compat.rllib_face.trainables import CONFIGS, config_class
+from polyak.compat.rllib_face.trainables import config_class
 from polyak.compat.rllib_face.tuning import bundles
 from polyak.experience import collect
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,6 +118,18 @@ def test_whether_there_is_an_answer_takes_none(workers: Workers) -> None:
     assert all_answers(workers) == [(0, "say", ("a", 1))]
 
 
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of these workers alone: other threads of this process have the true one."""
+    now = [100.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds + 1e-3
+
+    monkeypatch.setattr(ray_workers, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    return now
+
+
 def tolerant(**limits: Any) -> Workers:
     return Workers(Echo, [("a",), ("b",)], 60.0, Tolerance(said=", as set there", **limits))
 
@@ -132,12 +146,19 @@ def test_what_was_asked_first_is_asked_of_each_replacement(workers: Workers) -> 
 
 
 @pytest.mark.filterwarnings("ignore:echo:RuntimeWarning")
-def test_so_many_are_replaced_in_all_and_in_a_row(fake: FakeRay) -> None:
-    most = tolerant(restarts=2)
-    for _ in range(2):
+def test_so_many_are_replaced_within_a_time_in_all_and_in_a_row(fake: FakeRay, now: list[float]) -> None:
+    for within, span in ((3600.0, "within 3600 seconds"), (math.inf, "in all")):
+        most = tolerant(restarts=2, within=within)
+        for _ in range(2):
+            most.replace(0, LOST, "echo", "")
+        with pytest.raises(RuntimeError, match=f"not replaced: at most 2 are {span}, and inf in a row, as set there"):
+            most.replace(0, LOST, "echo", "")
+        now[0] += 3601.0
+    most = tolerant(restarts=1)
+    for _ in range(3):
         most.replace(0, LOST, "echo", "")
-    with pytest.raises(RuntimeError, match="not replaced: at most 2 are in all, and inf in a row, as set there"):
-        most.replace(0, LOST, "echo", "")
+        now[0] += 3601.0
+    assert most.restarts == 3
     row = tolerant(in_a_row=1)
     row.replace(0, LOST, "echo", "")
     row.failures = 0
@@ -169,10 +190,7 @@ def test_others_continue_until_there_are_none(fake: FakeRay) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:echo:RuntimeWarning")
-def test_the_second_replacement_of_one_waits(fake: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(ray_workers.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(ray_workers.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds + 1e-3))
+def test_the_second_replacement_of_one_waits(fake: FakeRay, now: list[float]) -> None:
     made = tolerant(delay=5.0)
     for _ in range(2):
         made.replace(0, LOST, "echo", "")

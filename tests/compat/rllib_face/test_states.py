@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from polyak.compat.rllib_face import Algorithm, MeanStdFilter
+from polyak.compat.rllib_face.groups import synchronous_parallel_sample
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.compat.rllib_face.test_algorithm import SMALL, dqn, equal, ppo, weights
 
@@ -118,12 +119,17 @@ def test_runners_of_this_process_are_reached_through_their_groups() -> None:
         assert not algo.env_runner.config.in_evaluation
         assert algo.env_runner.module is algo.get_module()
         assert algo.env_runner_group.foreach_env_runner(id, local_env_runner=False) == []
+        assert algo.env_runner_group.foreach_env_runner("get_metrics") == [{}]
+        with pytest.raises(HyperparameterError, match="return_obj_refs"):
+            algo.env_runner_group.foreach_env_runner(id, return_obj_refs=True)
         assert algo.env_runner_group.num_remote_env_runners() == 0
         group = algo.eval_env_runner_group
         assert group.foreach_env_runner(lambda runner: runner.config.in_evaluation) == [True]
         assert group.num_remote_env_runners() == 0
         assert sum(map(len, algo.env_runner.sample())) == algo.model.n_steps
         assert sum(map(len, algo.env_runner.sample(num_timesteps=7))) == 7
+        (of_one,) = synchronous_parallel_sample(worker_set=algo.env_runner_group, max_env_steps=5, concat=False)
+        assert sum(map(len, of_one)) == 5
         assert [one.is_done for one in algo.env_runner.sample(num_episodes=2)] == [True, True]
         before = moved(algo)
         (episode,) = algo.eval_env_runner.sample()

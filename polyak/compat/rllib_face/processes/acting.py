@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -48,7 +49,7 @@ def processes_of(
 
 
 def tolerance_of(config: AlgorithmConfig, **more: Any) -> Tolerance:
-    """What ``fault_tolerance()`` says of replacing.
+    """What ``fault_tolerance()`` says of replacing, which counts all replacements.
 
     Args:
         config: with these settings.
@@ -56,4 +57,4 @@ def tolerance_of(config: AlgorithmConfig, **more: Any) -> Tolerance:
     """
     most = config.max_num_env_runner_restarts if config.restart_failed_env_runners else 0
     in_a_row = config.num_consecutive_env_runner_failures_tolerance
-    return Tolerance(most, in_a_row, unmade=True, said=", as fault_tolerance() says", **more)
+    return Tolerance(most, math.inf, in_a_row, unmade=True, said=", as fault_tolerance() says", **more)
