@@ -151,7 +151,8 @@ def what_acts_where() -> list[str]:
             tables.append(cls.__name__)
         elif kinds:
             of_data, of_expert = learns.startswith("a dataset"), learns.startswith(("an expert", "demonstrations"))
-            replays = issubclass(cls, OffPolicyAlgorithm) and not (of_data or of_expert)
+            both = all(combines(cls, name) for name in ("replay_buffer_class", "n_steps"))
+            replays = issubclass(cls, OffPolicyAlgorithm) and both and not (of_data or of_expert)
             explores = "use_sde" in signature(cls).parameters and spaces.Box in kinds and not of_data
             acts = [spaces.Box in kinds, spaces.Discrete in kinds, spaces.MultiDiscrete in kinds, spaces.Dict in kinds]
             begins = "from a dataset: " if of_data else "from an expert: " if of_expert else ""
@@ -220,6 +221,7 @@ FILE = """## The file
       heading_level: 3
       filters: ["!^_", "!^{cls}$"]
 """
+RECURRENT = '[an option](../memory.md): `policy_kwargs={"memory": "lstm"}`'
 SAME = (
     "As for every algorithm: equal seeds give equal results, a saved or resumed training continues bit by bit, and "
     "compiled gradient steps equal plain ones (`tests/laws/test_conformance.py`, `tests/laws/test_resumption.py`)."
@@ -246,9 +248,8 @@ def about(cls: Any) -> str:
 
 def what_it_takes(key: str, cls: Any) -> list[str]:
     """A table of what an algorithm acts in, learns from and can be combined with."""
-    takes, kinds, policies = signature(cls).parameters, action_spaces(cls), getattr(cls, "policies", {})
+    kinds, policies = action_spaces(cls), getattr(cls, "policies", {})
     everything = 'vectors and numbers (`"MlpPolicy"`), images (`"CnnPolicy"`), Dicts of them (`"MultiInputPolicy"`)'
-    replays = issubclass(cls, OffPolicyAlgorithm) and "replay_buffer_class" in takes
     explores = {
         "exploration_fraction": "random actions (`exploration_fraction` ...)",
         "noisy": "noise in weights (`noisy`)",
@@ -268,11 +269,11 @@ def what_it_takes(key: str, cls: Any) -> list[str]:
         "actions": actions(cls) if kinds else "moves of a game",
         "observations": cls.card.observations or everything,
         "learns from": cls.card.learns_from,
-        "recurrent policy": recurrence(policies),
+        "recurrent policy": recurrence(cls, policies),
         "[action masks](../masks.md)": "yes" if cls.supports_masks else "no",
-        "explores by": _those(explores, takes),
-        "replay": _those(replay, takes) if replays else "",
-        "other processes": _those(processes, takes),
+        "explores by": _those(explores, cls),
+        "replay": _those(replay, cls) if issubclass(cls, OffPolicyAlgorithm) else "",
+        "other processes": _those(processes, cls),
         "command line": f"`polyak train --algo {key}`" + (f"; tuned for {names}" if names else ""),
         "source": reference(cls),
     }
@@ -281,20 +282,22 @@ def what_it_takes(key: str, cls: Any) -> list[str]:
     return table(("", ""), [(what, words) for what, words in rows.items() if words])
 
 
-def _those(words: dict[str, str], takes: Iterable[str]) -> str:
-    return ", ".join(text for name, text in words.items() if name in takes and text)
+def combines(cls: Any, name: str) -> bool:
+    """Whether an argument can be given to it."""
+    return name in signature(cls).parameters and name not in cls.card.refuses
 
 
-def recurrence(policies: Any) -> str:
+def _those(words: dict[str, str], cls: Any) -> str:
+    return ", ".join(text for name, text in words.items() if combines(cls, name) and text)
+
+
+def recurrence(cls: Any, policies: Any) -> str:
     """Whether its policies can have a recurrent state, in words."""
-    recipes = list(policies.values())
-    if any(
-        getattr(recipe, "recurrent", None) is getattr(recipe, "policy_class", 0) and recipe.defaults.get("memory")
-        for recipe in recipes
-    ):
-        return "[yes](../memory.md), an LSTM or a GRU"
-    able = any(getattr(recipe, "recurrent", None) is not None for recipe in recipes)
-    return '[an option](../memory.md): `policy_kwargs={"memory": "lstm"}`' if able else ""
+    found = [recipe for recipe in policies.values() if getattr(recipe, "recurrent", None)]
+    if not found or "memory" in cls.card.refuses:
+        return ""
+    always = all(recipe.defaults.get("memory") for recipe in found)
+    return "[yes](../memory.md), an LSTM or a GRU" if always else RECURRENT
 
 
 def checked(key: str, cls: Any) -> list[str]:

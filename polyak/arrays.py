@@ -93,8 +93,11 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
         tensor: of any shape.
         device: where to.
     """
-    if tensor.device == device:
-        return tensor
+    return tensor if tensor.device == device else _moved(tensor, device)
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on another device."""
     pins = device.type == "cuda" and tensor.device.type == "cpu"
     # torch would copy one with gaps through memory that is not page-locked, and wait
     return (tensor.contiguous().pin_memory() if pins else tensor).to(device, non_blocking=pins)

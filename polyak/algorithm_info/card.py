@@ -35,6 +35,9 @@ class Card:
     """The page in ``docs/`` that describes it; empty: its own in ``docs/algorithms/``."""
     observations: str = ""
     """What it reads, if its policies do not read every kind of observation."""
+    refuses: tuple[str, ...] = ()
+    """What its kind offers and it cannot be combined with: names of arguments (``"replay_buffer_class"`` stands for
+    hindsight), and ``"memory"`` of ``policy_kwargs``."""
     needs: str = ""
     """What it cannot learn without and only a program can give, since it is an object: the name of an argument."""
 

@@ -6,6 +6,7 @@ and algorithm numbers are theirs.
 Shapes: B batch rows, A actions, K atoms.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -17,13 +18,13 @@ from polyak.algorithms.dqn import DQN, DQNLearner, allowed, taken
 from polyak.experience import Transition
 from polyak.hyperparameters.changing import WithNetworks
 from polyak.hyperparameters.declaration import AtLeastTwo, require
-from polyak.learning.clamped_returns import warn_of_clamping
 from polyak.learning.learner import Learner, Objective
 from polyak.nn.catalog import policy_aliases
 from polyak.nn.policies.value import CategoricalQNetwork, ValuePolicy
 from polyak.ops.distributional import clamped_share, project
 from polyak.ops.soft_values import soft_log_policy
 from polyak.parts.part import MadeOf, OfPolicy
+from polyak.warning import advise
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 
@@ -78,6 +79,35 @@ class C51Learner(DQNLearner):
 
 
 # -- hyper-parameters --------------------------------------------------------------------------------------------------
+
+
+_LOOK_EVERY = 1_000
+"""Gradient steps between two looks at how much is clamped."""
+_TOO_MUCH = 0.25
+"""Share of the targets' probability from which on clamping is worth a warning."""
+
+
+def warn_of_clamping(model: Any, metrics: Mapping[str, list[Tensor]]) -> None:
+    """Warn, once, if a good share of what a model learns towards lies outside of its atoms.
+
+    Args:
+        model: has ``v_min`` and ``v_max``, and has just made the gradient steps that ``metrics`` are about.
+        metrics: of these steps; ``"clamped_share"`` is [] each, see :func:`~polyak.ops.distributional.clamped_share`.
+    """
+    shares, made = metrics["clamped_share"], model._n_updates
+    if made // _LOOK_EVERY == (made - len(shares)) // _LOOK_EVERY:  # seldom, since a GPU waits for it
+        return
+    share = float(shares[-1])
+    if share < _TOO_MUCH:
+        return
+    returns = [episode["r"] for episode in model.ep_info_buffer]
+    met = f" Recent episodes returned {min(returns):.4g} to {max(returns):.4g} (undiscounted)." if returns else ""
+    advise(
+        "clamped returns",
+        f"{share:.0%} of what {type(model).__name__} learns towards lies outside of its atoms, from "
+        f"v_min={model.v_min:g} to v_max={model.v_max:g}, and counts as an end: it cannot distinguish such returns."
+        f"{met} Set v_min and v_max so that discounted returns lie between them.",
+    )
 
 
 class Atoms(OfPolicy):

@@ -25,7 +25,7 @@ from polyak.collecting.runner import Acted
 from polyak.collecting.train_freq import TrainFreq, TrainFrequencyUnit
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.normalisation_scale import shown_to
-from polyak.experience import Dataset, ReplayBuffer
+from polyak.experience import Dataset, HerReplayBuffer, ReplayBuffer
 from polyak.experience.datasets.checks import as_actions
 from polyak.experience.step import Observations, Step
 from polyak.fields.off_policy import OffPolicyAlgorithm
@@ -279,6 +279,9 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
         super()._check_hyperparameters()
         able = self.expert is None or callable(self.expert) or hasattr(self.expert, "predict")
         require(able, "expert", self.expert, "it must be a model, or a function of one observation.")
+        buffer = self.replay_buffer_class
+        fix = "what the expert said is not learned for other goals. Leave it out."
+        require(buffer is None or not issubclass(buffer, HerReplayBuffer), "replay_buffer_class", buffer, fix)
         fix = "after each round DAgger reads what it stored, which must be here. Pass n_replay_shards=0."
         require(self.n_replay_shards == 0, "n_replay_shards", self.n_replay_shards, fix)
 
@@ -336,6 +339,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="clone the expert where one's own mistakes lead",
         learns_from="an expert, asked while it acts",
+        refuses=("replay_buffer_class",),
         needs="expert",
     )
 

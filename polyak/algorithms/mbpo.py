@@ -35,6 +35,7 @@ class MBPO(Imagining, SAC):
     card: ClassVar[Card] = Card(
         idea="SAC from short rollouts of an ensemble of models that is learned",
         learns_from="replay, and a model",
+        refuses=("memory", "replay_buffer_class"),
         observations='a Box of floats (`"MlpPolicy"`)',
         search=tune.actor_critic(
             tune.uniform("real_share", 0.0, 0.5),

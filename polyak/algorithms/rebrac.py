@@ -185,6 +185,7 @@ class ReBRAC(Smoothed, OfflineAlgorithm, OffPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="TD3 with penalties in actor and critics for leaving the data, and layer normalisation",
         learns_from="a dataset",
+        refuses=("n_steps",),
         search=Search(
             tune.from_data(),
             tune.log_uniform("actor_bc_coef", 1e-3, 1.0),

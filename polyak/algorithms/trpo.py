@@ -343,6 +343,7 @@ class TRPO(OnPolicyAlgorithm):
     card: ClassVar[Card] = Card(
         idea="one natural-gradient step on each rollout, as long as a KL divergence allows",
         learns_from="its own rollouts",
+        refuses=("n_learners",),
         search=tune.passes(
             1,
             tune.log_uniform("target_kl", 1e-3, 0.1),

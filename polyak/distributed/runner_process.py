@@ -175,13 +175,14 @@ class RunnerProcess:
 
     @contextmanager
     def _at_work(self, doing: str) -> Iterator[None]:
-        """While the block runs, the generators of the process are in the states that this runner left them in.
+        """While the block runs, the generators of the process are in the states that this runner left them in. In a
+        process of its own they stay so.
 
         Raises:
             EnvTimeoutError: environments take longer than the limit.
             RuntimeError: in a process of its own, what would end that: ``KeyboardInterrupt``, ``SystemExit``.
         """
-        before = rng_state()
+        before = None if self._alone else rng_state()
         if self._streams is not None:
             set_rng_state(*self._streams)
         try:
@@ -192,8 +193,14 @@ class RunnerProcess:
                 raise
             raise RuntimeError(f"the environments of runner {self.index + 1} raised {error!r} in {doing}.") from error
         finally:
-            self._streams = rng_state()
-            set_rng_state(*before)
+            self._streams = None if before is None else rng_state()
+            if before is not None:
+                set_rng_state(*before)
+
+    @property
+    def _drawn(self) -> Any:
+        """The states of the generators that this runner draws from."""
+        return rng_state() if self._streams is None else self._streams
 
     def describe(self) -> tuple[int, Described]:
         """Its process, and its environments."""
@@ -290,7 +297,7 @@ class RunnerProcess:
             actor.begin(self.rows.num_envs, order.begins)
             chunk = self._collected(order)
         report = None if self.normalizer is None else report_of(self.normalizer)
-        return chunk._replace(report=report, streams=None if order.streams is None else self._streams)
+        return chunk._replace(report=report, streams=None if order.streams is None else self._drawn)
 
     def _follow(self, order: Order, number: int) -> None:
         """Let exploration know that so many steps of an order are made."""
@@ -325,7 +332,7 @@ class RunnerProcess:
     def state(self) -> dict[str, Any]:
         """All that decides what it collects next, as plain data."""
         assert self.runner is not None
-        values, arrays = self._streams
+        values, arrays = self._drawn
         with self._at_work("get_state()"):
             environments = self.rows.get_state()
         return {

@@ -794,8 +794,8 @@ def row_of(chunk: Chunk, row: int, codec: Any) -> tuple[Step, State | None, np.n
         row: which, from 0.
         codec: of actions, where the chunk does not hold them in the environments' units.
     """
-    columns, last = chunk.columns, row + 1 == len(chunk.infos)
-    now, then, episodes = mapped(lambda part: part[row + 1], chunk.seen), None, NO_EXTRAS
+    columns, last = chunk.columns.columns, row + 1 == len(chunk.infos)
+    now, then, episodes = _at(chunk.seen, row + 1), None, NO_EXTRAS
     memory = _memory_after(chunk, row)
     for ends in chunk.ends:
         if ends.step == row:
@@ -804,14 +804,14 @@ def row_of(chunk: Chunk, row: int, codec: Any) -> tuple[Step, State | None, np.n
             for name, part in ends.memory.items():
                 memory[name][ends.rows] = part
             episodes = ends.episodes
-    at = {name: mapped(lambda part: part[row], column) for name, column in columns.items()}
+    at = {name: _at(column, row) for name, column in columns.items()}
     extras = {name[len(EXTRA) :]: part for name, part in at.items() if name.startswith(EXTRA)}
     if chunk.env_actions is not None:
         sent = chunk.env_actions[row]
     else:
         sent = at["env_actions"] if "env_actions" in at else codec.to_env(at["actions"])
     step = Step(
-        mapped(lambda part: part[row], chunk.seen),
+        _at(chunk.seen, row),
         at["actions"],
         sent,
         at["rewards"],
@@ -828,6 +828,11 @@ def row_of(chunk: Chunk, row: int, codec: Any) -> tuple[Step, State | None, np.n
     )
     allowed = chunk.allowed if last or f"{EXTRA}masks" not in columns else columns[f"{EXTRA}masks"][row + 1]
     return step, {name: torch.from_numpy(part) for name, part in memory.items()} or None, allowed
+
+
+def _at(column: Any, row: int) -> Any:
+    """[N, ...] one row of a column."""
+    return column[row] if isinstance(column, np.ndarray) else mapped(lambda part: part[row], column)
 
 
 def _memory_after(chunk: Chunk, row: int) -> dict[str, np.ndarray]:

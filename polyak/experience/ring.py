@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import gcd
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -19,7 +20,6 @@ from torch import Tensor
 
 from polyak import arrays
 from polyak.arrays import Array, Column, Device
-from polyak.experience.loans import Loans
 from polyak.experience.memory import zeros
 from polyak.experience.record import Experience
 
@@ -325,3 +325,31 @@ def _gathered(block: Tensor, dtype: np.dtype, offset: int, cells: Tensor) -> Col
     words = block[:, offset : offset + dtype.itemsize].view(WORDS[word])
     kind = arrays.torch_dtype(dtype)
     return words.index_select(0, cells).view(kind).reshape(len(cells), *dtype.shape)
+
+
+class Loans:
+    """Arrays that other code may read and write as long as it holds them or a view of them."""
+
+    def __init__(self) -> None:
+        self._loans: WeakSet[_Loan] = WeakSet()
+
+    def __bool__(self) -> bool:
+        """Whether an array that was lent, or a view of one, still exists."""
+        return len(self._loans) > 0
+
+    def lend(self, column: Column) -> Column:
+        """The same memory as arrays whose lifetime is tracked."""
+        return arrays.mapped(self._lend, column)
+
+    def _lend(self, array: np.ndarray) -> np.ndarray:
+        loan = _Loan(array)
+        self._loans.add(loan)
+        return np.asarray(loan)
+
+
+class _Loan:
+    """Owner of an array that shares another's memory: the array and all views of it keep it alive, nothing else."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.__array_interface__ = array.__array_interface__
+        self._array = array  # which keeps the memory

@@ -88,8 +88,8 @@ def sentences(cls: type) -> dict[str, str]:
             return {}
         tree = body[0]  # type: ignore[assignment]
     found = {}
-    for body in [tree.body, *(node.body for node in tree.body if isinstance(node, ast.FunctionDef))]:
-        for node, below in pairwise(body):
+    for statements in [tree.body, *(node.body for node in tree.body if isinstance(node, ast.FunctionDef))]:
+        for node, below in pairwise(statements):
             match node, below:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from polyak.experience import PrioritizedReplayBuffer, sum_tree, tree_kernels
+from polyak.experience import PrioritizedReplayBuffer, sum_tree
 from polyak.experience.samplers import Prioritized, RankBased, Uniform, make_prioritized
 from polyak.experience.sum_tree import WIDTH, SumTree
 from tests.tolerance import LIKELY, bound, sampling
@@ -72,11 +72,11 @@ def test_sum_tree_does_not_drift():
 
 def numba_kernels():
     pytest.importorskip("numba")
-    return tree_kernels.compiled()
+    return sum_tree.compiled()
 
 
 def plain_kernels():
-    return tree_kernels.Kernels(tree_kernels.refresh, tree_kernels.find)
+    return sum_tree.Kernels(sum_tree.refresh, sum_tree.find)
 
 
 @pytest.mark.parametrize("kernels", [numba_kernels, plain_kernels])

@@ -13,10 +13,9 @@ from polyak.envs.masks import mask_size
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.errors import PolicyError
 from polyak.nn.export.actions import EnvironmentActions
-from polyak.nn.export.described import compact
 from polyak.nn.export.noise import Drawing, HandedOut, noise_ports, redraw_matrices
 from polyak.nn.export.observations import Reader
-from polyak.nn.export.ports import Graph, Port
+from polyak.nn.export.ports import Graph, Port, compact
 from polyak.nn.networks.recurrent import Recurrent
 from polyak.nn.policies.base import Decision, Policy, State
 

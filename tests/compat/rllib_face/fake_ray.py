@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
+from polyak.seeding import rng_state, set_rng_state
 
 
 class RayActorError(Exception):
@@ -34,12 +34,12 @@ class Reference:
 
 
 class Actor:
-    """Does what it is asked, one after another, when somebody waits for it; has numpy's generator to itself."""
+    """Does what it is asked, one after another, when somebody waits for it; has generators to itself."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.asked: deque[tuple[Reference, str, tuple[Any, ...]]] = deque()
         self.make, self.made, self.alive = make, None, True
-        self.random = np.random.RandomState(0).get_state()
+        self.random = rng_state()
 
     def __getattr__(self, method: str) -> Any:
         def remote(*arguments: Any) -> Reference:
@@ -79,14 +79,14 @@ class Actor:
         def exits(code: int) -> None:
             raise Death(f"exit code {code}")
 
-        outside = np.random.get_state()
-        np.random.set_state(self.random)
+        outside = rng_state()
+        set_rng_state(*self.random)
         try:
             with patch.object(os, "_exit", exits):
                 yield
         finally:
-            self.random = np.random.get_state()
-            np.random.set_state(outside)
+            self.random = rng_state()
+            set_rng_state(*outside)
 
 
 class FakeRay:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 from gymnasium import spaces
 
-from polyak.nn.export.described import compact, describe_space
+from polyak.nn.export.ports import compact, describe_space
 
 
 def test_spaces() -> None:
