@@ -134,7 +134,8 @@ class CheckpointCallback(BaseCallback):
 
     def _save_full(self, path: str) -> None:
         assert self._beside is not None
-        saved = contents(self.model, (), self.model.saves_also)
+        model: Any = self.model
+        saved = contents(model, (), model.saves_also)
         saved.info["beside"] = self._beside.state(Path(self.save_path))
         if (why := saved.info.get("environments_unknown")) is not None:
             advise(

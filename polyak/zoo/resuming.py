@@ -110,11 +110,10 @@ def _as_begun(options: Any, arguments: dict[str, Any], author: ZooAuthor, source
     values: dict[str, Any] = {}
     for item in fields(options):
         name, default, now = item.name, default_of(item), getattr(options, item.name)
-        was = default if name == "env_kwargs" else arguments.get(name, default)
+        was: Any = default if name == "env_kwargs" else arguments.get(name, default)
         kind = type(default)
-        if not (isinstance(was, kind) or (kind is float and isinstance(was, int))) or (
-            kind is list and not all(isinstance(word, str) for word in was)
-        ):
+        fits = isinstance(was, int | float) if kind is float else isinstance(was, kind)
+        if not fits or (kind is list and not all(isinstance(word, str) for word in was)):
             raise ZooError(f"{source}: {name} must be a {kind.__name__}, got {was!r:.100}.")
         values[name] = was
         if name in _FREE:
