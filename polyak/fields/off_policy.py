@@ -40,9 +40,9 @@ class OffPolicyAlgorithm(WithRunners, LearnsFromData):
     steps_per_request: Reload[Natural] = 32
     """With ``n_runners``: the steps of its environments that a runner makes of one request, or a whole ``train_freq``
     of steps if that is more. Runners make those of the next request while this process learns from those of the last,
-    so that they act by weights that are at most 2 * ``steps_per_request`` such steps old; ``train_freq`` and
-    ``gradient_steps`` are kept exactly, and equal seeds give equal results. 0 asks for one ``train_freq`` at a time, by
-    the newest weights, and waits for it: one runner then learns what one process learns, bit for bit."""
+    so that they act by weights that are at most two requests old; ``train_freq`` and ``gradient_steps`` are kept
+    exactly, and equal seeds give equal results. 0 asks for one ``train_freq`` at a time, by the newest weights, and
+    waits for it: one runner then learns what one process learns, bit for bit."""
     buffer_size: Reload[Count] = 1_000_000
     """Transitions that the replay buffer holds."""
     learning_starts: Natural = 100
