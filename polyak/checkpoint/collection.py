@@ -4,8 +4,8 @@ Callbacks are called between a step of the environments and its storage, so that
 counts. A file written then holds the pending step, and training that is resumed from it stores that step first.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,17 @@ import numpy as np
 from polyak.arrays import Device, flat, place, unflat
 from polyak.checkpoint.serialise import decode, encode
 from polyak.collecting.exploration import Arrays
+from polyak.collecting.train_freq import Series
 from polyak.envs.adapters.infos import episode_columns
 from polyak.experience.step import Step
 
 
 @dataclass
-class Collection:
+class Collection(Series):
     """The progress of a collection of experience."""
 
-    steps: int = 0
-    """Of the vectorised environment, with the pending one."""
-    episodes: int = 0
-    """That ended in them."""
     pending: Step | None = None
     """A step that is not stored yet, while callbacks are called."""
-    wait: Callable[[int], None] = field(default=lambda ended: None, repr=False, compare=False)
-    """Called before each step of a series that continues until episodes end, with the number of those that have."""
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """As JSON values and arrays. Of infos only numbers, text, arrays and collections of them are kept."""

@@ -1,7 +1,9 @@
 """How long off-policy algorithms collect before each update."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from polyak.hyperparameters.declaration import require
 
@@ -13,20 +15,32 @@ class TrainFrequencyUnit(str, Enum):
     EPISODE = "episode"
 
 
+@dataclass
+class Series:
+    """How far a series of steps is."""
+
+    steps: int = 0
+    """Of the vectorised environment, with one that is not stored yet."""
+    episodes: int = 0
+    """That ended in them."""
+    wait: Callable[[int], None] = field(default=lambda ended: None, repr=False, compare=False)
+    """Called before each step of a series that continues until episodes end, with the number of those that have."""
+
+
 class TrainFreq(NamedTuple):
     """How long to collect before each update."""
 
     frequency: int
     unit: TrainFrequencyUnit
 
-    def is_complete(self, series: Any) -> bool:
-        """Whether a :class:`~polyak.checkpoint.collection.Collection` is as long as that."""
+    def is_complete(self, series: Series) -> bool:
+        """Whether a series is as long as that."""
         if self.unit == "step":
             return series.steps >= self.frequency
         series.wait(series.episodes)
         return series.episodes >= self.frequency
 
-    def missing(self, series: Any) -> int:
+    def missing(self, series: Series) -> int:
         """Steps that are sure to follow before it is."""
         return self.frequency - series.steps if self.unit == "step" else 1
 

@@ -17,9 +17,9 @@ import torch
 from gymnasium import spaces
 
 from polyak.arrays import aligned, assign, mapped
-from polyak.checkpoint.collection import Collection
 from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
+from polyak.collecting.train_freq import Series
 from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
 from polyak.distributed.watch import HangWatch
 from polyak.distributed.weights import put_back
@@ -155,7 +155,7 @@ class RunnerProcess:
         self._use(self.made, False)
         self.index = index
         self.runner: Runner | None = None
-        self._series: Collection | None = None
+        self._series: Series | None = None
         """The collection that is under way, where orders do not say when one begins."""
         self._streams: Any = None
         self._alone = alone
@@ -313,7 +313,7 @@ class RunnerProcess:
             self._follow(order, number)
             if order.wanted is not None and (self._series is None or order.wanted.is_complete(self._series)):
                 runner.actor.begin(self.rows.num_envs)
-                self._series = Collection()
+                self._series = Series()
             step = runner.step()
             if (series := self._series) is not None:
                 series.steps, series.episodes = series.steps + 1, series.episodes + int(step.dones.sum())
@@ -360,7 +360,7 @@ class RunnerProcess:
                 space.np_random.bit_generator.state = drawn
         if self.normalizer is not None:
             count_fresh(self.normalizer, state["not_sent"])
-        self._series = None if (made := state.get("series")) is None else Collection(*made)
+        self._series = None if (made := state.get("series")) is None else Series(*made)
         self._streams = state["streams"]["values"], state["streams"]["arrays"]
         self.env.unwrapped._reset_seeds()
 
