@@ -119,10 +119,10 @@ def tabular_model(env: gym.Env | Any) -> tuple[np.ndarray, np.ndarray]:
     process = FiniteProcess.of(env)
     transitions = np.zeros((process.n_states * process.n_actions, process.n_states))
     np.add.at(transitions, (process.pairs, process.successors), process.chances)
-    transitions = transitions.reshape(process.n_states, process.n_actions, process.n_states)
+    found = transitions.reshape(process.n_states, process.n_actions, process.n_states)
     ends = np.unique(process.successors[process.ends])
-    transitions[ends] = np.eye(process.n_states)[ends][:, None]
-    return transitions, process.starts
+    found[ends] = np.eye(process.n_states)[ends][:, None]
+    return found, process.starts
 
 
 class SoftPlan(NamedTuple):
