@@ -117,12 +117,12 @@ def tabular_model(env: gym.Env | Any) -> tuple[np.ndarray, np.ndarray]:
     if getattr(env.unwrapped, "P", None) is None or getattr(env.unwrapped, "initial_state_distrib", None) is None:
         raise ValueError(f"env={env!r} has no table of its own: pass transitions [S, A, S] and initial [S] yourself.")
     process = FiniteProcess.of(env)
-    of_pairs = np.zeros((process.n_states * process.n_actions, process.n_states))
-    np.add.at(of_pairs, (process.pairs, process.successors), process.chances)
-    transitions = of_pairs.reshape(process.n_states, process.n_actions, process.n_states)
+    transitions = np.zeros((process.n_states * process.n_actions, process.n_states))
+    np.add.at(transitions, (process.pairs, process.successors), process.chances)
+    found = transitions.reshape(process.n_states, process.n_actions, process.n_states)
     ends = np.unique(process.successors[process.ends])
-    transitions[ends] = np.eye(process.n_states)[ends][:, None]
-    return transitions, process.starts
+    found[ends] = np.eye(process.n_states)[ends][:, None]
+    return found, process.starts
 
 
 class SoftPlan(NamedTuple):
