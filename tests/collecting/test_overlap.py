@@ -181,7 +181,7 @@ def test_steps_and_updates_happen_at_the_same_time(overlap: bool) -> None:
 
 
 def threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("polyak-env")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("polyak-env_")]
 
 
 def test_the_environments_error_is_the_callers() -> None:

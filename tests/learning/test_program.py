@@ -415,7 +415,7 @@ def test_what_counts_is_what_a_program_saves() -> None:
         (large, enough - 1, rows, True),
         (deep, enough - 1, 0, True),
         (dqn(policy_kwargs={"net_arch": [8]}), enough // 2, 1_000, False),
-        (dqn(policy_kwargs={"net_arch": [64]}), enough // 2, 1_000, True),
+        (dqn(policy_kwargs={"net_arch": [512]}), enough // 2, 1_000, True),
     ):
         model.engine.expect(updates, observed)
         assert model.engine.compiles is compiles

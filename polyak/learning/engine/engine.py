@@ -28,8 +28,9 @@ WORTHWHILE_SECONDS = 20.0
 once for each machine."""
 TENSOR_SECONDS = 5e-6
 """Nominal time that a compiled program saves in each gradient step for each parameter that the step reads."""
-FLOP_SECONDS = 5e-12
-"""The same for each floating-point operation: results stay in the processor's cache from one to the next."""
+FLOP_SECONDS = 1e-12
+"""The same for each floating-point operation: products take as long either way, but results stay in the processor's
+cache from one to the next."""
 NUMBER_SECONDS = 6e-9
 """The same for each number observed: images pass through memory less often where operations are joined."""
 REPLAYED_FROM = 250
