@@ -163,8 +163,8 @@ def proof() -> Iterator[str]:
     )
     yield (
         f"- **Faster.** A first program on CartPole takes 1/{first[0]:.1f} (DQN) to 1/{first[-1]:.1f} (PPO) of its "
-        f"processor time, and a long run makes {long[0]:.1f} (SAC, HalfCheetah) to {long[-1]:.1f} (PPO, CartPole) times "
-        "its steps per second: `python benchmarks/first_minute.py`, `make bench`."
+        f"processor time, and a long run makes {long[0]:.1f} (SAC, HalfCheetah) to {long[-1]:.1f} (PPO, CartPole) "
+        "times its steps per second: `python benchmarks/first_minute.py`, `make bench`."
     )
 
 
