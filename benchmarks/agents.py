@@ -59,22 +59,9 @@ def train(agent: str, more: Sequence[str]) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         if algo == "bc":
             model = str(LOGS / "sac" / f"{env}_1" / "best_model.zip")
-            polyak(
-                *(
-                    "data",
-                    "collect",
-                    "--env",
-                    env,
-                    "--model",
-                    model,
-                    "-o",
-                    str(DEMONSTRATIONS),
-                    "-n",
-                    "10000",
-                    "--deterministic",
-                )
-            )
-        polyak(*("train", "--algo", algo, "--env", env, "--seed", "1", "-f", str(LOGS), "--verbose", "0", *more))
+            acting = ("--model", model, "--deterministic", "-n", "10000")
+            polyak("data", "collect", "--env", env, *acting, "-o", str(DEMONSTRATIONS))
+        polyak("train", "--algo", algo, "--env", env, "--seed", "1", "-f", str(LOGS), "--verbose", "0", *more)
     return folder
 
 
@@ -96,10 +83,8 @@ def publish(agent: str, run: Path) -> None:
     if (run / "evaluations.npz").exists():
         shutil.copy(run / "evaluations.npz", partial / "evaluations.npz")
     which = ["--load-best"] if best.exists() else []
-    found = polyak(
-        *("evaluate", "--algo", algo, "--env", env, "-f", str(LOGS), *which),
-        *("-n", str(EPISODES), "--seed", "1000", "-o", "json"),
-    )
+    how = ("-n", str(EPISODES), "--seed", "1000", "-o", "json")
+    found = polyak("evaluate", "--algo", algo, "--env", env, "-f", str(LOGS), *which, *how)
     score = {name: value for name, value in json.loads(found).items() if name not in ("model", *OF_EPISODES)}
     (partial / "score.json").write_text(json.dumps(score, indent=1) + "\n")
     folder = AGENTS / algo / f"{env}_1"

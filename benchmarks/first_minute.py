@@ -11,7 +11,6 @@ machine hits all alike. Seconds of the clock and of the processor are medians; o
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from command_line import add_choice, add_out, add_repeats, add_threads, positive
-from processes import RunFailed, interpreter, run_worker, stop_workers_with_me
-from reports import machine, versions_line, write
+from processes import attempted, interpreter, stop_workers_with_me
+from reports import kept, machine, versions_line, write
 from tasks import SpeedTask
 
 
@@ -111,8 +110,7 @@ def main() -> int:
     stop_workers_with_me()
     for library in ("polyak", PEER):
         interpreter(library)
-    kept = args.out.with_suffix(".json")
-    runs: dict[str, Any] = json.loads(kept.read_text())["runs"] if kept.exists() else {}
+    runs: dict[str, Any] = kept(args.out).get("runs", {})
     report: dict[str, Any] = {
         "machine": machine(),
         **{name: getattr(args, name) for name in ("compile", "repeats", "threads", "steps_scale")},
@@ -121,11 +119,7 @@ def main() -> int:
     }
     for key, library, job in jobs(args):
         if key not in runs or "failed" in runs[key]:
-            try:
-                runs[key] = run_worker(library, job, args.threads)
-            except RunFailed as error:
-                runs[key] = {"failed": str(error)[-500:]}
-            run = runs[key]
+            run = runs[key] = attempted(library, job, args.threads)
             shown = f"{run['wall_s']:.1f} s, {run['cpu_s']:.1f} s of CPU" if "wall_s" in run else run["failed"]
             print(f"{key}: {shown} {run.get('gradient steps', '')}", flush=True)
         if "versions" in runs[key]:

@@ -10,7 +10,6 @@ file of tests is a process of its own. What fails is named in the report, so tha
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from xml.etree import ElementTree
 
 from command_line import add_choice, add_out, at_least
 from processes import PEERS, VENVS
-from reports import write
+from reports import kept, write
 
 SUITES = {"sb3": "stable-baselines3", "contrib": "sb3-contrib"}
 """Suite -> distribution; which version is pinned in :mod:`processes`."""
@@ -112,8 +111,7 @@ def main() -> int:
     parser.add_argument("--timeout", type=at_least(1), default=1800, help="seconds of one file (default 1800)")
     add_out(parser, "peer_suites")
     args = parser.parse_args()
-    kept = args.out.with_suffix(".json")
-    results: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    results = kept(args.out)
     for suite in args.suites:
         files = results.setdefault(pinned(suite), {})
         for file in sorted(tests_of(suite).glob("test_*.py")):

@@ -133,3 +133,11 @@ def run_worker(library: str, job: dict[str, Any], threads: int, timeout_s: float
         if worker.returncode or not result_file.exists():
             raise RunFailed(f"{library} failed (exit status {worker.returncode}): {job}\n{printed[-1500:]}")
         return json.loads(result_file.read_text())
+
+
+def attempted(library: str, job: dict[str, Any], threads: int) -> dict[str, Any]:
+    """What :func:`run_worker` returns, or as ``failed`` the end of what a worker without a result has printed."""
+    try:
+        return run_worker(library, job, threads)
+    except RunFailed as error:
+        return {"failed": str(error)[-500:]}

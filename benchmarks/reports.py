@@ -34,6 +34,12 @@ def versions_line(versions: Mapping[str, Mapping[str, str]]) -> str:
     )
 
 
+def kept(out: Path) -> dict[str, Any]:
+    """What an earlier call has written to ``out``.json, to go on from; nothing if there is none."""
+    path = out.with_suffix(".json")
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
 def write(content: Any, lines: Iterable[str], out: Path) -> str:
     """Write ``content`` to ``out``.json and the lines of Markdown to ``out``.md; returns the Markdown."""
     text = "\n".join(lines) + "\n"

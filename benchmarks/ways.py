@@ -11,15 +11,14 @@ counts its own CPU time, which other programs disturb little. The share is the r
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 from command_line import add_choice, add_out, add_threads, at_least, positive
-from processes import RunFailed, interpreter, run_worker, stop_workers_with_me
-from reports import machine, versions_line, write
+from processes import attempted, interpreter, stop_workers_with_me
+from reports import kept, machine, versions_line, write
 from ways_calls import WAYS
 
 ALGORITHMS = ("PPO", "SAC")
@@ -106,8 +105,7 @@ def main() -> int:
     stop_workers_with_me()
     for library in ("polyak", PEER):
         interpreter(library)
-    kept = args.out.with_suffix(".json")
-    runs: dict[str, Any] = json.loads(kept.read_text())["runs"] if kept.exists() else {}
+    runs: dict[str, Any] = kept(args.out).get("runs", {})
     report: dict[str, Any] = {
         "machine": machine(),
         **{name: getattr(args, name) for name in ("algorithms", "compile", "rounds", "threads")},
@@ -117,10 +115,7 @@ def main() -> int:
     for key, library, job in jobs(args):
         if key in runs and "failed" not in runs[key]:
             continue
-        try:
-            runs[key] = run_worker(library, job, args.threads)
-        except RunFailed as error:
-            runs[key] = {"failed": str(error)[-500:]}
+        runs[key] = attempted(library, job, args.threads)
         shown = runs[key].get("seconds") or (
             f"{share(runs[key]):.2f}" if "speeds" in runs[key] else runs[key]["failed"]
         )

@@ -15,7 +15,7 @@ from polyak.zoo.gallery import AGENTS
 from polyak.zoo.hub.load import LoadOptions, load_from_hub
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import has_no_statistics, load_statistics
-from polyak.zoo.options import CommandOptions, option
+from polyak.zoo.options import CommandOptions, is_given, option
 from polyak.zoo.output import note
 from polyak.zoo.registry import (
     Environment,
@@ -228,7 +228,7 @@ def _named_run(options: AgentOptions) -> RunFolder:
 def _pretrained(options: AgentOptions) -> RunFolder:
     """The run of an agent that comes along."""
     others = ("folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint")
-    if any(getattr(options, name) != getattr(ModelOptions, name) for name in others):
+    if any(is_given(options, name) for name in others):
         raise ZooError("--pretrained agents have one model each. Leave out --log-folder, --exp-id and --load-...")
     algo, env = algorithm_name(options.algo).lower(), env_name(options.env)
     if not (AGENTS / algo / f"{env}_1").exists():

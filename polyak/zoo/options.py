@@ -64,6 +64,12 @@ def default_of(item: Any) -> Any:
     return item.default if item.default_factory is MISSING else item.default_factory()
 
 
+def is_given(options: Any, name: str) -> bool:
+    """Say whether an option is not what it is by default."""
+    default = next(default_of(item) for item in fields(options) if item.name == name)
+    return bool(getattr(options, name) != default)
+
+
 def has_more(options_class: type[Any]) -> bool:
     """Say whether help shows a part of these options first: those of the first of their ``PANELS``."""
     return hasattr(options_class, "PANELS")

@@ -15,7 +15,7 @@ from polyak.zoo.data.files import dataset_for, environment_of
 from polyak.zoo.errors import ZooError
 from polyak.zoo.links import check_file
 from polyak.zoo.literals import parse_pairs
-from polyak.zoo.options import default_of
+from polyak.zoo.options import default_of, is_given
 from polyak.zoo.output import note
 from polyak.zoo.registry import Environment, algorithm_name, env_name, find_algorithm, find_env, parameter_names
 from polyak.zoo.run_folder import ARGUMENTS, ERROR, FAULT, FINISHED, FULL, INTERRUPTED, RunFolder
@@ -68,7 +68,7 @@ class Resumed:
         author = ZooAuthor.of_file(options.trust, options.gym_packages)
         whole = _as_begun(options, {**arguments, **instead}, author, source)
         checkpoint = _newest(folder, whole)
-        typed_algo, typed_env = (_given(options, name) for name in ("algo", "env"))
+        typed_algo, typed_env = (is_given(options, name) for name in ("algo", "env"))
         if ":" in whole.algo and not typed_algo:
             author.check_algorithm(whole.algo, source=source)
         algorithm = find_algorithm(options.algo if typed_algo else whole.algo)
@@ -81,11 +81,11 @@ class Resumed:
         typed = parse_pairs(options.env_kwargs, "--env-kwargs")
         kwargs = {**given_kwargs(arguments, author, source, typed), **typed}
         evaluated = parse_pairs(whole.eval_env_kwargs, "--eval-env-kwargs")
-        if not _given(options, "eval_env_kwargs"):
+        if not is_given(options, "eval_env_kwargs"):
             author.check_values(evaluated, source=source, key="eval_env_kwargs")
         overrides = frozenset(parse_pairs(whole.hyperparams, "--hyperparams"))
         config, raw = str(folder.settings_folder / "config.yml"), folder.read_yaml("config.yml")
-        words = overrides if _given(options, "hyperparams") else frozenset()
+        words = overrides if is_given(options, "hyperparams") else frozenset()
         settings = interpret(algorithm, whole.algo, raw, config, author, words).find_classes()
         fits = "batch_size" not in overrides and "n_epochs" in parameter_names(algorithm)
         if fits and (changed := fit_batch(settings)):
@@ -97,12 +97,6 @@ class Resumed:
         """The model is built: what the earlier program has left of an end goes."""
         for path in (self.folder.final_model, *map(self.folder.settings_folder.joinpath, (ERROR, FAULT, INTERRUPTED))):
             path.unlink(missing_ok=True)
-
-
-def _given(options: Any, name: str) -> bool:
-    """Whether the user has given an option."""
-    default = next(default_of(item) for item in fields(options) if item.name == name)
-    return bool(getattr(options, name) != default)
 
 
 def _as_begun(options: Any, arguments: dict[str, Any], author: ZooAuthor, source: str) -> Any:
