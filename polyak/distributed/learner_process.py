@@ -16,7 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.collecting.actor import copy_of
 from polyak.distributed.exchange import SocketGroup
+from polyak.distributed.runners import RemoteActor
+from polyak.distributed.unrolls import UnrollElsewhere
 from polyak.experience.batch import RolloutRows
 from polyak.learning.data_parallel import Group, each
 from polyak.learning.learner import Learner, Update
@@ -83,6 +86,7 @@ class LearnerProcess:
         """Be a copy of this learner from now on."""
         self.learner = cloudpickle.loads(pickled).to(device)
         self.device = device
+        self._actor: RemoteActor | None = None
         with suppress(ImportError):  # torch compiles a class by names of its module, which need not have come with it
             import_module(type(self.learner).__module__)
 
@@ -98,12 +102,13 @@ class LearnerProcess:
         """
         self.learner.join(group if not isinstance(group, tuple) else SocketGroup(self.rank, *group))
 
-    def update(self, asked: Asked, rollout: Any = None) -> tuple[Said, Any]:
+    def update(self, asked: Asked, rollout: Any = None, *apart: Any) -> tuple[Said, Any]:
         """A gradient step on each of some minibatches, until one is skipped.
 
         Args:
             asked: for what.
             rollout: of which they are rows, as arrays: it is read if its number is another one than last time.
+            apart: chunks and weights that batches name by their numbers here.
 
         Returns:
             what there is to say of the steps, and the random numbers to continue from where some were given.
@@ -113,10 +118,20 @@ class LearnerProcess:
             set_rng_state(*asked.streams)
         if asked.rollout != self._held[0]:
             self._held = asked.rollout, self._here(rollout)
-        given = (self._here(batch) for batch in asked.batches)
+        given = (
+            self._unrolled(batch, apart) if isinstance(batch, UnrollElsewhere) else self._here(batch)
+            for batch in asked.batches
+        )
         shares = (RolloutRows(self._held[1], one) if isinstance(one, Tensor) else one for one in given)
         said = said_of(list(self.learner.updates(shares)))
         return said, None if asked.streams is None else rng_state()
+
+    def _unrolled(self, batch: UnrollElsewhere, apart: Sequence[Any]) -> Any:
+        """Rollouts that runners have made, whose parts are numbers of what came apart, or arrays."""
+        if self._actor is None:
+            self._actor = RemoteActor(copy_of(self.learner.policy), {})
+        parts = [(apart[one[0]], apart[one[1]]) if type(one) is tuple else self._here(one) for one in batch.parts]
+        return batch._replace(parts=parts).unrolled(self.learner, self._actor, self.device)
 
     def _here(self, batch: Any) -> Any:
         return each(tensors_in(batch), lambda column: column.to(self.device))

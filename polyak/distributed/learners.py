@@ -32,9 +32,11 @@ from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
 from polyak.distributed.runners import Transport
+from polyak.distributed.unrolls import UnrollElsewhere
 from polyak.experience.batch import RolloutRows, gathered
 from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Update
+from polyak.learning.vtrace_learner import Unroll
 from polyak.seeding import rng_state, set_rng_state
 from polyak.warning import warn_user
 
@@ -48,6 +50,9 @@ BROUGHT_EVERY = 16
 class LearnerGroup:
     """A learner here and its fellows elsewhere.
 
+    Attributes:
+        fetches: whether learners are given rollouts as references, none of which is read here.
+
     Args:
         n_learners: how many, the one here among them.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for threads that take turns.
@@ -57,6 +62,8 @@ class LearnerGroup:
     Raises:
         ImportError: ``polyak[scale]`` is missing.
     """
+
+    fetches = False
 
     def __init__(
         self, n_learners: int, transport: Transport, seed: int | None, placement: Reservation = Reservation()
@@ -152,7 +159,12 @@ class LearnerGroup:
         """Of each learner, its share of each minibatch."""
         if self.size == 1:
             return [list(whole)]
-        return [[self.learner.share(one, rank, self.size) for one in whole] for rank in range(self.size)]
+        return [[self._share(one, rank) for one in whole] for rank in range(self.size)]
+
+    def _share(self, batch: Any, rank: int) -> Any:
+        if isinstance(batch, UnrollElsewhere):
+            return batch._replace(share=(rank, self.size))
+        return self.learner.share(batch, rank, self.size)
 
     def _sent(self, shares: Iterable[Sequence[Any]], streams: Any = None) -> list[tuple[Any, ...]]:
         """What learners are asked about their shares; the first of them continues from these random numbers."""
@@ -160,8 +172,10 @@ class LearnerGroup:
         number = self._rollouts if self._rollout[1] else -1
         found = []
         for share in shares:
-            sent = [arrays_in(one.rows if isinstance(one, RolloutRows) else one) for one in share]
-            found.append((Asked(sent, number, values, streams), *self._rollout[1]))
+            apart: list[Any] = []
+            sent = [_as_sent(one, apart) for one in share]
+            rollout = self._rollout[1] or (None,) * bool(apart)
+            found.append((Asked(sent, number, values, streams), *rollout, *apart))
             streams = None
         return found
 
@@ -211,6 +225,21 @@ class LearnerGroup:
         return type(None), ()  # a copy of a model has none until it learns
 
 
+def _as_sent(batch: Any, apart: list[Any]) -> Any:
+    """A batch as it travels. References travel by themselves, so that Ray brings what they are to: they are added to
+    ``apart``, and named by their numbers there."""
+    if not isinstance(batch, UnrollElsewhere):
+        return arrays_in(batch.rows if isinstance(batch, RolloutRows) else batch)
+    parts: list[Any] = []
+    for part in batch.parts:
+        if isinstance(part, Unroll):
+            parts.append(arrays_in(part))
+            continue
+        parts.append((len(apart), len(apart) + 1))
+        apart += part
+    return batch._replace(parts=parts)
+
+
 class LearnersElsewhere(LearnerGroup):
     """Learners in processes on Ray that make all steps of one here, which is brought to where they are by
     :meth:`settle`, and after :data:`BROUGHT_EVERY` requests.
@@ -229,6 +258,8 @@ class LearnersElsewhere(LearnerGroup):
     Raises:
         ImportError: ``polyak[scale]`` is missing.
     """
+
+    fetches = True
 
     def __init__(
         self, n_learners: int, seed: int | None, shares_streams: bool, device: str, threads: int, placement: Reservation

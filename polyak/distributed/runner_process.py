@@ -75,6 +75,8 @@ class Order(NamedTuple):
     """Random numbers to draw from, which are handed back with the steps; ``None``: the runner's own."""
     wanted: Any = None
     """How long collections are, which begin at any step: the runner counts; ``None``: :attr:`begins` says it."""
+    apart: bool = False
+    """Whether a :class:`Heading` comes, and the steps apart from it."""
 
 
 class Ends(NamedTuple):
@@ -125,6 +127,26 @@ class Chunk(NamedTuple):
     def observations(self) -> Any:
         """[N, ...] to act on next, as experience keeps them."""
         return mapped(lambda part: part[-1], self.seen)
+
+    @property
+    def steps(self) -> int:
+        """T"""
+        return len(self.infos)
+
+
+class Heading(NamedTuple):
+    """What is to be known of a :class:`Chunk` whose rows stay where they are until somebody learns from them."""
+
+    steps: int
+    """T"""
+    ends: list[Ends]
+    """With episodes alone."""
+    report: Report | None
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Heading:
+        """That of a chunk."""
+        return cls(chunk.steps, [Ends(end.step, end.rows, None, {}, end.episodes) for end in chunk.ends], chunk.report)
 
 
 class RunnerProcess:
@@ -284,7 +306,7 @@ class RunnerProcess:
                 self.runner.allowed = masks.after_reset(self.runner.stored_obs)
         return self.runner.stored_obs, self.runner.allowed
 
-    def collect(self, weights: np.ndarray, order: Order) -> Chunk:
+    def collect(self, weights: np.ndarray, order: Order) -> Chunk | tuple[Heading, Chunk]:
         """Make steps with these weights of the policy."""
         runner = self.runner
         assert runner is not None
@@ -297,7 +319,8 @@ class RunnerProcess:
             actor.begin(self.rows.num_envs, order.begins)
             chunk = self._collected(order)
         report = None if self.normalizer is None else report_of(self.normalizer)
-        return chunk._replace(report=report, streams=None if order.streams is None else self._drawn)
+        chunk = chunk._replace(report=report, streams=None if order.streams is None else self._drawn)
+        return (Heading.of(chunk), chunk) if order.apart else chunk
 
     def _follow(self, order: Order, number: int) -> None:
         """Let exploration know that so many steps of an order are made."""
