@@ -32,7 +32,7 @@ from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
 from polyak.distributed.runners import Transport
-from polyak.distributed.unrolls import UnrollElsewhere
+from polyak.distributed.unrolls import RolloutElsewhere, UnrollElsewhere
 from polyak.experience.batch import RolloutRows, gathered
 from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Update
@@ -152,8 +152,14 @@ class LearnerGroup:
         rollout = getattr(given[0], "rollout", None) if given else None
         if rollout is not self._rollout[0]:
             self._rollouts += 1
-            self._rollout = rollout, () if rollout is None else (self.fellows.put(arrays_in(rollout)),)
+            self._rollout = rollout, () if rollout is None else self._rollout_sent(rollout)
         return [one if rollout is not None and one.rollout is rollout else gathered(one) for one in given]
+
+    def _rollout_sent(self, rollout: Any) -> tuple[Any, ...]:
+        """A rollout as fellows are given it: references travel by themselves, so that Ray brings what they are to."""
+        if isinstance(rollout, RolloutElsewhere):
+            return rollout._replace(weights=None, chunks=()), rollout.weights, *rollout.chunks
+        return (self.fellows.put(arrays_in(rollout)),)
 
     def _shares(self, whole: Sequence[Any]) -> list[list[Any]]:
         """Of each learner, its share of each minibatch."""
@@ -260,6 +266,8 @@ class LearnersElsewhere(LearnerGroup):
     """
 
     fetches = True
+    explained: float | None = None
+    """The share of the variance of returns that values explain, in a rollout that was fetched."""
 
     def __init__(
         self, n_learners: int, seed: int | None, shares_streams: bool, device: str, threads: int, placement: Reservation
@@ -281,6 +289,7 @@ class LearnersElsewhere(LearnerGroup):
         answers = self._asked("update", self._sent(self._shares(whole), streams))
         if self._shares_streams:
             set_rng_state(*answers[0][1])
+        self.explained = answers[0][0].explained
         updates = _joined([said for said, _ in answers], whole)
         learner.steps += len(updates)
         if learner.engine is not None:

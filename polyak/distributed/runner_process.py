@@ -77,6 +77,8 @@ class Order(NamedTuple):
     """How long collections are, which begin at any step: the runner counts; ``None``: :attr:`begins` says it."""
     apart: bool = False
     """Whether a :class:`Heading` comes, and the steps apart from it."""
+    tells_last: bool = False
+    """Whether the heading says what there is after the last step."""
 
 
 class Ends(NamedTuple):
@@ -142,11 +144,19 @@ class Heading(NamedTuple):
     ends: list[Ends]
     """With episodes alone."""
     report: Report | None
+    streams: Any
+    last: Chunk | None
+    """What there is after the last step, as a chunk of no steps; ``None``: it was not asked for."""
+    dones: np.ndarray
+    """[N] whether the last step ended an episode."""
 
     @classmethod
-    def of(cls, chunk: Chunk) -> Heading:
+    def of(cls, chunk: Chunk, tells_last: bool) -> Heading:
         """That of a chunk."""
-        return cls(chunk.steps, [Ends(end.step, end.rows, None, {}, end.episodes) for end in chunk.ends], chunk.report)
+        ends = [Ends(end.step, end.rows, None, {}, end.episodes) for end in chunk.ends]
+        seen = mapped(lambda part: part[-1:].copy(), chunk.seen)
+        last = Chunk(Experience({}), None, [], [], seen, chunk.allowed, chunk.memory) if tells_last else None
+        return cls(chunk.steps, ends, chunk.report, chunk.streams, last, chunk.columns["dones"][-1].copy())
 
 
 class RunnerProcess:
@@ -320,7 +330,7 @@ class RunnerProcess:
             chunk = self._collected(order)
         report = None if self.normalizer is None else report_of(self.normalizer)
         chunk = chunk._replace(report=report, streams=None if order.streams is None else self._drawn)
-        return (Heading.of(chunk), chunk) if order.apart else chunk
+        return (Heading.of(chunk, order.tells_last), chunk) if order.apart else chunk
 
     def _follow(self, order: Order, number: int) -> None:
         """Let exploration know that so many steps of an order are made."""

@@ -12,11 +12,12 @@ import numpy as np
 
 from polyak.collecting.rollout import RolloutWriter
 from polyak.distributed.runner_process import Chunk
-from polyak.distributed.runners import RemoteActor, row_of
+from polyak.distributed.runners import RemoteActor, row_of, side_by_side
 from polyak.distributed.weights import put_back
 from polyak.experience.step import Observations, Step
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.learning.vtrace_learner import Unroll, joined
+from polyak.loops.updates import explained_variance
 
 
 class Last(NamedTuple):
@@ -45,6 +46,28 @@ def write(chunk: Chunk, writer: RolloutWriter, actor: RemoteActor) -> None:
     else:
         for row in range(writer.steps):
             writer.record(step_at(row))
+
+
+class RolloutElsewhere(NamedTuple):
+    """The rollout of all runners, as references, or as what these are to: samples where they are learned from."""
+
+    make_buffer: Callable[..., Any]
+    """Makes a rollout buffer on a ``device``."""
+    weights: Any
+    """That acted."""
+    chunks: Sequence[Any]
+    """Of each runner."""
+
+    def samples(self, learner: RolloutLearner, actor: RemoteActor, device: str) -> tuple[Any, float]:
+        """The rollout as learners see it, with values, advantages and returns by the weights that acted; and which share
+        of the variance of returns the values explain."""
+        put_back(actor.policy, self.weights)
+        writer, chunk = RolloutWriter(self.make_buffer(device=device), actor), side_by_side(self.chunks)
+        write(chunk, writer, actor)
+        after = last_of(chunk, actor)
+        writer.estimate(writer.evaluate(learner, after, actor.policy), after.episode_starts)
+        buffer = writer.buffer
+        return next(buffer.minibatches()).rollout, explained_variance(buffer.values, buffer.returns)
 
 
 class UnrollElsewhere(NamedTuple):

@@ -20,15 +20,13 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.collecting.actor_thread import ActorThread
 from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.time_split import TimeSplit
-from polyak.distributed.ray_workers import LostRowsError
 from polyak.distributed.runner_process import Chunk
 from polyak.distributed.separate_runners import Finished, SeparateRunners
 from polyak.distributed.unrolls import UnrollElsewhere, write
 from polyak.distributed.weights import put_back
 from polyak.experience.step import Step
 from polyak.learning.vtrace_learner import Unroll, joined
-from polyak.loops.on_policy import OnPolicyLoop
-from polyak.warning import warn_user
+from polyak.loops.on_policy import OnPolicyLoop, learns
 
 _NOWHERE = np.zeros(0, bool)
 
@@ -86,10 +84,7 @@ class AsynchronousLoop:
             return False
         loop.note()
         with loop.split.update:
-            try:
-                loop.updates.make(rollouts)
-            except LostRowsError as lost:
-                warn_user(f"{lost} It is not learned from, and learners continue from the one here.", RuntimeWarning)
+            if not learns(loop.updates, rollouts):
                 settings.rollouts.begin(reset=True)
             if settings.learner.unpublished >= settings.broadcast_interval:
                 settings.learner.publish(settings.policy)

@@ -29,6 +29,8 @@ class Rollouts(Part):
     """Where ``rollout_buffer_class`` is ``None``."""
     stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
     explores_by: ClassVar = ("use_sde", "sde_sample_freq")
+    reads_rows_alone: ClassVar[bool] = False
+    """Whether lessons read a rollout by its minibatches alone."""
     numpy_alone: ClassVar[str | None] = None
     """Why rollouts are made in numpy alone; ``None``: they need not be."""
 
@@ -148,6 +150,12 @@ class Rollouts(Part):
             type(self).make_buffer is not Rollouts.make_buffer or type(self).fresh_writer is not Rollouts.fresh_writer
         )
         return None if is_own or self.buffer is None or not self.writer().adopts else self._recipe()
+
+    def left_to_learners(self) -> Callable[..., Any] | None:
+        """What makes a buffer, where learners elsewhere fetch rollouts and nothing here reads them; else ``None``."""
+        if not (self.reads_rows_alone and getattr(self.model.learner.fellows, "fetches", False) and self.buffer.plain):
+            return None
+        return self.buffer_recipe()
 
     def make_buffer(self) -> Any:
         """A buffer as the hyper-parameters describe it, in numpy or in tensors."""

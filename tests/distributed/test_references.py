@@ -19,7 +19,7 @@ from polyak.distributed.runner_process import Chunk
 from polyak.distributed.runners import RemoteActor
 from polyak.distributed.unrolls import UnrollElsewhere
 from tests.compat.rllib_face.fake_ray import FakeRay, ObjectLostError, Reference
-from tests.distributed.test_runners import REMEMBERS, TURNS, Kept, Parts, carts, strict, weights
+from tests.distributed.test_runners import REMEMBERS, ROLLOUT, TURNS, Kept, Parts, carts, strict, weights
 
 
 class Watched(FakeRay):
@@ -46,6 +46,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Watched:
 MAKES: dict[str, Any] = {
     "impala": lambda **o: polyak.IMPALA("MlpPolicy", carts, **TURNS, **{"n_runners": 2, **o}),
     "appo": lambda **o: polyak.APPO("MlpPolicy", strict, target_update_interval=2, **TURNS, n_runners=2, **o),
+    "ppo": lambda **o: polyak.PPO("MlpPolicy", strict, **ROLLOUT, n_runners=2, **o),
+    "recurrent ppo": lambda **o: polyak.RecurrentPPO("MlpLstmPolicy", carts, **ROLLOUT, n_runners=2, **o),
     "recurrent": lambda **o: polyak.IMPALA("MultiInputPolicy", Parts, **REMEMBERS, n_runners=2, **o),
 }
 
@@ -72,10 +74,13 @@ def test_what_is_learned_by_reference_is_what_is_learned_here(case: str, fake: W
     episodes = [[(one["r"], one["l"]) for one in model.ep_info_buffer] for model in (here, there)]
     assert episodes[0] == episodes[1] != []
     assert here.learner.steps == there.learner.steps
+    logged = [model.logger.name_to_value.get("train/explained_variance", 0.0) for model in (here, there)]
+    assert logged[0] == logged[1]
 
 
-def test_rows_come_where_a_callback_reads_them(fake: Watched) -> None:
-    here, there = MAKES["impala"](), elsewhere(MAKES["impala"]())
+@pytest.mark.parametrize("case", ["impala", "ppo"])
+def test_rows_come_where_a_callback_reads_them(case: str, fake: Watched) -> None:
+    here, there = MAKES[case](), elsewhere(MAKES[case]())
     seen = [Kept(), Kept()]
     for model, kept in zip((here, there), seen, strict=True):
         model.learn(150)
