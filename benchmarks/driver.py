@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 from time import process_time
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from unittest.mock import patch
 
 import cloudpickle
@@ -89,7 +89,7 @@ class Frames(gym.Env[Any, Any]):
 
 ROWS = {
     "CartPole": Rows(lambda: gym.make("CartPole-v1"), 8, 128, "MlpPolicy"),
-    "images": Rows(Frames, 2, 16, "CnnPolicy"),
+    "images": Rows(Frames, 4, 64, "CnnPolicy"),
 }
 
 
@@ -182,14 +182,14 @@ class Store:
 
 
 class Prepared(RunnerProcess):
-    """Makes steps once."""
+    """Makes steps once, for all."""
 
-    prepared: Any = None
+    prepared: ClassVar[dict[str, Any]] = {}
 
     def collect(self, *arguments: Any) -> Any:
-        if self.prepared is None:
-            self.prepared = super().collect(*arguments)
-        return self.prepared
+        if not self.prepared:
+            self.prepared["steps"] = super().collect(*arguments)
+        return self.prepared["steps"]
 
 
 class Idle(LearnerProcess):
@@ -204,6 +204,7 @@ def measured(algo: str, rows: str, runners: int, learners: str, rounds: int) -> 
     """Microseconds and bytes of a step."""
     kind = ROWS[rows]
     store = Store()
+    Prepared.prepared.clear()
     with patch.object(ray_workers, "ray", lambda: store), patch.object(group_module, "LearnerProcess", Idle):
         recipe = packed(lambda: make_vec_env(kind.env, n_envs=kind.envs), "env")
         stubs = Workers(Prepared, [(recipe, index, 0, False) for index in range(runners)], 600.0)
