@@ -252,8 +252,8 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     yield "# Scale"
     yield ""
     yield (
-        f"CartPole-v1 but where a row names another, equal settings, {where['cpus']} CPU cores ({where['processor']}), medians of "
-        f"{report['repeats']} fresh processes, {report['seconds']:g} s of throughput each. Ratios above 1: polyak is "
+        "CartPole-v1 but where a row names another, equal settings, "
+        f"{where['cpus']} CPU cores ({where['processor']}), medians of {report['repeats']} fresh processes, {report['seconds']:g} s of throughput each. Ratios above 1: polyak is "
         f"better. `*`: other processes used more than {NOISY:g} cores. `-`: there is no such figure, or the return was "
         f"not reached in {report['cap']:g} s."
     )
