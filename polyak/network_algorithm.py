@@ -330,8 +330,12 @@ class NetworkAlgorithm(Algorithm):
         return None
 
     def _make_runner(self) -> None:
-        if envs_of_runners(self.env) is not None:
+        if (remote := envs_of_runners(self.env)) is not None:
             actor: Any = self.make_actor()
+            if not isinstance(actor, RemoteActor):
+                remote.close()
+                fix = f"{type(self).__name__} acts by what is in this process alone. Pass n_runners=0."
+                require(False, "n_runners", self.n_runners, fix)
             group: Any = self._make_group(actor)
             self.runner, group.on_loss = group, partial(episodes.lost, self)
             return
