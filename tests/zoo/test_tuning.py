@@ -18,8 +18,9 @@ from polyak.zoo.tuning import studies
 from tests.processes import PATIENCE, assert_gone
 from tests.zoo.test_cli import run
 
-#: The space of these tests; `trial.number` decides which ones crash, diverge or wait for a file.
+#: The space of these tests; `trial.number` decides which ones crash, diverge, wait for a file or end their process.
 SPACE = """
+import os
 import time
 from pathlib import Path
 
@@ -48,6 +49,11 @@ def impossible(trial):
 def waiting(trial):
     while trial.number >= 2 and not Path("go").exists():
         time.sleep(0.05)
+    return tiny(trial)
+
+def dying(trial):
+    if trial.number == 1:
+        os._exit(1)
     return tiny(trial)
 """
 BASE = ["n_steps:16", "batch_size:16", "n_epochs:1", "n_envs:1", "clip_range:0.2"]
@@ -206,6 +212,29 @@ def test_a_killed_study_continues_and_ends_with_as_many_trials(folder: Path) -> 
     assert run(*tune("--n-trials", 5, space="waiting")) == 0
     assert len(trials()) == 5
     assert {trial.number for trial in trials()} >= {0, 1}, "what was finished is kept"
+
+
+@pytest.mark.slow
+def test_trials_on_ray_share_a_study_and_one_that_dies_stops_no_other(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray = pytest.importorskip("ray")
+    utils = pytest.importorskip("ray.cluster_utils")
+    cluster = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    try:
+        joined = ("--ray", "--address", cluster.address)
+        assert run(*tune("--n-trials", 5, *joined, space="dying")) == 0
+        assert run(*tune("--n-trials", 6, *joined, "--num-cpus-per-trial", 3, space="dying")) == 2
+        assert "each reserves 3 CPU" in capsys.readouterr().err
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    found = trials()
+    assert len(found) == 5
+    assert {trial.state for trial in found} == {TrialState.COMPLETE}
+    assert os.getpid() not in {trial.user_attrs["worker"]["pid"] for trial in found}
+    every = studies.load_study(studies.open_storage("logs/ppo/study_ppo_CartPole-v1.journal"), "ppo_CartPole-v1").trials
+    assert [trial.user_attrs.get("lost", False) for trial in every].count(True) == 1, "and its settings are tried again"
 
 
 def test_train_optimizes_with_the_flags_of_the_zoo(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
