@@ -15,7 +15,7 @@ import yaml
 from optuna.trial import TrialState
 
 from polyak.zoo.tuning import studies
-from tests.processes import PATIENCE, assert_gone
+from tests.processes import PATIENCE, assert_gone, nodes
 from tests.zoo.test_cli import run
 
 #: The space of these tests; `trial.number` decides which ones crash, diverge, wait for a file or end their process.
@@ -218,17 +218,11 @@ def test_a_killed_study_continues_and_ends_with_as_many_trials(folder: Path) -> 
 def test_trials_on_ray_share_a_study_and_one_that_dies_stops_no_other(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ray = pytest.importorskip("ray")
-    utils = pytest.importorskip("ray.cluster_utils")
-    cluster = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
-    try:
-        joined = ("--ray", "--address", cluster.address)
+    with nodes(2) as address:
+        joined = ("--ray", "--address", address)
         assert run(*tune("--n-trials", 5, *joined, space="dying")) == 0
         assert run(*tune("--n-trials", 6, *joined, "--num-cpus-per-trial", 3, space="dying")) == 2
         assert "each reserves 3 CPU" in capsys.readouterr().err
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
     found = trials()
     assert len(found) == 5
     assert {trial.state for trial in found} == {TrialState.COMPLETE}
