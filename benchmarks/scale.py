@@ -253,7 +253,8 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         "CartPole-v1 but where a row names another, equal settings, "
-        f"{where['cpus']} CPU cores ({where['processor']}), medians of {report['repeats']} fresh processes, {report['seconds']:g} s of throughput each. Ratios above 1: polyak is "
+        f"{where['cpus']} CPU cores ({where['processor']}), medians of "
+        f"{report['repeats']} fresh processes, {report['seconds']:g} s of throughput each. Ratios above 1: polyak is "
         f"better. `*`: other processes used more than {NOISY:g} cores. `-`: there is no such figure, or the return was "
         f"not reached in {report['cap']:g} s."
     )
