@@ -5,7 +5,7 @@
 
 Each trains CartPole-v1 on three nodes of two processors that are simulated on this machine (``ray.cluster_utils``),
 until its share of the time is over. A thread kills processes (kill -9), the next one of a kind when the one before has
-been replaced; half-way it takes a node away, and brings another one. A case has passed if environment steps and
+been replaced; half-way it takes a node away, and another one comes. A case has passed if environment steps and
 gradient steps are those that were asked for, if each process that was killed was replaced with a warning that names it,
 and if no process is left at the end. Cases that are finished are kept in ``results/soak.json``: the program goes on
 where it was stopped. The exit status says whether all have passed.
@@ -119,6 +119,7 @@ class Killer:
         """Seconds until a process was replaced."""
         self._under_way: dict[str, tuple[int, float]] = {}
         """Kind -> the process of it that was killed last, and when, if it is not replaced yet."""
+        self._away_since: float | None = None
         self._over = Event()
         self._thread = Thread(target=self._run, name="killer", daemon=True)
 
@@ -167,8 +168,13 @@ class Killer:
     def _take_a_node(self) -> None:
         self.killed["node"] += 1
         self.cluster.remove_node(self.cluster.own.pop())
-        self._over.wait(AWAY)
-        self.cluster.own.append(new_node(self.cluster))
+        self._away_since = time.monotonic()
+
+    def bring_node(self) -> None:
+        """Add a node when one is away for some time; only the main thread can."""
+        if self._away_since is not None and time.monotonic() - self._away_since > AWAY:
+            self._away_since = None
+            self.cluster.own.append(new_node(self.cluster))
 
 
 def new_node(cluster: Any) -> Any:
@@ -207,6 +213,7 @@ def soak(name: str, minutes: float, every: float, seed: int) -> dict[str, Any]:
             while time.monotonic() < until:
                 model.learn(case.slice, reset_num_timesteps=asked == 0, log_interval=None)
                 asked += case.slice
+                killer.bring_node()
         settled = time.monotonic() + PATIENCE
         while not killer.is_settled and time.monotonic() < settled:  # learners are replaced when they are needed
             model.learn(case.slice, reset_num_timesteps=False, log_interval=None)

@@ -263,6 +263,8 @@ def test_train_optimizes_with_the_flags_of_the_zoo(folder: Path, capsys: pytest.
         (["--prune-confidence", 0.3], "--prune-confidence must be at least 0.5"),
         (["--percentile", 100], "--percentile must lie between 0 and 100"),
         (["--n-evaluations", 9, "-n", 8], "--n-evaluations 9 are more than"),
+        (["--address", "auto"], "--address means nothing here: no trial is on a cluster. Give --ray"),
+        (["--ray", "--working-dir", "nowhere"], "--working-dir 'nowhere' is not a folder"),
         (["--vec-env", "threads"], "--vec-env must be one of dummy, subproc"),
         (["--algo", "pop"], "Unknown algorithm --algo 'pop'"),
         (["--algo", "sac"], "Cannot build sac for CartPole-v1"),

@@ -221,9 +221,7 @@ def tune_as_train(options: TrainingOptions) -> Path:
     Raises:
         ZooError: an option of training that a study has no use for.
     """
-    shared = {item.name for item in fields(TuneOptions)} - {
-        "seeds"
-    }  # which are a number there, and a list of runs here
+    shared = {item.name for item in fields(TuneOptions)} - {*TuneOptions.PANELS["Cluster"], "seeds"}  # a list here
     for item in fields(options):
         given = getattr(options, item.name)
         if item.name not in shared | {"optimize_hyperparameters"} and given != default_of(item):
