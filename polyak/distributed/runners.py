@@ -24,6 +24,7 @@ from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
+from polyak.distributed.metrics import Place, Traffic
 from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import MOST_RESTARTS, PATIENCE, Failure, Tolerance, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
@@ -110,7 +111,7 @@ class RemoteEnvs(VecEnv):
         if workers is None:
             workers = _runners(env, (least, most), transport, seed, timeout, placement, restarts)
         self.recipe, self.workers, self.n_runners = env, workers, most
-        self.integrity = Integrity()
+        self.integrity, self.traffic = Integrity(), Traffic(most)
         self.masked, self.resets = False, 0
         self.absent: set[int] = set()
         """Runners that were lost, whose places others have not taken yet, that there was no room for yet, or that are
@@ -119,7 +120,7 @@ class RemoteEnvs(VecEnv):
         """The last of these, until they have answered."""
         self.renewed: set[int] = set()
         """Runners in the places of others, until :meth:`newly_renewed`."""
-        self._makers, self._generation = list(range(self.n_runners)), [0] * self.n_runners
+        self._makers, self.generation = list(range(self.n_runners)), [0] * self.n_runners
         self._pending: list[_Wanted] = []
         self.made_by: list[tuple[int, int]] = []
         """Which runner gave the latest answer for each block of environments, and which in its place it was."""
@@ -139,8 +140,8 @@ class RemoteEnvs(VecEnv):
                 reason = str(error).strip().rpartition("\n")[2]
                 raise RuntimeError(f"a runner could not be made: {reason}") from error
             raise
-        self.processes = [0] * self.n_runners
-        """Of the runners; 0: there was none yet."""
+        self.places = [Place(0, "")] * self.n_runners
+        """Where each runner is; process 0: there was none yet."""
         self._described: Described = next(iter(found.values()))[1]
         for worker, said in found.items():
             self._introduce(worker, said)
@@ -151,15 +152,20 @@ class RemoteEnvs(VecEnv):
         number = 1 if as_one else self.n_runners * first.num_envs
         super().__init__(number, first.observation_space, first.action_space)
 
-    def _introduce(self, worker: int, said: tuple[int, Described]) -> None:
+    def _introduce(self, worker: int, said: tuple[Place, Described]) -> None:
         """Take in what a runner says of its process and its environments, which must be those of all."""
-        self.processes[worker], described = said
+        self.places[worker], described = said
         if described != self._described:
             self.workers.stop()
             raise ValueError(
                 f"env={self.recipe!r:.200} made other environments in one runner than in another: {described}, "
                 f"{self._described}."
             )
+
+    @property
+    def processes(self) -> list[int]:
+        """Of the runners."""
+        return [place.process for place in self.places]
 
     @whole
     def normalized(self) -> VecEnv:
@@ -222,7 +228,7 @@ class RemoteEnvs(VecEnv):
 
     def maker(self, worker: int) -> tuple[int, int]:
         """A runner, and which in its place it is."""
-        return worker, self._generation[worker]
+        return worker, self.generation[worker]
 
     def is_asked(self, method: str) -> bool:
         """Whether answers to this are to be gathered."""
@@ -293,7 +299,9 @@ class RemoteEnvs(VecEnv):
         self.workers.renew_due(wait)
         self._move()
         early, self._early = self._early, []
-        found = early or self.workers.answers(wait)
+        if early:
+            return early
+        found = self.workers.answers(wait)
         for worker, what, answer in found:
             if isinstance(answer, Failure):
                 if answer.gone or what not in QUESTIONS:
@@ -302,6 +310,7 @@ class RemoteEnvs(VecEnv):
                 self._renew(worker, answer)
             elif what == "collect":
                 self.workers.failures = 0
+                self.traffic.note(worker, answer)
         return found
 
     def _move(self) -> None:
@@ -329,9 +338,9 @@ class RemoteEnvs(VecEnv):
         self.on_absence(worker)
         self._send_again(worker)
 
-    def _renew(self, worker: int, said: tuple[int, Described]) -> None:
+    def _renew(self, worker: int, said: tuple[Place, Described]) -> None:
         self._introduce(worker, said)
-        self._generation[worker] += 1
+        self.generation[worker] += 1
         self.absent.discard(worker)
         self.renewed.add(worker)
         self._share_out()
@@ -503,6 +512,14 @@ class Received(NamedTuple):
     """Whether all of it continues the episodes of what was made before."""
 
 
+class _Ages(NamedTuple):
+    """Rows, and how many updates there had been when they were asked for, and when they came."""
+
+    rows: int
+    asked: int
+    came: int
+
+
 class RunnerGroup:
     """Runners elsewhere, as a :class:`~polyak.collecting.runner.Runner` of all their environments.
 
@@ -555,6 +572,10 @@ class RunnerGroup:
         self.allowed: np.ndarray | None = None
         """[N, M] which choices are allowed next; ``None``: all."""
         self.episode_starts = np.ones(env.num_envs, bool)
+        self.updates: Callable[[], int] = lambda: 0
+        """How many updates the weights have had, of which each request takes the newest."""
+        self._asked_at: int | None = None
+        self._ages: _Ages | None = None
         self._planned, self._wanted = 1, cast(Any, None)
         self._made_by: list[tuple[int, int]] = []
         self._unread: Received | None = None
@@ -581,7 +602,7 @@ class RunnerGroup:
 
     def _dropped(self) -> None:
         """Be as before the first reset."""
-        self._obs = self._chunk = self._unread = None
+        self._obs = self._chunk = self._unread = self._ages = None
         self._row, self._made_by = 0, []
         self.actor.is_new = True
         self.on_loss()
@@ -650,7 +671,7 @@ class RunnerGroup:
         """Forget steps that were made and are not handed out."""
         if (received := self._received()) is not None:
             self._merge(received.chunks)
-        self._chunk, self._row, self._unread = None, 0, None
+        self._chunk, self._row, self._unread, self._ages = None, 0, None, None
 
     def _look_at(self, observations: Observations) -> Observations:
         """Keep what is acted on next, of which this is what experience keeps. -> as the policy sees it"""
@@ -679,7 +700,7 @@ class RunnerGroup:
         self._send_actor()
         weights = self.env.workers.put(flat_weights(self.actor.policy))
         order = self._order(self.actor.begins)
-        self.actor.begins = False
+        self.actor.begins, self._asked_at = False, self.updates()
         self.env.send("collect", [(weights, order)] * self.env.n_runners)
 
     def _received(self) -> Received | None:
@@ -724,12 +745,22 @@ class RunnerGroup:
                 received = self._received()
             assert received is not None
             self._merge(received.chunks)
+            self._note_lag(len(received.chunks[0].infos))
             self._chunk, self._row, self._unread = self._together(received.chunks), 0, None
             if self.in_advance:
                 self._request()
         if not received.continues:
             self.on_loss()
         return self._chunk
+
+    def _note_lag(self, steps: int) -> None:
+        """Count how many updates the weights were old that made so many steps, which have come now. Of steps that came
+        in advance, as the mean of the first and the last one: when all are handed out."""
+        now, before, rows = self.updates(), self._ages, steps * self.env.num_envs
+        self._ages = None if self._asked_at is None else _Ages(rows, self._asked_at, now)
+        counted = before if self.in_advance else self._ages
+        if counted is not None:
+            self.env.traffic.note_lag(counted.rows, (counted.came + now) / 2 - counted.asked)
 
     def peek(self, row: int) -> Step:
         """One of the steps that were fetched; the actor has the recurrent state after it."""
@@ -814,6 +845,7 @@ class RunnerGroup:
             return
         self.env.recover()
         self._drop()
+        self._asked_at = None
         self._obs, self.original_obs = unflat("obs", state), unflat("original_obs", state)
         self.allowed = unflat("allowed", state)
         self.env.masked = self.allowed is not None
