@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).parent
+from generated import ROOT, main
+
+DOCS = ROOT / "docs"
 NAMES = ("first_agent", "own_environment", "offline")
 _CODE = re.compile(r"```python\n(.*?)```\n?", re.DOTALL)
 
@@ -36,16 +38,5 @@ def files() -> dict[Path, str]:
     return {DOCS / "notebooks" / f"{name}.ipynb": notebook(page) for name, page in pages.items()}
 
 
-def main(arguments: list[str]) -> int:
-    """Write what is out of date and name it; with ``--check`` only name it, and return 1 if there is any."""
-    old = {path: text for path, text in files().items() if not path.exists() or path.read_text("utf-8") != text}
-    for path, text in old.items():
-        print(f"{path.relative_to(DOCS.parent)} {'is out of date' if '--check' in arguments else 'written'}")
-        if "--check" not in arguments:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, "utf-8")
-    return int("--check" in arguments and bool(old))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(files(), sys.argv[1:]))

@@ -21,7 +21,7 @@ from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", DOCS / "llms.txt", *sorted(DOCS.rglob("*.md"))]
 
 
 def blocks(page: Path) -> list[str]:
@@ -69,6 +69,7 @@ def in_short(init: Callable[..., None]) -> Callable[..., None]:
 
 
 LONG = {
+    "llms",
     "offline",
     "model_based",
     "several_machines",
