@@ -1,4 +1,4 @@
-"""Makes a notebook of each of three tutorials: ``python docs/notebooks.py``, or ``--check``, which writes nothing.
+"""Makes a notebook of some tutorials: ``python docs/notebooks.py``, or ``--check``, which writes nothing.
 
 Code in Python becomes code cells, everything else text: a notebook says what its page says.
 """
@@ -12,7 +12,15 @@ from typing import Any
 from generated import ROOT, main
 
 DOCS = ROOT / "docs"
-NAMES = ("first_agent", "own_environment", "offline")
+NAMES = (
+    "first_agent",
+    "own_environment",
+    "offline",
+    "course_lander",
+    "course_tables",
+    "course_zoo",
+    "course_arm",
+)
 _CODE = re.compile(r"```python\n(.*?)```\n?", re.DOTALL)
 
 

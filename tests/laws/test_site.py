@@ -14,6 +14,7 @@ import pytest
 
 from tests.laws.floors import PACKAGE
 from tests.laws.test_package import public_modules
+from tests.zoo.test_docs import LONG, shortened
 
 ROOT = PACKAGE.parent
 DOCS = ROOT / "docs"
@@ -94,14 +95,13 @@ def test_the_whole_documentation_in_one_file() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem == "offline"))
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in LONG))
         for path in sorted((DOCS / "notebooks").glob("*.ipynb"))
     ],
 )
 def test_a_notebook_runs_without_a_server(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `polyak run` runs its cells, trainings shortened."""
     from polyak.compat.notebooks.runner import read_cells, run_cell
-    from tests.zoo.test_docs import shortened
 
     monkeypatch.chdir(tmp_path)
     program = ModuleType("__main__")
