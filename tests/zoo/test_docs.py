@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -15,13 +16,14 @@ from typing import Any
 
 import pytest
 
+import polyak
 from polyak import PPO
 from polyak.zoo.cli import ALIASES, GROUPS, HELP_ALL, load_command
 from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", DOCS / "llms.txt", *sorted(DOCS.rglob("*.md"))]
 
 
 def blocks(page: Path) -> list[str]:
@@ -49,6 +51,26 @@ def test_snippets_name_what_exists(snippet: str) -> None:
                 importlib.import_module(name.name)
 
 
+def test_tables_of_names_say_what_exists() -> None:
+    """In the last column of the tables of ``from_*.md``, classes and functions of polyak and their arguments."""
+    known = 0
+    for page in sorted(DOCS.glob("from_*.md")):
+        for row in re.findall(r"^\|.*\| (.+?) \|$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            for code in re.findall(r"`([^`]+)`", row):
+                try:
+                    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+                except SyntaxError:  # a command, or an argument alone
+                    continue
+                for call in calls:
+                    if (made := getattr(polyak, ast.unparse(call.func), None)) is not None:
+                        known += 1
+                        parameters = inspect.signature(made).parameters
+                        open_ended = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
+                        unknown = {word.arg for word in call.keywords} - parameters.keys() - {None}
+                        assert open_ended or not unknown, f"{page.name}: {ast.unparse(call)}"
+    assert known > 20
+
+
 def shortened(code: str) -> str:
     """Code with fewer steps of training, and fewer episodes of evaluation."""
     short = re.sub(r"(learn\((?:total_timesteps=)?)[\d_]+", r"\g<1>110", code)  # off-policy: starts at 100
@@ -69,6 +91,11 @@ def in_short(init: Callable[..., None]) -> Callable[..., None]:
 
 
 LONG = {
+    "course_arm",
+    "course_lander",
+    "course_tables",
+    "course_zoo",
+    "llms",
     "offline",
     "model_based",
     "several_machines",
@@ -79,7 +106,9 @@ LONG = {
     "games",
     "datasets",
     "scale",
+    "from_corl",
     "from_d3rlpy",
+    "from_imitation",
     "decision_transformer",
     "awac",
     "bc",
