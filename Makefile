@@ -81,9 +81,11 @@ cards: $(VENV)/.installed-demo
 	$(BIN)/python docs/from_cards.py
 	$(BIN)/python docs/notebooks.py
 	$(BIN)/python docs/from_results.py
+	$(BIN)/python docs/from_agents.py
 
 gallery: $(VENV)/.installed-demo
 	$(BIN)/python docs/gallery.py
+	$(BIN)/python docs/from_agents.py --draw
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict
