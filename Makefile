@@ -89,6 +89,7 @@ gallery: $(VENV)/.installed-demo
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict
+	$(BIN)/python docs/browser.py site || echo 'site/play plays no agents: see above'
 
 clean:
 	rm -rf $(VENV) site runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/.venvs
@@ -116,5 +117,5 @@ $(VENV)/.installed-tests: $(INPUTS) $(VENV)/.installed-torch
 	@touch $@
 
 $(VENV)/.installed-docs: $(INPUTS) $(VENV)/.installed-torch
-	$(PIP) install --quiet -c constraints.txt -e '.[docs,zoo]'
+	$(PIP) install --quiet -c constraints.txt -e '.[docs,zoo,onnx]'
 	@touch $@
