@@ -302,7 +302,7 @@ class WatchedTRPO(TRPO):
         pytest.param("CartPole-v1", {}, marks=pytest.mark.slow),
         ("CartPole-v1", {"target_kl": 0.05, "sub_sampling_factor": 2, "cg_damping": 0.03}),
         pytest.param("Pendulum-v1", {"normalize_advantage": False}, marks=pytest.mark.slow),
-        ("Pendulum-v1", {"use_sde": True}),
+        pytest.param("Pendulum-v1", {"use_sde": True}, marks=pytest.mark.slow),
     ],
 )
 def test_no_update_leaves_the_trust_region_or_makes_the_surrogate_worse(env: str, options: dict[str, Any]) -> None:

@@ -56,8 +56,7 @@ def averaged(seen: list[Tensor], decay: float | None) -> Tensor:
     return total
 
 
-@pytest.mark.parametrize("decay", [0.9, None])
-@pytest.mark.parametrize("cls", [SAC, DQN, PPO, A2C])
+@pytest.mark.parametrize(("cls", "decay"), [(SAC, None), (DQN, 0.9), (PPO, 0.9), (A2C, None)])
 def test_the_average_is_that_of_its_definition_and_acts_once_training_is_over(cls: Any, decay: float | None) -> None:
     plain, watch = make(cls), Watches()
     plain.learn(80, watch)
@@ -117,7 +116,7 @@ def test_evaluations_and_the_best_model_are_of_the_average(tmp_path: Path) -> No
     torch.testing.assert_close(weights(model.policy), after, rtol=0, atol=bound(10, 2))
 
 
-@pytest.mark.parametrize("cls", one_of_each([SAC, PPO, DQN], SAC, PPO))
+@pytest.mark.parametrize("cls", one_of_each([SAC, PPO, DQN], PPO, DQN))
 def test_resumed_from_a_file_it_is_bit_equal(cls: Any, tmp_path: Path) -> None:
     whole = make(cls).learn(64, AverageWeights(0.9))
     whole.save(tmp_path / "half", include=whole.saves_also)

@@ -104,13 +104,13 @@ def networks(model: Any) -> dict[str, np.ndarray]:
 #: PPO in all of them, the others where actions are composed. Slow: in two more each, such that each space is met twice.
 MET = [
     *product(["PPO"], WORLDS),
-    *((algo, "dict action") for algo in ("TRPO", "RecurrentPPO", "APPO")),
+    ("RecurrentPPO", "dict action"),
     *(
         pytest.param(algo, name, marks=pytest.mark.slow)
         for i, algo in enumerate(ALGORITHMS)
         if i
         for name in {*list(WORLDS)[2 * i - 2 : 2 * i], "dict action"}
-        if (algo, name) not in [(algo, "dict action") for algo in ("TRPO", "RecurrentPPO", "APPO")]
+        if (algo, name) != ("RecurrentPPO", "dict action")
     ),
 ]
 

@@ -22,6 +22,7 @@ ALGORITHMS = [PPO, A2C, DQN, SAC, TD3, DDPG]
 CONTINUOUS = [PPO, A2C, SAC, TD3, DDPG]
 #: Each value that is not finite, and each algorithm: `is_finite` is tested for all of them by itself.
 REWARDS = [(cls, bad) for cls in ALGORITHMS for bad in (np.nan, np.inf, -np.inf)]
+RUINED = {(PPO, False), (SAC, False), (DQN, True)}
 QUICK = {*((cls, np.nan) for cls in ALGORITHMS), (PPO, np.inf), (SAC, -np.inf)}
 
 
@@ -209,8 +210,11 @@ def test_the_quick_answer_is_the_exact_one(dtype: Any) -> None:
 
 @pytest.mark.parametrize(
     ("cls", "compile"),
-    [(cls, False) for cls in ALGORITHMS]
-    + [pytest.param(cls, True, marks=[] if cls is SAC else [pytest.mark.slow]) for cls in ALGORITHMS],
+    [
+        pytest.param(cls, compile, marks=[] if (cls, compile) in RUINED else [pytest.mark.slow])
+        for cls in ALGORITHMS
+        for compile in (False, True)
+    ],
 )
 def test_a_batch_that_ruins_the_networks(
     cls: Any, compile: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -55,7 +55,7 @@ TRACED += [
 ]
 
 
-WHOLE = [("PPO", "lstm"), ("A2C", "gru"), ("DQN", "lstm"), ("SAC", "gru"), ("TD3", "lstm")]
+WHOLE = [("PPO", "lstm"), ("DQN", "lstm"), ("SAC", "gru")]
 """Rollouts and replay, of one critic and of several; the others are slow where a test trains for long."""
 
 
