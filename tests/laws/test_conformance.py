@@ -49,9 +49,7 @@ CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) fo
 NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if hasattr(cls, "learner_class")]
 COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
-TRACED = [
-    *("ppo", "recurrent_ppo", "pqn", "appo", "dqn", "sac", "td3", "bc", "toy_masked"),
-]
+TRACED = ["ppo", "recurrent_ppo", "appo", "dqn", "sac", "bc"]
 """One or more of each kind, and those whose updates have parts that no others have: the others are slow tests."""
 RESUMED = [
     *("ppo", "recurrent_ppo", "appo", "dqn", "rainbow", "sac", "cql", "bc", "mbpo", "hiro", "gail", "dagger"),
