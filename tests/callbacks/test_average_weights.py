@@ -75,13 +75,13 @@ def test_the_average_is_that_of_its_definition_and_acts_once_training_is_over(cl
 
 def test_weights_count_after_so_many_steps() -> None:
     watch = Watches()
-    make().learn(80, watch)
+    plain = make().learn(80, watch)
     model = make().learn(80, AverageWeights(None, after=60))
     late = averaged(watch.seen[-22:], None)  # those that step 60 was made with, and one update more after each step
     torch.testing.assert_close(weights(model.policy), late, rtol=0, atol=bound(4 * 22, 2))
     assert int(model.learner.average.n_averaged) == 22
     unmoved = make().learn(80, AverageWeights(after=81))
-    assert torch.equal(weights(unmoved.policy), weights(make().learn(80).policy))
+    assert torch.equal(weights(unmoved.policy), weights(plain.policy))
     assert not unmoved.learner.average.acts
 
 

@@ -246,7 +246,7 @@ def test_choices_that_start_elsewhere_are_learned(algo: str) -> None:
         "policy_kwargs": {"net_arch": [32, 32]},
     }
     model = getattr(polyak, algo)("MlpPolicy", DummyVecEnv([lambda: Monitor(Echo(space))]), **options)
-    model.learn({"DQN": 2_500, "DiscreteSAC": 2_000}.get(algo, 5_000))
+    model.learn({"PPO": 3_000, "DQN": 2_500, "DiscreteSAC": 2_000}.get(algo, 5_000))
     assert evaluate(model, Monitor(Echo(space)), 5, seed=0).mean >= 0.9 * 20
 
 

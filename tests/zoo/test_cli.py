@@ -138,8 +138,8 @@ def test_train_enjoy_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
     capsys.readouterr()
     gif = tmp_path / "episode.gif"
-    enjoy = ["enjoy", "--algo", "ppo", "--env", "CartPole-v1", "-f", logs, "-n", 300]
-    assert run(*enjoy, "-n", 120, "--record", gif, "--reward-log", tmp_path / "rewards") == 0
+    enjoy = ["enjoy", "--algo", "ppo", "--env", "CartPole-v1", "-f", logs, "-n", 100]
+    assert run(*enjoy, "-n", 60, "--record", gif, "--reward-log", tmp_path / "rewards") == 0
     printed = capsys.readouterr().out
     assert "Mean reward:" in printed
     assert "Episode Reward: " in printed

@@ -233,8 +233,7 @@ def test_long_runs_are_drawn_from_as_many_points_as_show(tmp_path: Path) -> None
     np.testing.assert_allclose(curve.y, curve.x / 10 - 1)
 
 
-@pytest.mark.parametrize("n_algos", [7, 12])
-@pytest.mark.parametrize("fontsize", [10.0, 24.0])
+@pytest.mark.parametrize(("n_algos", "fontsize"), [(12, 10.0), (7, 24.0)])
 def test_a_legend_lies_within_the_images(n_algos: int, fontsize: float) -> None:
     curves = [Curve(np.arange(3.0), np.zeros(3), f"{'W' * (1 + 3 * i)}") for i in range(n_algos)]
     for panels in ({"A": curves}, {"A": curves, "B": curves}, {"A": [Curve(np.arange(3.0), np.zeros(3), "W" * 90)]}):

@@ -1,4 +1,4 @@
-"""RLlib's single-agent example programs, written again in other words. Each does under ``polyak run --only ray``
+"""RLlib's single-agent example programs, written again in other words. Each does under ``polyak run``
 what it did under RLlib, as ``record_examples.py`` wrote it down.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.compat.rllib_face.test_result_keys import ABSENT
-from tests.warm import RUN, python
+from tests.warm import run_program
 
 FOLDER = Path(__file__).parent
 RECORDED: dict[str, Any] = json.loads((FOLDER / "recorded_examples.json").read_text())
@@ -35,7 +35,7 @@ def test_each_program_is_recorded() -> None:
 def test_an_example_program_does_what_it_does_under_the_peer(name: str, tmp_path: Path) -> None:
     theirs, programs = RECORDED[name], FOLDER / "examples"
     words = [str(programs / "watch.py"), str(programs / f"{name}.py"), *ARGUMENTS]
-    ended = python([*RUN, "--only", "ray", *words], tmp_path)
+    ended = run_program(words, tmp_path)
     assert ended.returncode == 0, ended.stderr[-2000:]
     ours = json.loads(ended.stdout.splitlines()[-1])
     assert ours["said"] == theirs["said"]
