@@ -494,9 +494,8 @@ def test_callbacks_are_told(tmp_path: Path) -> None:
     def made(*, env: gym.Env, env_context: EnvContext, **kwargs: Any) -> None:
         told.append(f"env {env_context.vector_index}")
 
-    config = (
-        ppo().callbacks(Told, on_environment_created=made).callbacks(on_checkpoint_loaded=lambda **_: told.append("x"))
-    )
+    config = ppo().callbacks(Told, on_environment_created=made)
+    config.callbacks(on_checkpoint_loaded=lambda *, algorithm: told.append("x"))
     config.callbacks(on_evaluate_start=lambda **_: told.append("start"), on_evaluate_end=lambda **_: told.append("end"))
     with config.evaluation(evaluation_interval=1, evaluation_duration=1).build() as algo:
         result = algo.train()
