@@ -34,8 +34,9 @@ def test_what_is_bad_gets_probability_zero_exactly(cls: Any, tmp_path: Path) -> 
     assert torch.equal(again, probs)
 
 
+@pytest.mark.slow  # tests/nn/test_distributions.py has several sparse choices; test_composed_spaces.py trains them
 def test_several_choices_can_be_sparse() -> None:
-    model = PPO("MlpPolicy", IdentityEnvMultiDiscrete(3), **SPARSE, **QUICK[PPO], device="cpu", seed=0).learn(512)
+    model = PPO("MlpPolicy", IdentityEnvMultiDiscrete(3), **SPARSE, **QUICK[PPO], device="cpu", seed=0).learn(1_000)
     dist = model.policy.get_distribution(torch.tensor([[0, 2]]))
     assert any((choice.probs == 0).any() for choice in dist.choices)
 

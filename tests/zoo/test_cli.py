@@ -13,6 +13,7 @@ import pytest
 from polyak.zoo.cli import main
 from polyak.zoo.enjoy import EnjoyOptions, enjoy, play
 from polyak.zoo.options import spread_lists
+from tests.pairs import one_of_each
 from tests.processes import PATIENCE
 from tests.warm import python
 
@@ -240,7 +241,7 @@ class Parts(gym.Env):
 """
 
 
-@pytest.mark.parametrize("save_format", ["polyak", "sb3"])
+@pytest.mark.parametrize("save_format", one_of_each(["polyak", "sb3"], "sb3"))
 def test_a_continued_training_is_evaluated_under_the_normalisation_it_learned_with(
     save_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
