@@ -81,6 +81,7 @@ cards: $(VENV)/.installed-demo
 	$(BIN)/python docs/from_cards.py
 	$(BIN)/python docs/notebooks.py
 	$(BIN)/python docs/from_results.py
+	$(BIN)/python docs/llms.py
 
 gallery: $(VENV)/.installed-demo
 	$(BIN)/python docs/gallery.py

@@ -24,8 +24,10 @@ from polyak.collecting.actor import Actor
 from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.runner import Acting, Runner
 from polyak.distributed.learners import LearnerGroup
+from polyak.distributed.metrics import record
 from polyak.distributed.placement import check_placement, placement_of
 from polyak.distributed.runners import RemoteActor, RemoteEnvs, RunnerGroup, envs_of_runners
+from polyak.distributed.shards import ShardedReplay
 from polyak.envs import VecEnv
 from polyak.envs.adapters.counted import Counted
 from polyak.envs.batched import BatchedVecEnv
@@ -296,6 +298,12 @@ class NetworkAlgorithm(Algorithm):
             env = RemoteEnvs(env, self.n_runners, self.transport, self.seed, **options)
         return env.normalized() if isinstance(env, RemoteEnvs) else env
 
+    def dump_logs(self, iteration: int = 0) -> None:
+        memory = getattr(self, "replay_buffer", None)
+        shards = memory if isinstance(memory, ShardedReplay) else None
+        record(self.logger, envs_of_runners(self.env), self._learners, shards)
+        super().dump_logs(iteration)
+
     def _masks(self) -> Masks | None:
         return super()._masks() if envs_of_runners(self.env) is None else None  # runners find them
 
@@ -330,10 +338,15 @@ class NetworkAlgorithm(Algorithm):
         return None
 
     def _make_runner(self) -> None:
-        if envs_of_runners(self.env) is not None:
+        if (remote := envs_of_runners(self.env)) is not None:
             actor: Any = self.make_actor()
+            if not isinstance(actor, RemoteActor):
+                remote.close()
+                fix = f"{type(self).__name__} acts by what is in this process alone. Pass n_runners=0."
+                require(False, "n_runners", self.n_runners, fix)
             group: Any = self._make_group(actor)
             self.runner, group.on_loss = group, partial(episodes.lost, self)
+            group.updates = partial(getattr, self.clock, "updates")
             return
         if not self.in_tensors:
             super()._make_runner()

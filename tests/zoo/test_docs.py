@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -15,13 +16,14 @@ from typing import Any
 
 import pytest
 
+import polyak
 from polyak import PPO
 from polyak.zoo.cli import ALIASES, GROUPS, HELP_ALL, load_command
 from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", DOCS / "llms.txt", *sorted(DOCS.rglob("*.md"))]
 
 
 def blocks(page: Path) -> list[str]:
@@ -39,6 +41,26 @@ def test_snippets_name_what_exists() -> None:
         assert not missing, f"{page.name}: {node.module} has no {missing}"
     for name in {name.name for _, node in nodes if isinstance(node, ast.Import) for name in node.names}:
         importlib.import_module(name)
+
+
+def test_tables_of_names_say_what_exists() -> None:
+    """In the last column of the tables of ``from_*.md``, classes and functions of polyak and their arguments."""
+    known = 0
+    for page in sorted(DOCS.glob("from_*.md")):
+        for row in re.findall(r"^\|.*\| (.+?) \|$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            for code in re.findall(r"`([^`]+)`", row):
+                try:
+                    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+                except SyntaxError:  # a command, or an argument alone
+                    continue
+                for call in calls:
+                    if (made := getattr(polyak, ast.unparse(call.func), None)) is not None:
+                        known += 1
+                        parameters = inspect.signature(made).parameters
+                        open_ended = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
+                        unknown = {word.arg for word in call.keywords} - parameters.keys() - {None}
+                        assert open_ended or not unknown, f"{page.name}: {ast.unparse(call)}"
+    assert known > 20
 
 
 def shortened(code: str) -> str:
@@ -61,18 +83,10 @@ def in_short(init: Callable[..., None]) -> Callable[..., None]:
 
 
 LONG = {
-    *(
-        "offline",
-        "model_based",
-        "several_machines",
-        "offline_evaluation",
-        "callbacks",
-        "imitation",
-        "games",
-        "datasets",
-    ),
-    *("custom_environment", "scale", "from_d3rlpy", "decision_transformer", "awac", "bc", "bcq", "cql", "discrete_cql"),
-    *("edac", "fqe", "iql", "marwil", "pets", "rebrac", "recurrent_ppo", "redq", "td3_bc"),
+    *("course_arm", "course_lander", "course_tables", "course_zoo", "llms", "offline", "model_based", "scale"),
+    *("several_machines", "offline_evaluation", "callbacks", "imitation", "games", "datasets", "custom_environment"),
+    *("from_corl", "from_d3rlpy", "from_imitation", "decision_transformer", "awac", "bc", "bcq", "cql"),
+    *("discrete_cql", "edac", "fqe", "iql", "marwil", "pets", "rebrac", "recurrent_ppo", "redq", "td3_bc"),
     *("deployment", "export", "saving"),
 }
 """Pages whose snippets train for long, or start processes."""

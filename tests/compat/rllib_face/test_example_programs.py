@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.compat.rllib_face.test_result_keys import ABSENT
+from tests.pairs import one_of_each
 from tests.warm import run_program
 
 FOLDER = Path(__file__).parent
@@ -31,7 +32,14 @@ def test_each_program_is_recorded() -> None:
     assert {path.stem for path in (FOLDER / "examples").glob("*.py")} - {"watch"} == RECORDED.keys()
 
 
-@pytest.mark.parametrize("name", RECORDED)
+QUICK = (
+    *("curriculum", "mean_std_filtering", "metrics_of_callbacks", "own_evaluation", "prev_actions_prev_rewards"),
+    "vectorize_async",
+)
+"""One for each thing that a program can change; further connectors, networks and losses are slow tests."""
+
+
+@pytest.mark.parametrize("name", one_of_each(RECORDED, *QUICK))
 def test_an_example_program_does_what_it_does_under_the_peer(name: str, tmp_path: Path) -> None:
     theirs, programs = RECORDED[name], FOLDER / "examples"
     words = [str(programs / "watch.py"), str(programs / f"{name}.py"), *ARGUMENTS]
