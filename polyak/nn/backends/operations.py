@@ -271,7 +271,7 @@ def _product(output: Tensor, rows: Tensor, matrix: Tensor) -> list[Call] | None:
         return None
     if len(matrix) == 1:  # each number is one product
         return _elementwise(np.multiply)(output, rows, matrix) or [partial(torch.mul, rows, matrix, out=output)]
-    if len(rows) > 1 and len(rows) * matrix.numel() > TORCH_PRODUCT:
+    if _is_large(rows, matrix):
         return _large_product(output, rows, matrix)
     x, w, y = rows.numpy(), matrix.numpy(), output.numpy()
     if len(rows) == 1:  # vectors: less to check than with matrices
@@ -281,22 +281,30 @@ def _product(output: Tensor, rows: Tensor, matrix: Tensor) -> list[Call] | None:
     return [partial(np.matmul if x.strides[1] > x.strides[0] else np.dot, x, w, y)]
 
 
-def _large_product(output: Tensor, rows: Tensor, matrix: Tensor) -> list[Call]:
-    """By torch. Narrow results are computed transposed: kernels are fast for long rows only."""
-    if output.shape[1] >= NARROW or len(output) <= output.shape[1] or not output.is_contiguous():
-        return [partial(torch.mm, rows, matrix, out=output)]
-    turned = torch.empty_like(output.t(), memory_format=torch.contiguous_format)
-    return [partial(torch.mm, matrix.t(), rows.t(), out=turned), partial(np.copyto, output.numpy(), turned.t().numpy())]
+def _large_product(output: Tensor, rows: Tensor, matrix: Tensor, bias: Tensor | None = None) -> list[Call]:
+    """By torch. A narrow result is computed transposed: kernels are fast for long rows only."""
+    if len(output) <= output.shape[1] or output.shape[1] >= NARROW or not output.is_contiguous():
+        added = [] if bias is None else [partial(torch.add, output, bias, out=output)]
+        return [partial(torch.mm, rows, matrix, out=output), *added]
+    turned, into = output.new_empty(output.shape[::-1]), output.numpy()
+    turn = partial(np.copyto, into) if bias is None else partial(np.add, bias.numpy(), out=into)
+    return [partial(torch.mm, matrix.t(), rows.t(), out=turned), partial(turn, turned.t().numpy())]
 
 
 def _affine(output: Tensor, bias: Tensor, rows: Tensor, matrix: Tensor, **options: Any) -> list[Call] | None:
-    calls = None if options else _product(output, rows, matrix)
+    if options or bias.dtype != output.dtype:
+        return None
+    if _is_large(rows, matrix):
+        return _large_product(output, rows, matrix, bias) if _is_numpys(output.dtype) else None
+    calls = _product(output, rows, matrix)
     if calls is None:
         return None
-    if output.numel() >= TORCH_NUMBERS:
-        return [*calls, partial(torch.add, output, bias, out=output)]
     y = output.numpy()[0] if len(rows) == 1 and bias.ndim == 1 else output.numpy()
     return [*calls, partial(np.add, y, bias.numpy(), y)]
+
+
+def _is_large(rows: Tensor, matrix: Tensor) -> bool:
+    return len(rows) > 1 and len(matrix) > 1 and len(rows) * matrix.numel() > TORCH_PRODUCT
 
 
 def _stacked_product(output: Tensor, first: Tensor, second: Tensor) -> list[Call] | None:

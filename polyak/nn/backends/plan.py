@@ -280,9 +280,7 @@ class _Tensors:
             size = _size(example)
             # of equal ones the latest, which the cache may still hold
             fit = [b for b in self._free[::-1] if b.dtype is example.dtype and size <= b.numel() <= 2 * size]
-            block = (
-                min(fit, key=Tensor.numel) if fit else torch.zeros(size, dtype=example.dtype)
-            )  # the latest: in cache
+            block = min(fit, key=Tensor.numel) if fit else torch.zeros(size, dtype=example.dtype)
             self._free = [b for b in self._free if b is not block]
             self._blocks[root] = block
         return self._blocks[root].as_strided(example.shape, example.stride(), example.storage_offset())
