@@ -239,7 +239,8 @@ def known(path: Path) -> dict[str, dict[str, float]]:
 def table(found: dict[str, dict[str, float]], label: str) -> str:
     """All of it, in Markdown."""
     lines = [
-        f"{label}: microseconds of the driver's CPU time and bytes through it for each environment step, and so how many",
+        f"{label}: microseconds of the driver's CPU time and bytes through it for each environment step, and so how "
+        "many",
         "steps a second it bears, by its processor and by its network.",
         "",
         "| algorithm | rows | learners | runners | us | bytes in | bytes out | by CPU | at 1 Gbit/s | at 10 Gbit/s |",
