@@ -6,6 +6,7 @@ Shapes: B rows, U gradient steps.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -50,6 +51,8 @@ class Said(NamedTuple):
     """Of each step, [B] or ``None``."""
     skipped: bool | None
     """Whether the last step was; ``None``: such is not asked."""
+    seconds: float = 0.0
+    """That they took elsewhere."""
     explained: float | None = None
     """The share of the variance of returns that values explain; ``None``: the rollout was not made here."""
 
@@ -115,6 +118,7 @@ class LearnerProcess:
         Returns:
             what there is to say of the steps, and the random numbers to continue from where some were given.
         """
+        began = time.perf_counter()
         brought(self.learner, asked.values)
         if asked.streams is not None:
             set_rng_state(*asked.streams)
@@ -128,7 +132,8 @@ class LearnerProcess:
             for batch in asked.batches
         )
         shares = (RolloutRows(self._held[1], one) if isinstance(one, Tensor) else one for one in given)
-        said = said_of(list(self.learner.updates(shares)))._replace(explained=self._held[2])
+        said = said_of(list(self.learner.updates(shares)))
+        said = said._replace(seconds=time.perf_counter() - began, explained=self._held[2])
         return said, None if asked.streams is None else rng_state()
 
     def _unrolled(self, batch: UnrollElsewhere, apart: Sequence[Any]) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,9 +42,30 @@ def ray() -> Any:
     except ImportError as error:
         raise ImportError(
             "processes on Ray need it (n_runners, n_replay_shards, num_env_runners or num_learners above 0, "
-            "crew_class=RayCrew): pip install 'polyak[scale]'"
+            "crew_class=RayCrew, polyak tune --ray): pip install 'polyak[scale]'"
         ) from error
     return found
+
+
+def own_node() -> str:
+    """The machine that this process is on, with the beginning of Ray's name of the node."""
+    found = ray()
+    node = f" {found.get_runtime_context().get_node_id()[:8]}" if found.is_initialized() else ""
+    return socket.gethostname() + node
+
+
+_METRICS: dict[str, Any] = {}
+
+
+def feed(kind: Literal["Gauge", "Counter"], name: str, value: float, **tags: str) -> None:
+    """Give one of Ray's own metrics a value: a gauge stands at it, a counter rises by it."""
+    if name not in _METRICS:
+        made = getattr(import_module("ray.util.metrics"), kind)
+        _METRICS[name] = made(name, description="of a training by polyak", tag_keys=tuple(tags))
+    if kind == "Gauge":
+        _METRICS[name].set(value, tags)
+    elif value > 0:
+        _METRICS[name].inc(value, tags)
 
 
 class _Session:
@@ -73,6 +96,16 @@ class _Session:
 
 
 _SESSION = _Session()
+
+
+@contextlib.contextmanager
+def session() -> Iterator[Any]:
+    """Ray, connected while the block runs."""
+    _SESSION.enter()
+    try:
+        yield ray()
+    finally:
+        _SESSION.leave()
 
 
 def join_cluster(address: str, working_dir: str = "") -> None:

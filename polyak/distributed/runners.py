@@ -24,6 +24,7 @@ from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
+from polyak.distributed.metrics import Place, Traffic
 from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import MOST_RESTARTS, PATIENCE, Failure, Tolerance, Workers
 from polyak.distributed.runner_process import (
@@ -121,7 +122,7 @@ class RemoteEnvs(VecEnv):
         if workers is None:
             workers = _runners(env, (least, most), transport, seed, timeout, placement, restarts)
         self.recipe, self.workers, self.n_runners = env, workers, most
-        self.integrity = Integrity()
+        self.integrity, self.traffic = Integrity(), Traffic(most)
         self.masked, self.resets = False, 0
         self.absent: set[int] = set()
         """Runners that were lost, whose places others have not taken yet, that there was no room for yet, or that are
@@ -130,7 +131,7 @@ class RemoteEnvs(VecEnv):
         """The last of these, until they have answered."""
         self.renewed: set[int] = set()
         """Runners in the places of others, until :meth:`newly_renewed`."""
-        self._makers, self._generation = list(range(self.n_runners)), [0] * self.n_runners
+        self._makers, self.generation = list(range(self.n_runners)), [0] * self.n_runners
         self._pending: list[_Wanted] = []
         self.made_by: list[tuple[int, int]] = []
         """Which runner gave the latest answer for each block of environments, and which in its place it was."""
@@ -150,8 +151,8 @@ class RemoteEnvs(VecEnv):
                 reason = str(error).strip().rpartition("\n")[2]
                 raise RuntimeError(f"a runner could not be made: {reason}") from error
             raise
-        self.processes = [0] * self.n_runners
-        """Of the runners; 0: there was none yet."""
+        self.places = [Place(0, "")] * self.n_runners
+        """Where each runner is; process 0: there was none yet."""
         self._described: Described = next(iter(found.values()))[1]
         for worker, said in found.items():
             self._introduce(worker, said)
@@ -162,15 +163,20 @@ class RemoteEnvs(VecEnv):
         number = 1 if as_one else self.n_runners * first.num_envs
         super().__init__(number, first.observation_space, first.action_space)
 
-    def _introduce(self, worker: int, said: tuple[int, Described]) -> None:
+    def _introduce(self, worker: int, said: tuple[Place, Described]) -> None:
         """Take in what a runner says of its process and its environments, which must be those of all."""
-        self.processes[worker], described = said
+        self.places[worker], described = said
         if described != self._described:
             self.workers.stop()
             raise ValueError(
                 f"env={self.recipe!r:.200} made other environments in one runner than in another: {described}, "
                 f"{self._described}."
             )
+
+    @property
+    def processes(self) -> list[int]:
+        """Of the runners."""
+        return [place.process for place in self.places]
 
     @whole
     def normalized(self) -> VecEnv:
@@ -233,7 +239,7 @@ class RemoteEnvs(VecEnv):
 
     def maker(self, worker: int) -> tuple[int, int]:
         """A runner, and which in its place it is."""
-        return worker, self._generation[worker]
+        return worker, self.generation[worker]
 
     def is_asked(self, method: str) -> bool:
         """Whether answers to this are to be gathered."""
@@ -304,7 +310,9 @@ class RemoteEnvs(VecEnv):
         self.workers.renew_due(wait)
         self._move()
         early, self._early = self._early, []
-        found = early or self.workers.answers(wait)
+        if early:
+            return early
+        found = self.workers.answers(wait)
         for worker, what, answer in found:
             if isinstance(answer, Failure):
                 if answer.gone or what not in QUESTIONS:
@@ -313,6 +321,7 @@ class RemoteEnvs(VecEnv):
                 self._renew(worker, answer)
             elif what == "collect":
                 self.workers.failures = 0
+                self.traffic.note(worker, answer if isinstance(answer, Chunk) else answer[0])
         return found
 
     def _move(self) -> None:
@@ -340,9 +349,9 @@ class RemoteEnvs(VecEnv):
         self.on_absence(worker)
         self._send_again(worker)
 
-    def _renew(self, worker: int, said: tuple[int, Described]) -> None:
+    def _renew(self, worker: int, said: tuple[Place, Described]) -> None:
         self._introduce(worker, said)
-        self._generation[worker] += 1
+        self.generation[worker] += 1
         self.absent.discard(worker)
         self.renewed.add(worker)
         self._share_out()
@@ -518,6 +527,14 @@ class Received(NamedTuple):
     """With which these were made, as they were sent."""
 
 
+class _Ages(NamedTuple):
+    """Rows, and how many updates there had been when they were asked for, and when they came."""
+
+    rows: int
+    asked: int
+    came: int
+
+
 class RunnerGroup:
     """Runners elsewhere, as a :class:`~polyak.collecting.runner.Runner` of all their environments.
 
@@ -570,6 +587,10 @@ class RunnerGroup:
         self.allowed: np.ndarray | None = None
         """[N, M] which choices are allowed next; ``None``: all."""
         self.episode_starts = np.ones(env.num_envs, bool)
+        self.updates: Callable[[], int] = lambda: 0
+        """How many updates the weights have had, of which each request takes the newest."""
+        self._asked_at: int | None = None
+        self._ages: _Ages | None = None
         self._planned, self._wanted = 1, cast(Any, None)
         self._made_by: list[tuple[int, int]] = []
         self._unread: Received | None = None
@@ -599,7 +620,7 @@ class RunnerGroup:
 
     def _dropped(self) -> None:
         """Be as before the first reset."""
-        self._obs = self._chunk = self._unread = None
+        self._obs = self._chunk = self._unread = self._ages = None
         self._row, self._made_by = 0, []
         self.actor.is_new = True
         self.on_loss()
@@ -668,7 +689,7 @@ class RunnerGroup:
         """Forget steps that were made and are not handed out."""
         if (received := self._received()) is not None:
             self._merge(received.headings or received.chunks)
-        self._chunk, self._row, self._unread = None, 0, None
+        self._chunk, self._row, self._unread, self._ages = None, 0, None, None
 
     def _look_at(self, observations: Observations) -> Observations:
         """Keep what is acted on next, of which this is what experience keeps. -> as the policy sees it"""
@@ -703,7 +724,7 @@ class RunnerGroup:
         self._send_actor()
         self._sent_weights = self.env.workers.put(flat_weights(self.actor.policy))
         order = self._order(self.actor.begins)._replace(apart=self.apart, tells_last=self.apart)
-        self.actor.begins = False
+        self.actor.begins, self._asked_at = False, self.updates()
         self.env.send("collect", [(self._sent_weights, order)] * self.env.n_runners, self.apart)
 
     def _received(self) -> Received | None:
@@ -764,6 +785,7 @@ class RunnerGroup:
                 received = self._received()
             assert received is not None
             self._merge(received.headings or received.chunks)
+            self._note_lag([*received.headings, *received.chunks][0].steps)
             self._unread = None
             yield received
         if not received.continues:
@@ -787,6 +809,15 @@ class RunnerGroup:
             self.steps += received.headings[0].steps
             self._chunk, self._row = None, 0
         return received
+
+    def _note_lag(self, steps: int) -> None:
+        """Count how many updates the weights were old that made so many steps, which have come now. Of steps that came
+        in advance, as the mean of the first and the last one: when all are handed out."""
+        now, before, rows = self.updates(), self._ages, steps * self.env.num_envs
+        self._ages = None if self._asked_at is None else _Ages(rows, self._asked_at, now)
+        counted = before if self.in_advance else self._ages
+        if counted is not None:
+            self.env.traffic.note_lag(counted.rows, (counted.came + now) / 2 - counted.asked)
 
     def peek(self, row: int) -> Step:
         """One of the steps that were fetched; the actor has the recurrent state after it."""
@@ -871,6 +902,7 @@ class RunnerGroup:
             return
         self.env.recover()
         self._drop()
+        self._asked_at = None
         self._obs, self.original_obs = unflat("obs", state), unflat("original_obs", state)
         self.allowed = unflat("allowed", state)
         self.env.masked = self.allowed is not None

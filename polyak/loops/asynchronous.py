@@ -299,7 +299,10 @@ class RunnersCollector(RolloutCollector):
             self._received.append(rollout)
         received = self._received
         self.forget()
-        return self.hold(received)
+        self.hold(received)
+        for lag in self.lags:
+            runner.env.traffic.note_lag(settings.n_steps * settings.rollouts.n_envs, lag)
+        return received
 
     def _rows_stay(self) -> bool:
         """Whether rows need not come here: learners elsewhere fetch them, and no callback reads them."""

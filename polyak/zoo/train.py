@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
 import sys
@@ -20,6 +19,7 @@ from polyak.zoo.data.files import check_without_envs, dataset_for, environment_o
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
 from polyak.zoo.interruption import Stops, answered_signals
+from polyak.zoo.joining import join
 from polyak.zoo.keeping import MODEL, Kept, conclusion, keep, learned, save_sound
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import FORMATS, check_writable, has_no_statistics, load_statistics, save
@@ -70,7 +70,7 @@ class TrainOptions(TrainingOptions):
         "Environments": ("vec_env", "n_runners", "transport", "env_kwargs", "gym_packages"),
         "Cluster": (
             *("address", "working_dir", "num_cpus_per_runner", "num_gpus_per_runner"),
-            *("runner_strategy", "wait_for_room"),
+            *("runner_strategy", "min_runners", "wait_for_room"),
         ),
         "Evaluations": ("eval_episodes", "n_eval_envs", "eval_env_kwargs"),
         "Files and output": (
@@ -113,6 +113,13 @@ class TrainOptions(TrainingOptions):
     num_gpus_per_runner: float = option(0.0, "--num-gpus-per-runner", help="GPUs that each runner reserves.")
     runner_strategy: str = option(
         "SPREAD", "--runner-strategy", help="On which nodes of a cluster runners are.", choices=STRATEGIES
+    )
+    min_runners: int = option(
+        0,
+        "--min-runners",
+        help="Runners that there must be room for; the others come and go with the nodes. 0: all.",
+        at_least=0,
+        at_most=MOST_PROCESSES,
     )
     wait_for_room: float = option(0.0, "--wait-for-room", help="Seconds to wait until a cluster has room for runners.")
     address: str = option("", "--address", help="Cluster of Ray to join: auto, HOST:PORT or ray://HOST:PORT.")
@@ -325,19 +332,14 @@ def _check_cluster(options: TrainOptions) -> None:
         if not elsewhere and getattr(options, name) != getattr(plain, name):
             flag = f"--{name.replace('_', '-')}"
             raise ZooError(f"{flag}: no part of this training is in another process on Ray. Give --n-runners.")
-    if options.working_dir and not Path(options.working_dir).is_dir():
-        raise ZooError(f"--working-dir {options.working_dir!r} is not a folder.")
-    if options.working_dir and not (options.address or os.environ.get("RAY_ADDRESS")):
-        raise ZooError("--working-dir: a folder is sent to the nodes of a cluster. Give --address, or set RAY_ADDRESS.")
-    if options.address or options.working_dir:
-        from polyak.distributed.ray_workers import join_cluster
-
-        join_cluster(options.address, options.working_dir)
+    join(options.address, options.working_dir)
 
 
 def _check_runners(options: TrainOptions, algorithm: type[Any], settings: Settings) -> None:
     """Refuse runners that this training cannot use."""
     runners = options.n_runners
+    if options.min_runners > runners:
+        raise ZooError(f"--min-runners {options.min_runners} must be at most --n-runners {runners}.")
     if runners == 0:
         return
     if "n_runners" not in parameter_names(algorithm) or options.dataset:
@@ -424,6 +426,7 @@ class _Run:
 
     def _elsewhere(self, normalize: Callable[[VecEnv], VecEnv] | None) -> VecEnv:
         """The environments of runners, which count their monitor files on."""
+        from polyak.distributed.ray_workers import MOST_RESTARTS
         from polyak.distributed.runners import TIMEOUT, RemoteEnvs
 
         runners, share = self.options.n_runners, self.settings.n_envs // self.options.n_runners
@@ -439,11 +442,12 @@ class _Run:
         limit = self.settings.arguments.get("runner_timeout", TIMEOUT)
         envs = RemoteEnvs(
             lambda index: make(start_index=share * index),
-            runners,
+            (self.options.min_runners or runners, runners),
             transport,
             self.options.seed,
             placement=placement_of(self._placement, "runners"),
             timeout=limit,
+            restarts=self.settings.arguments.get("restarts_per_hour", MOST_RESTARTS),
         )
         self.envs.append(envs)
         return envs.normalized()
