@@ -505,6 +505,11 @@ class RolloutBuffer(BaseBuffer):
         cls = type(self)
         return cls.get is RolloutBuffer.get and cls._get_samples is RolloutBuffer._get_samples
 
+    @cached_property
+    def may_leave(self) -> bool:
+        """Whether :meth:`passes` read none of the rows, which may be elsewhere: see :meth:`leave`."""
+        return self.plain and type(self)._order is RolloutBuffer._order
+
     @property
     def _rows(self) -> int:
         """How many are handed out."""

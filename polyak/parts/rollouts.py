@@ -153,9 +153,8 @@ class Rollouts(Part):
 
     def left_to_learners(self) -> Callable[..., Any] | None:
         """What makes a buffer, where learners elsewhere fetch rollouts and nothing here reads them; else ``None``."""
-        if not (self.reads_rows_alone and getattr(self.model.learner.fellows, "fetches", False) and self.buffer.plain):
-            return None
-        return self.buffer_recipe()
+        fetches = self.reads_rows_alone and getattr(self.model.learner.fellows, "fetches", False)
+        return self.buffer_recipe() if fetches and self.buffer.may_leave else None
 
     def make_buffer(self) -> Any:
         """A buffer as the hyper-parameters describe it, in numpy or in tensors."""

@@ -12,6 +12,7 @@ import torch
 
 import polyak
 from polyak.collecting.actor import copy_of
+from polyak.compat.rllib_face.rollouts import RowsInOrder
 from polyak.distributed import ray_workers
 from polyak.distributed.learners import LearnersElsewhere
 from polyak.distributed.placement import Reservation
@@ -127,4 +128,11 @@ def test_what_is_lost_with_a_node_is_not_learned_from(fake: Watched) -> None:
     assert model.learner.steps == steps
     model.learn(150, reset_num_timesteps=False)
     assert model.learner.steps > steps
+    assert np.isfinite(weights(model)).all()
+
+
+def test_rows_come_where_their_order_depends_on_them(fake: Watched) -> None:
+    how = {"rollout_buffer_class": RowsInOrder, "rollout_buffer_kwargs": {"envs_per_runner": 1}}
+    model = elsewhere(MAKES["ppo"](**how)).learn(64)
+    assert Chunk in fake.came
     assert np.isfinite(weights(model)).all()
