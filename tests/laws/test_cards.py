@@ -29,14 +29,10 @@ def generator() -> ModuleType:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_card_stands_at_the_end_of_its_class(name: str) -> None:
+def test_a_card_stands_at_the_end_of_its_class_and_says_what_tables_show(name: str) -> None:
     [body] = [node for node in ast.parse(inspect.getsource(CLASSES[name])).body if isinstance(node, ast.ClassDef)]
     assert isinstance(last := body.body[-1], ast.AnnAssign)
     assert ast.unparse(last.target) == "card"
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_a_card_says_what_tables_show(name: str) -> None:
     card = CLASSES[name].card
     assert card.learns_from
     assert card.idea.strip(" .") == card.idea != ""
