@@ -239,7 +239,8 @@ def known(path: Path) -> dict[str, dict[str, float]]:
 def table(found: dict[str, dict[str, float]], label: str) -> str:
     """All of it, in Markdown."""
     lines = [
-        f"{label}: microseconds of the driver's CPU time and bytes through it for each environment step, and so how many",
+        f"{label}: microseconds of the driver's CPU time and bytes through it for each environment step, and so how "
+        "many",
         "steps a second it bears, by its processor and by its network.",
         "",
         "| algorithm | rows | learners | runners | us | bytes in | bytes out | by CPU | at 1 Gbit/s | at 10 Gbit/s |",
@@ -251,8 +252,8 @@ def table(found: dict[str, dict[str, float]], label: str) -> str:
         algo, rows, _, learners = case.split()
         through = max(one["bytes_in"], one["bytes_out"])
         lines.append(
-            f"| {algo} | {rows} | {learners} | {one['runners']:.0f} | {one['us_per_step']:.2f} | {one['bytes_in']:,.0f} "
-            f"| {one['bytes_out']:,.0f} | {1e6 / one['us_per_step']:,.0f} | {GIGABIT / through:,.0f} "
+            f"| {algo} | {rows} | {learners} | {one['runners']:.0f} | {one['us_per_step']:.2f} "
+            f"| {one['bytes_in']:,.0f} | {one['bytes_out']:,.0f} | {1e6 / one['us_per_step']:,.0f} | {GIGABIT / through:,.0f} "
             f"| {10 * GIGABIT / through:,.0f} |"
         )
     return "\n".join(lines) + "\n"

@@ -319,8 +319,8 @@ class RemoteEnvs(VecEnv):
         for worker in self.workers.leaving():
             if worker not in self.absent and len(self.absent) + 1 < self.n_runners:
                 warn_user(
-                    f"runner {worker + 1} of {self.n_runners} leaves a node that is about to go, and begins new episodes "
-                    "elsewhere.",
+                    f"runner {worker + 1} of {self.n_runners} leaves a node that is about to go, and begins new "
+                    "episodes elsewhere.",
                     RuntimeWarning,
                 )
                 self.absent.add(worker)

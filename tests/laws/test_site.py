@@ -135,7 +135,7 @@ def test_figures_are_those_of_the_gallery(tmp_path: Path) -> None:
     gallery = loaded("gallery")
     shown = set(re.findall(r"\]\(images/([\w.]+)\)", (DOCS / "gallery.md").read_text("utf-8")))
     assert {name.partition(".")[0] for name in shown} == gallery.FIGURES.keys()
-    assert shown == {path.name for path in (DOCS / "images").iterdir()}
+    assert shown == {path.name for path in (DOCS / "images").iterdir() if path.is_file()} - {"agents.webp"}
     assert "docs/images/halfcheetah.png" in (ROOT / "README.md").read_text("utf-8")
     gallery.halfcheetah(tmp_path)
     gallery.speed(tmp_path)
@@ -143,6 +143,16 @@ def test_figures_are_those_of_the_gallery(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"halfcheetah.png", "speed.png", "cliff.png"}
     with pytest.raises(SystemExit, match=r"no figures \['cheetah'\]"):
         gallery.main(["cheetah"])
+
+
+def test_each_agent_of_the_gallery_has_a_small_film_and_a_curve() -> None:
+    gallery = loaded("from_agents")
+    assert gallery.PAGE.read_text("utf-8") == gallery.text(), "run python docs/from_agents.py"
+    names = {gallery.stem(row) for row in gallery.agents()}
+    assert len(names) >= 9
+    there = {path.name: path.stat().st_size for path in gallery.IMAGES.iterdir()}
+    assert there.keys() == {f"{name}.{kind}" for name in names for kind in ("webp", "png")}
+    assert max(there.values()) <= gallery.MOST_BYTES
 
 
 @pytest.mark.slow

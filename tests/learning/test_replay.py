@@ -173,6 +173,16 @@ def test_by_itself_it_begins_at_an_update_of_the_learner(
     assert_same(weights(whole), weights(plain), near(plain))
 
 
+def test_one_line_says_from_which_update_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engine, "REPLAYED_FROM", 5)
+    model = sac(verbose=1).learn(40)
+    model.learn(20, reset_num_timesteps=False)
+    said = [line for line in capsys.readouterr().out.splitlines() if "gradient steps" in line]
+    assert said == ["gradient steps are replayed from update 6 on"]
+
+
 def test_where_it_fails_steps_stay_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "REPLAYED_FROM", 5)
 
