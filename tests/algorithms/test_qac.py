@@ -11,7 +11,6 @@ from torch import Tensor
 from polyak import QAC
 from polyak.algorithms import qac
 from polyak.envs import DummyVecEnv
-from polyak.envs.tensor import TensorCartPole
 from polyak.experience.batch import ExtendedRolloutSamples
 from tests.algorithms.test_deep_sarsa import Restless
 from tests.algorithms.test_reinforce import ENDS, MOVES, REWARDS, TwoStates
@@ -220,10 +219,3 @@ def test_it_carries_value_back_through_a_corridor(baseline: bool) -> None:
     model = QAC("MlpPolicy", env, gamma=0.97, baseline=baseline, device="cpu", seed=2, **rates)
     assert mean_return(model, Corridor(False)) < 1
     assert mean_return(model.learn(16 * 8 * 60), Corridor(False)) == pytest.approx(1.0)
-
-
-def test_environments_in_tensors_are_learned_in_as_they_are() -> None:
-    model = small(TensorCartPole(2))
-    assert model.in_tensors
-    model.learn(32)
-    assert model._n_updates == 2
