@@ -82,6 +82,7 @@ cards: $(VENV)/.installed-demo
 	$(BIN)/python docs/notebooks.py
 	$(BIN)/python docs/from_results.py
 	$(BIN)/python docs/from_agents.py
+	$(BIN)/python docs/llms.py
 
 gallery: $(VENV)/.installed-demo
 	$(BIN)/python docs/gallery.py

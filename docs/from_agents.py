@@ -114,16 +114,18 @@ def boards(name: str, games: int = 2) -> Iterator[np.ndarray]:
     model = AlphaZero.load(AGENTS / "alphazero" / f"{name}_1" / f"{name}.zip", device="cpu")
     game = model.env
     other = MCTS(game, simulations=50, seed=0)
+    top = 32  # for the caption
     for first in range(games):
         position, moved = game.start(1), 0
         while True:
             own, their = game.observe(position)[0]
-            image = Image.new("RGB", (WIDTH, WIDTH), "white")
+            image = Image.new("RGB", (WIDTH, WIDTH + top), "white")
             draw = ImageDraw.Draw(image)
             side = WIDTH / max(own.shape)
             for (i, j), mine in np.ndenumerate(own - their):
-                box = [side * (j + 0.2), side * (i + 0.2), side * (j + 0.8), side * (i + 0.8)]
-                draw.rectangle([side * j, side * i, side * (j + 1), side * (i + 1)], outline="silver")
+                x, y = side * j, side * i + top
+                box = [x + 0.2 * side, y + 0.2 * side, x + 0.8 * side, y + 0.8 * side]
+                draw.rectangle([x, y, x + side - 1, y + side - 1], outline="silver")
                 if mine and (mine > 0) == ((first + moved) % 2 == 0):
                     draw.line([box[0], box[1], box[2], box[3]], fill="royalblue", width=10)
                     draw.line([box[0], box[3], box[2], box[1]], fill="royalblue", width=10)
@@ -146,6 +148,7 @@ def curve(row: dict[str, Any], path: Path) -> None:
     axes = figure.subplots()
     axes.plot(kept["timesteps"], kept["results"].mean(1), "o--", markersize=3)
     axes.set(xlabel="environment steps", ylabel="mean return")
+    axes.locator_params(axis="x", nbins=4)
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=80)
 

@@ -28,6 +28,7 @@ from polyak.distributed.learner_process import (
     tensors_in,
     texts_of,
 )
+from polyak.distributed.metrics import Busy
 from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
@@ -63,7 +64,7 @@ class LearnerGroup:
     ) -> None:
         self.placement = placement
         self.size, self.restarts, self.busy = n_learners, 0, False
-        self.integrity = Integrity()
+        self.integrity, self.worked = Integrity(), Busy()
         first = int(torch.initial_seed() % 2**31) if seed is None else seed
         self._rollouts = 0
         """How many minibatches have been of."""
@@ -136,6 +137,7 @@ class LearnerGroup:
 
         answers = self._tried(here, "update", lambda: self._sent(map(rest, others)), made)
         said = [one for one, _ in answers]
+        self.worked.seconds += sum(one.seconds for one in said) / len(said)
         first = len(made) - len(said[0].names)
         return [*made[:first], *_joined([said_of(made[first:]), *said], whole[first:])]
 
