@@ -253,7 +253,8 @@ def table(found: dict[str, dict[str, float]], label: str) -> str:
         through = max(one["bytes_in"], one["bytes_out"])
         lines.append(
             f"| {algo} | {rows} | {learners} | {one['runners']:.0f} | {one['us_per_step']:.2f} "
-            f"| {one['bytes_in']:,.0f} | {one['bytes_out']:,.0f} | {1e6 / one['us_per_step']:,.0f} | {GIGABIT / through:,.0f} "
+            f"| {one['bytes_in']:,.0f} | {one['bytes_out']:,.0f} "
+            f"| {1e6 / one['us_per_step']:,.0f} | {GIGABIT / through:,.0f} "
             f"| {10 * GIGABIT / through:,.0f} |"
         )
     return "\n".join(lines) + "\n"

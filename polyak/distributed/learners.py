@@ -95,24 +95,47 @@ class LearnerGroup:
         that does not come."""
         if self.integrity.broken:
             self.forget()
-            self.fellows.renew()
-            self.processes = self._introduced()
-            self._begin(self.learner)
+            self._begin(self.learner, "")
             self.integrity.broken = False
 
     def forget(self) -> None:
         """Leave what was not brought here: all begin again from what the one here is."""
 
-    def _begin(self, learner: Learner) -> None:
+    def _begin(self, learner: Learner, lost: str | None = None) -> None:
+        """Let all be what a learner here is now. Where one dies of it, others take the places of all.
+
+        Args:
+            learner: here.
+            lost: others take their places at once; what to say of it, if there is something.
+        """
+        for _ in range(MOST_ATTEMPTS):
+            try:
+                if lost is not None:
+                    self._renew(lost)
+                self.busy = True
+                self._begin_with(learner)
+                return
+            except LostLearnerError as error:
+                lost = str(error)
+            finally:
+                self.busy = False
+        raise RuntimeError(f"learners died {MOST_ATTEMPTS} times in a row before they had begun.")
+
+    def _renew(self, lost: str) -> None:
+        if lost:
+            warn_user(f"{lost} All learners continue from the one here.", RuntimeWarning)
+            self.restarts += 1
+        self.fellows.renew()
+        self.processes = self._introduced()
+
+    def _begin_with(self, learner: Learner) -> None:
         self._texts = texts_of(learner)
         learner.lead(None)
         learner.group = None
         device = self.fellows.device or str(next(learner.policy.parameters()).device)
         self.fellows.ask_all("take", cloudpickle.dumps(learner), device)
-        self.busy = True
         self.fellows.join(learner, self)
         learner.lead(self)
-        self.busy = False
 
     @whole
     def update(self, batches: Iterable[Any]) -> list[Update]:
@@ -191,15 +214,12 @@ class LearnerGroup:
                 if attempt:
                     self._repeat()
                 return self.fellows.together(here, method, others())[1]
-            except LostLearnerError as lost:
-                warn_user(f"{lost} All learners continue from the one here.", RuntimeWarning)
+            except LostLearnerError as error:
+                lost = str(error)
             finally:
                 self.busy = False
             self.learner.steps = steps + len(made)
-            self.restarts += 1
-            self.fellows.renew()
-            self.processes = self._introduced()
-            self._begin(self.learner)
+            self._begin(self.learner, lost)
         raise RuntimeError(f"learners died {MOST_ATTEMPTS} times in a row of one gradient step.")
 
     def _repeat(self) -> None:
@@ -356,8 +376,12 @@ class OnRay:
         known = address, self._store.port, group.size, PATIENCE, self.device
         for worker in range(len(self.workers)):
             self.workers.ask(worker, "join", known)
-        if len(self.workers) < group.size:
-            learner.join(_Here(group, SocketGroup(0, *known, self._store)))
+        try:
+            if len(self.workers) < group.size:
+                learner.join(_Here(group, SocketGroup(0, *known, self._store)))
+        except RuntimeError:  # of the exchange, if a fellow is gone
+            self._answers("join")
+            raise
         self._answers("join")
 
     def together(

@@ -84,7 +84,7 @@ class Traffic:
         """Count what one has made of a request."""
         steps, envs = chunk.columns.lead
         rows = steps * envs
-        self._row_bytes = self._row_bytes or _bytes_of(chunk) / rows
+        self._row_bytes = self._row_bytes or _bytes_of(chunk) / max(rows, 1)
         self._total[4 + runner] += rows
         self._total[1] += rows * self._row_bytes
 

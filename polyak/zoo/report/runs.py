@@ -263,10 +263,10 @@ def runners_in(frame: DataFrame) -> list[dict[str, Any]]:
 
     Raises ValueError if that is no such list.
     """
-    told = frame[BY_RUNNER].dropna() if BY_RUNNER in frame else []
-    if not len(told):
+    told = frame[BY_RUNNER].dropna().tolist() if BY_RUNNER in frame else []
+    if not told:
         return []
-    found, keys = plain_json.parse(str(told.iloc[-1]), BY_RUNNER), ("node", "restarts", "rows_per_second")
+    found, keys = plain_json.parse(str(told[-1]), BY_RUNNER), ("node", "restarts", "rows_per_second")
     if not isinstance(found, list) or not all(isinstance(one, dict) and one.keys() >= set(keys) for one in found):
         raise ValueError(f"{BY_RUNNER} holds {found!r:.80} instead of a list of runners.")
     return [{"runner": place, **{key: one[key] for key in keys}} for place, one in enumerate(found, 1)]
