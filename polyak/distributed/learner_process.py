@@ -133,7 +133,7 @@ class LearnerProcess:
         )
         shares = (RolloutRows(self._held[1], one) if isinstance(one, Tensor) else one for one in given)
         said = said_of(list(self.learner.updates(shares)))
-        said = said._replace(seconds=time.perf_counter() - began, explained=self._held[2])
+        said = said._replace(explained=self._held[2], seconds=time.perf_counter() - began)
         return said, None if asked.streams is None else rng_state()
 
     def _unrolled(self, batch: UnrollElsewhere, apart: Sequence[Any]) -> Any:

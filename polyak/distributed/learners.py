@@ -28,11 +28,11 @@ from polyak.distributed.learner_process import (
     tensors_in,
     texts_of,
 )
-from polyak.distributed.metrics import Busy
 from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
 from polyak.distributed.runners import Transport
+from polyak.distributed.traffic import Busy
 from polyak.distributed.unrolls import RolloutElsewhere, UnrollElsewhere
 from polyak.experience.batch import RolloutRows, gathered
 from polyak.learning.data_parallel import Group

@@ -21,9 +21,9 @@ from polyak.arrays import aligned, assign, mapped
 from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
 from polyak.collecting.train_freq import Series
-from polyak.distributed.metrics import Place
 from polyak.distributed.ray_workers import own_node
 from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
+from polyak.distributed.traffic import Seat
 from polyak.distributed.watch import HangWatch
 from polyak.distributed.weights import put_back
 from polyak.envs import VecEnv, as_vec_env, unwrap_vec_normalize
@@ -138,11 +138,6 @@ class Chunk(NamedTuple):
         """T"""
         return len(self.infos)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(T, N)"""
-        return self.columns.lead
-
 
 class Heading(NamedTuple):
     """What is to be known of a :class:`Chunk` whose rows stay where they are until somebody learns from them."""
@@ -157,11 +152,6 @@ class Heading(NamedTuple):
     """What there is after the last step, as a chunk of no steps; ``None``: it was not asked for."""
     dones: np.ndarray
     """[N] whether the last step ended an episode."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(T, N)"""
-        return self.steps, len(self.dones)
 
     @classmethod
     def of(cls, chunk: Chunk, tells_last: bool) -> Heading:
@@ -247,9 +237,9 @@ class RunnerProcess:
         """The states of the generators that this runner draws from."""
         return rng_state() if self._streams is None else self._streams
 
-    def describe(self) -> tuple[Place, Described]:
+    def describe(self) -> tuple[Seat, Described]:
         """Where it is, and its environments."""
-        env, place = self.env, Place(os.getpid(), own_node() if self._alone else gethostname())
+        env, place = self.env, Seat(os.getpid(), own_node() if self._alone else gethostname())
         return place, Described(env.num_envs, env.observation_space, env.action_space, turned_images(env))
 
     def normalizer_made(self) -> bytes | None:

@@ -24,7 +24,6 @@ from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
-from polyak.distributed.metrics import Place, Traffic
 from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import MOST_RESTARTS, PATIENCE, Failure, Tolerance, Workers
 from polyak.distributed.runner_process import (
@@ -38,6 +37,7 @@ from polyak.distributed.runner_process import (
     RunnerProcess,
 )
 from polyak.distributed.statistics import Report, SharedStatistics, settings_of
+from polyak.distributed.traffic import Seat, Traffic
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.adapters.infos import SUCCEEDED
@@ -151,7 +151,7 @@ class RemoteEnvs(VecEnv):
                 reason = str(error).strip().rpartition("\n")[2]
                 raise RuntimeError(f"a runner could not be made: {reason}") from error
             raise
-        self.places = [Place(0, "")] * self.n_runners
+        self.places = [Seat(0, "")] * self.n_runners
         """Where each runner is; process 0: there was none yet."""
         self._described: Described = next(iter(found.values()))[1]
         for worker, said in found.items():
@@ -163,7 +163,7 @@ class RemoteEnvs(VecEnv):
         number = 1 if as_one else self.n_runners * first.num_envs
         super().__init__(number, first.observation_space, first.action_space)
 
-    def _introduce(self, worker: int, said: tuple[Place, Described]) -> None:
+    def _introduce(self, worker: int, said: tuple[Seat, Described]) -> None:
         """Take in what a runner says of its process and its environments, which must be those of all."""
         self.places[worker], described = said
         if described != self._described:
@@ -321,7 +321,8 @@ class RemoteEnvs(VecEnv):
                 self._renew(worker, answer)
             elif what == "collect":
                 self.workers.failures = 0
-                self.traffic.note(worker, answer if isinstance(answer, Chunk) else answer[0])
+                seen = answer if isinstance(answer, Chunk) else answer[0]
+                self.traffic.note(worker, seen.steps * self.per_runner, seen)
         return found
 
     def _move(self) -> None:
@@ -349,7 +350,7 @@ class RemoteEnvs(VecEnv):
         self.on_absence(worker)
         self._send_again(worker)
 
-    def _renew(self, worker: int, said: tuple[Place, Described]) -> None:
+    def _renew(self, worker: int, said: tuple[Seat, Described]) -> None:
         self._introduce(worker, said)
         self.generation[worker] += 1
         self.absent.discard(worker)
@@ -525,6 +526,11 @@ class Received(NamedTuple):
     """Of chunks whose rows are elsewhere; ``chunks`` are references then."""
     weights: Any = None
     """With which these were made, as they were sent."""
+
+    @property
+    def steps(self) -> int:
+        """Of each environment."""
+        return self.headings[0].steps if self.headings else len(self.chunks[0].infos)
 
 
 class _Ages(NamedTuple):
@@ -785,7 +791,7 @@ class RunnerGroup:
                 received = self._received()
             assert received is not None
             self._merge(received.headings or received.chunks)
-            self._note_lag([*received.headings, *received.chunks][0].steps)
+            self._note_lag(received.steps)
             self._unread = None
             yield received
         if not received.continues:
@@ -806,7 +812,7 @@ class RunnerGroup:
             self.actor.memory = {name: torch.from_numpy(np.array(part)) for name, part in memory.items()} or None
             self.episode_starts = np.concatenate([heading.dones for heading in received.headings])
             self._look_at(seen)
-            self.steps += received.headings[0].steps
+            self.steps += received.steps
             self._chunk, self._row = None, 0
         return received
 
