@@ -53,6 +53,7 @@ class Cluster(FakeRay):
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(2)
     monkeypatch.setenv("RAY_ADDRESS", "somewhere:6379")
+    monkeypatch.setattr(ray_workers, "_SESSION", ray_workers._Session())  # that of other tests is on this machine
     monkeypatch.setattr(ray_workers, "ray", lambda: made)
     monkeypatch.setattr(ray_workers, "BETWEEN_LOOKS", 0.0)
     return made
