@@ -160,7 +160,7 @@ def _of_runners(logger: Logger, remote: RemoteEnvs) -> dict[str, float]:
         "nodes": len({nodes[runner] for runner in here}),
         "runner_restarts": remote.workers.restarts,
         "rows_per_second": sum(speeds),
-        "rows_per_second_least": min(speeds),
+        "rows_per_second_least": min((speeds[runner] for runner in here), default=0.0),
         "megabytes_per_second": flow.bytes / flow.seconds / 1e6,
     }
     if flow.lag is not None:

@@ -86,9 +86,7 @@ def equal(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> bool:
 # -- the notebook ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", one_of_each(["PPO", "IMPALA", "APPO", *sorted(NOTEBOOK)], "PPO", "APPO", "Rainbow_DQN")
-)
+@pytest.mark.parametrize("name", one_of_each(["PPO", "IMPALA", "APPO", *sorted(NOTEBOOK)], "PPO", "Rainbow_DQN"))
 def test_the_notebooks_flow(name: str, tmp_path: Path) -> None:
     """Configure, build, look at the module, train and save, save at last, stop; restore and evaluate."""
     training = dict(NOTEBOOK.get(name, {}))
@@ -677,7 +675,7 @@ def test_methods_of_earlier_versions_name_what_took_their_place() -> None:
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", one_of_each(SMALL, "PPO", "DQN", "APPO"))
+@pytest.mark.parametrize("name", one_of_each(SMALL, "PPO", "DQN"))
 def test_training_goes_on_the_same_from_each_restoration(name: str, tmp_path: Path) -> None:
     config: Any = SMALL[name]()
     if hasattr(config, "store_buffer_in_checkpoints"):
