@@ -152,7 +152,7 @@ class LearnerGroup:
 
         Returns:
             of each step: metrics are means, errors those of all rows in their order. Where a fellow died meanwhile,
-            the steps before are those of the learner here.
+            the steps before are those of the learner here, and the errors of other rows the mean size of its own.
         """
         whole, made = self._read(batches), list[Update]()
         own, *others = self._shares(whole)
@@ -167,9 +167,12 @@ class LearnerGroup:
 
         answers = self._tried(here, "update", lambda: self._sent(map(rest, others)), made)
         said = [one for one, _ in answers]
+        first = len(made) - (len(said[0].names) if said else 0)
+        before = [_alone(update, batch, self.size) for update, batch in zip(made[:first], whole, strict=False)]
+        if not said:
+            return before
         self.worked.seconds += sum(one.seconds for one in said) / len(said)
-        first = len(made) - len(said[0].names)
-        return [*made[:first], *_joined([said_of(made[first:]), *said], whole[first:])]
+        return [*before, *_joined([said_of(made[first:]), *said], whole[first:])]
 
     def _read(self, batches: Iterable[Any]) -> list[Any]:
         """Minibatches: rows of one rollout, which fellows are to be given, or gathered."""
@@ -198,11 +201,12 @@ class LearnerGroup:
         return self.learner.share(batch, rank, self.size)
 
     def _sent(self, shares: Iterable[Sequence[Any]], streams: Any = None) -> list[tuple[Any, ...]]:
-        """What learners are asked about their shares; the first of them continues from these random numbers."""
+        """What learners are asked about their shares, if there are any; the first of them continues from these random
+        numbers."""
         values = hyperparameters(self.learner, self._texts)
         number = self._rollouts if self._rollout[1] else -1
         found = []
-        for share in shares:
+        for share in filter(None, shares):
             apart: list[Any] = []
             sent = [_as_sent(one, apart) for one in share]
             rollout = self._rollout[1] or (None,) * bool(apart)
@@ -224,7 +228,7 @@ class LearnerGroup:
         Args:
             here: what the learner here does meanwhile.
             method: of the fellows.
-            others: its arguments, of each.
+            others: its arguments, of each; none: nothing is left to do.
             made: the steps that the learner here has made of it.
         """
         steps = self.learner.steps
@@ -233,7 +237,8 @@ class LearnerGroup:
             try:
                 if attempt:
                     self._repeat()
-                return self.fellows.together(here, method, others())[1]
+                asked = others()
+                return self.fellows.together(here, method, asked)[1] if asked else []
             except LostLearnerError as error:
                 lost = str(error)
             finally:
@@ -533,6 +538,15 @@ def _joined(said: Sequence[Said], whole: Sequence[Any]) -> list[Update]:
     if first.skipped is not None:
         updates[-1] = updates[-1]._replace(skipped=torch.tensor(first.skipped))
     return updates
+
+
+def _alone(update: Update, whole: Any, size: int) -> Update:
+    """A step of the learner here on its share of a minibatch, after which what the others said was lost."""
+    if update.td_error is None:
+        return update
+    own = update.td_error.numpy(force=True)
+    others = [np.full_like(own, np.abs(own).mean())] * (size - 1)
+    return update._replace(td_error=_in_order([own, *others], len(whole.rewards)))
 
 
 def _in_order(errors: Sequence[Any], rows: int) -> torch.Tensor:

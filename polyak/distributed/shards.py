@@ -38,6 +38,7 @@ from polyak.experience.samplers import Prioritized, make_sampler
 from polyak.experience.step import Step
 from polyak.hyperparameters.declaration import require
 from polyak.seeding import derived_seed
+from polyak.warning import warn_user
 
 WAITING_ROWS = 64
 """Steps that wait here before they are sent, where nothing is drawn meanwhile."""
@@ -227,7 +228,7 @@ class ShardedReplay:
     def transitions(
         self, batch_size: int, gamma: float, env: Normalizer | None = None, batches: int = 1, late: bool = False
     ) -> Iterator[tuple[Transition, Tensor | None]]:
-        """Draw minibatches in the form in which learners take them; fewer where all shards have died meanwhile.
+        """Draw minibatches in the form in which learners take them; fewer, with a warning, where no shard holds a row.
 
         Args:
             batch_size: B
@@ -245,6 +246,7 @@ class ShardedReplay:
             ahead = min(batches, within) if self._ahead is None else self._ahead
             draw = self._next_draw(ahead, batch_size, gamma, normalizer)
             if draw is None:
+                warn_user(f"all replay shards are empty: {batches} minibatches are left out.", RuntimeWarning)
                 return
             batches -= 1
             yield self._batch(draw)

@@ -160,6 +160,30 @@ def test_what_a_lost_learner_has_not_made_is_made_once() -> None:
     np.testing.assert_array_equal(weights(model), weights(whole))
 
 
+@pytest.mark.parametrize("case", ["minibatches", "dqn"])
+def test_a_learner_lost_with_its_answer_has_made_its_steps(case: str) -> None:
+    whole = CASES[case](n_learners=2, transport="local").learn(STEPS)
+    model = CASES[case](n_learners=2, transport="local")
+    model._prepare_to_learn(True)
+    together, lost = model._learners.fellows.together, list[str]()
+
+    def dying(here: Any, method: str, others: Any) -> Any:
+        found = together(here, method, others)
+        if method == "update" and not lost:
+            lost.append(method)
+            raise LostLearnerError("a learner is gone.")
+        return found
+
+    model._learners.fellows.together = dying
+    model._prepare_to_learn = lambda reset: None
+    with pytest.warns(RuntimeWarning, match="a learner is gone"):
+        model.learn(STEPS)
+    assert model._learners.restarts == 1
+    assert model.learner.steps == whole.learner.steps
+    if case == "minibatches":  # priorities differ, where there are some
+        np.testing.assert_array_equal(weights(model), weights(whole))
+
+
 def test_learners_that_die_before_they_have_begun_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     class Dying(InTurns):
         deaths = 2

@@ -100,6 +100,11 @@ def test_batches_are_made_of_stored_rows() -> None:
             assert (known == row).all(1).any()
 
 
+def test_what_cannot_be_drawn_is_said() -> None:
+    with pytest.warns(RuntimeWarning, match="all replay shards are empty: 3 minibatches are left out"):
+        assert not list(buffer().transitions(8, 0.99, batches=3))
+
+
 def test_rows_are_dealt_in_proportion() -> None:
     strata = (np.arange(12) + 0.5) / 12
     assert dealt(np.array([1.0, 0.0, 3.0, 2.0]), strata).tolist() == [2, 0, 6, 4]
