@@ -5,10 +5,10 @@
 
 Each trains CartPole-v1 on three nodes of two processors that are simulated on this machine (``ray.cluster_utils``),
 until its share of the time is over. A thread kills processes (kill -9), the next one of a kind when the one before has
-been replaced; half-way it takes a node away, and another one comes. A case has passed if environment steps and
-gradient steps are those that were asked for, if each process that was killed was replaced with a warning that names it,
-and if no process is left at the end. Cases that are finished are kept in ``results/soak.json``: the program goes on
-where it was stopped. The exit status says whether all have passed.
+been replaced, and has learned something if it is a learner; half-way it takes a node away, and another one comes. A
+case has passed if environment steps and gradient steps are those that were asked for, if each process that was killed
+was replaced with a warning that names it, and if no process is left at the end. Cases that are finished are kept in
+``results/soak.json``: the program goes on where it was stopped. The exit status says whether all have passed.
 """
 
 from __future__ import annotations
@@ -119,6 +119,8 @@ class Killer:
         """Seconds until a process was replaced."""
         self._under_way: dict[str, tuple[int, float]] = {}
         """Kind -> the process of it that was killed last, and when, if it is not replaced yet."""
+        self._learned = 0
+        """Gradient steps before which no learner has done anything since one was killed."""
         self._away_since: float | None = None
         self._over = Event()
         self._thread = Thread(target=self._run, name="killer", daemon=True)
@@ -142,7 +144,9 @@ class Killer:
             there = processes_of(self.model, kind)
             self.seen |= set(there)
             process, since = self._under_way.get(kind, (0, 0.0))
-            if process and process not in there:
+            if process in there:
+                self._learned = self.model.learner.steps
+            elif process and (kind != "learner" or self.model.learner.steps > self._learned):
                 self.longest = max(self.longest, time.monotonic() - since)
                 del self._under_way[kind]
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from polyak.distributed.metrics import BY_RUNNER
 from polyak.envs.reading import plain_json, tables
 from polyak.envs.reading.limits import check_regular
 from polyak.envs.wrappers.monitor import LoadMonitorResultsError, get_monitor_files
+from polyak.parts.cluster import BY_RUNNER
 from polyak.zoo.errors import ZooError
 from polyak.zoo.evaluation_file import EVALUATIONS_NPZ
 from polyak.zoo.links import inside
@@ -263,10 +263,10 @@ def runners_in(frame: DataFrame) -> list[dict[str, Any]]:
 
     Raises ValueError if that is no such list.
     """
-    told = frame[BY_RUNNER].dropna() if BY_RUNNER in frame else []
-    if not len(told):
+    told = frame[BY_RUNNER].dropna().tolist() if BY_RUNNER in frame else []
+    if not told:
         return []
-    found, keys = plain_json.parse(str(told.iloc[-1]), BY_RUNNER), ("node", "restarts", "rows_per_second")
+    found, keys = plain_json.parse(str(told[-1]), BY_RUNNER), ("node", "restarts", "rows_per_second")
     if not isinstance(found, list) or not all(isinstance(one, dict) and one.keys() >= set(keys) for one in found):
         raise ValueError(f"{BY_RUNNER} holds {found!r:.80} instead of a list of runners.")
     return [{"runner": place, **{key: one[key] for key in keys}} for place, one in enumerate(found, 1)]
