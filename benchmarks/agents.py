@@ -38,7 +38,7 @@ TRAININGS: dict[str, list[str]] = {
     "sac/Pendulum-v1": ["--eval-freq", "2000"],
     "bc/Pendulum-v1": ["--eval-freq", "2000", "--dataset", str(DEMONSTRATIONS)],
     "ppo/MountainCarContinuous-v0": [],
-    "appo/CartPole-v1": ["-n", "150000"],
+    "appo/CartPole-v1": [],
     "sac/HalfCheetah-v5": [
         *("--eval-freq", "5000", "-n", "40000"),
         *("-params", "policy_kwargs:dict(net_arch=[128, 128])"),
