@@ -81,12 +81,16 @@ cards: $(VENV)/.installed-demo
 	$(BIN)/python docs/from_cards.py
 	$(BIN)/python docs/notebooks.py
 	$(BIN)/python docs/from_results.py
+	$(BIN)/python docs/from_agents.py
+	$(BIN)/python docs/llms.py
 
 gallery: $(VENV)/.installed-demo
 	$(BIN)/python docs/gallery.py
+	$(BIN)/python docs/from_agents.py --draw
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/mkdocs build --strict
+	$(BIN)/python docs/browser.py site || echo 'site/play plays no agents: see above'
 
 clean:
 	rm -rf $(VENV) site runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis benchmarks/.venvs
@@ -114,5 +118,5 @@ $(VENV)/.installed-tests: $(INPUTS) $(VENV)/.installed-torch
 	@touch $@
 
 $(VENV)/.installed-docs: $(INPUTS) $(VENV)/.installed-torch
-	$(PIP) install --quiet -c constraints.txt -e '.[docs,zoo]'
+	$(PIP) install --quiet -c constraints.txt -e '.[docs,zoo,onnx]'
 	@touch $@

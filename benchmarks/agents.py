@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from command_line import add_choice
 
@@ -37,12 +38,29 @@ TRAININGS: dict[str, list[str]] = {
     "sac/Pendulum-v1": ["--eval-freq", "2000"],
     "bc/Pendulum-v1": ["--eval-freq", "2000", "--dataset", str(DEMONSTRATIONS)],
     "ppo/MountainCarContinuous-v0": [],
-    "appo/CartPole-v1": [],
+    "appo/CartPole-v1": ["-n", "150000"],
     "ppo/HalfCheetah-v5": [],
     "trpo/LunarLander-v3": [],
-    "td3/Pendulum-v1": ["--eval-freq", "2000"],
+    "td3/Pendulum-v1": [
+        *("--eval-freq", "2500", "--eval-episodes", "20", "-n", "15000"),
+        *("-params", "policy_kwargs:dict(net_arch=[64, 64])"),
+    ],
 }
 """Algorithm and environment -> further arguments of ``polyak train``."""
+GAMES: dict[str, dict[str, Any]] = {
+    "alphazero/tictactoe": {
+        "policy": "MlpPolicy",
+        "policy_kwargs": {"net_arch": [64, 64]},
+        "simulations": 25,
+        "n_games": 64,
+        "seed": 1,
+    },
+}
+"""Algorithm and game -> arguments of the class, which plays against itself."""
+POSITIONS, PARTS = 30_000, 10
+"""Of a game: how many are played, and how often they are interrupted for an evaluation."""
+OPPONENT = {"simulations": 50, "seed": 1000}
+"""The search with random games that a game's agent is measured against."""
 
 
 def polyak(*arguments: str) -> str:
@@ -92,15 +110,61 @@ def publish(agent: str, run: Path) -> None:
     partial.rename(folder)
 
 
+def results_of(model: Any, games: int) -> list[float]:
+    """Results in [-1, 1] of pairs of games against the opponent, in which either begins once."""
+    from polyak import MCTS
+    from polyak.algorithms.search.self_play import match
+
+    opponent = MCTS(model.env, **OPPONENT)
+    return [match(model.search, opponent, 2) - 1 for _ in range(games // 2)]
+
+
+def publish_game(agent: str, settings: dict[str, Any]) -> None:
+    """Train a game's agent, measure it, and keep what ``polyak gallery`` and ``polyak play --pretrained`` read."""
+    import numpy as np
+
+    from polyak import AlphaZero
+    from polyak.evaluation import mean_interval
+    from polyak.zoo import plain_yaml
+
+    algo, game = agent.split("/")
+    folder = AGENTS / algo / f"{game}_1"
+    partial = folder.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / game).mkdir(parents=True)
+    model = AlphaZero(env=game, device="cpu", **settings)
+    steps, found = [], []
+    for _ in range(PARTS):
+        model.learn(POSITIONS // PARTS, reset_num_timesteps=False, log_interval=None)
+        steps.append(model.num_timesteps)
+        found.append(results_of(model, 20))
+    np.savez(partial / "evaluations.npz", timesteps=steps, results=found)
+    for optimizer in model.learner.optimizers.values():
+        optimizer.state.clear()
+    model.save(partial / f"{game}.zip")
+    (partial / game / "config.yml").write_text(plain_yaml.write_yaml({"n_timesteps": POSITIONS, **settings}))
+    results = results_of(model, EPISODES)
+    interval = mean_interval(results)
+    score = {"algo": algo, "env": game, "training_steps": model.num_timesteps, "n_episodes": EPISODES}
+    score |= {"opponent": OPPONENT, "mean_return": float(np.mean(results)), "std_return": float(np.std(results))}
+    score |= {"confidence": 0.95, "interval": list(interval) if interval.is_known else None}
+    (partial / "score.json").write_text(json.dumps(score, indent=1) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Trains the agents that come along.")
-    add_choice(parser, "--agents", list(TRAININGS))
+    add_choice(parser, "--agents", [*TRAININGS, *GAMES])
     parser.add_argument("--train-only", action="store_true", help="leave polyak/zoo/agents as it is")
     args = parser.parse_args()
     for agent in args.agents:
-        run = train(agent, TRAININGS[agent])
-        if not args.train_only:
-            publish(agent, run)
+        if agent in GAMES and not args.train_only:
+            publish_game(agent, GAMES[agent])
+        elif agent in TRAININGS:
+            run = train(agent, TRAININGS[agent])
+            if not args.train_only:
+                publish(agent, run)
         print(agent, flush=True)
     return 0
 

@@ -4,6 +4,7 @@
     python benchmarks/bench.py --tasks sac-halfcheetah --repeats 5
     python benchmarks/bench.py --steps-scale 0.02 --repeats 1   # does it run?
 
+A call goes on from the tasks that an earlier one with the same settings, machine and version has written to ``--out``.
 Every run is a fresh process; each peer has its own virtual environment (made on first use under ``.venvs/``); runs are
 interleaved (A B C A B C ...) so that a drift of the machine hits all libraries alike; figures are medians. The CPU
 time that *other* processes took during a run is measured and shown: a row marked ``*`` was disturbed.
@@ -12,6 +13,7 @@ time that *other* processes took during a run is measured and shown: a row marke
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import os
 import resource
 import statistics
@@ -24,7 +26,7 @@ from typing import Any, NamedTuple
 
 from command_line import add_choice, add_out, add_repeats, add_threads, add_wait, positive
 from processes import LIBRARIES, RunFailed, interpreter, run_worker, stop_workers_with_me
-from reports import machine, versions_line, write
+from reports import kept, machine, versions_line, write
 from tasks import TASKS
 
 NOISY = 0.1
@@ -203,24 +205,29 @@ def main() -> int:
     stop_workers_with_me()
     for library in args.libs:
         interpreter(library)
-    report: dict[str, Any] = {
+    settings = {
         "machine": machine(),
+        "polyak": importlib.metadata.version("polyak"),
+        **{name: getattr(args, name) for name in ("threads", "repeats", "steps_scale")},
         "libraries": args.libs,
-        "threads": args.threads,
-        "repeats": args.repeats,
-        "steps_scale": args.steps_scale,
-        "summary": {},
-        "runs": {},
-        "versions": {},
     }
+    before = kept(args.out)
+    same = {name: before.get(name) for name in settings} == settings
+    tables: dict[str, Any] = {name: before[name] if same else {} for name in ("summary", "runs", "versions")}
+    report = settings | tables
     print(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {args.threads or 'own'} threads a run", flush=True)
+
+    def whole(runs: dict[str, list[Any]] | None) -> bool:
+        return runs is not None and all(len(results) == args.repeats for results in runs.values())
+
     text, complete = "", True
     for name in args.tasks:
-        runs = run_task(name, args)
-        complete &= all(len(results) == args.repeats for results in runs.values())
-        report["runs"][name] = runs
-        report["summary"][name] = summarise(runs)
-        report["versions"] |= {library: results[0]["versions"] for library, results in runs.items() if results}
+        if not whole(report["runs"].get(name)):
+            runs = run_task(name, args)
+            report["runs"][name] = runs
+            report["summary"][name] = summarise(runs)
+            report["versions"] |= {library: results[0]["versions"] for library, results in runs.items() if results}
+        complete &= whole(report["runs"][name])
         text = write(report, markdown(report), args.out)
     print(text)
     print(f"written: {args.out.with_suffix('.md')} and {args.out.with_suffix('.json')}")

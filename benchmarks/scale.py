@@ -78,6 +78,18 @@ _RAINBOW = {
     },
     "rl_module": {"model_config": {"fcnet_hiddens": [256], "fcnet_activation": "relu", "head_fcnet_hiddens": [256]}},
 }
+_SAC = {
+    "training": {
+        "actor_lr": 3e-4,
+        "critic_lr": 3e-4,
+        "alpha_lr": 3e-4,
+        "n_step": 1,
+        "train_batch_size_per_learner": 256,
+        "replay_buffer_config": {"type": "EpisodeReplayBuffer", "capacity": 100_000},
+        "num_steps_sampled_before_learning_starts": 1000,
+    },
+    "rl_module": {"model_config": {"fcnet_hiddens": [256], "head_fcnet_hiddens": [256], "fcnet_activation": "relu"}},
+}
 _ASYNC = {
     "training": {
         "lr": 1e-3,
@@ -90,8 +102,10 @@ _ASYNC = {
 }
 
 
-def _with(runners: int, envs: int, base: dict[str, dict[str, Any]], **training: Any) -> dict[str, dict[str, Any]]:
-    config: dict[str, dict[str, Any]] = {"environment": {"env": "CartPole-v1"}, **deepcopy(base)}
+def _with(
+    runners: int, envs: int, base: dict[str, dict[str, Any]], env: str = "CartPole-v1", **training: Any
+) -> dict[str, dict[str, Any]]:
+    config: dict[str, dict[str, Any]] = {"environment": {"env": env}, **deepcopy(base)}
     places = {"num_env_runners": runners, "num_envs_per_env_runner": envs}
     config["env_runners"] = {**config.get("env_runners", {}), **places}
     config["learners"] = {"num_learners": 0}
@@ -110,6 +124,9 @@ ROWS = {
     "ppo-2": Row("PPO, 2 runners", "PPO", _with(2, 8, _PPO)),
     "dqn-0": Row("DQN, no runners", "DQN", _with(0, 1, _DQN), warm_up=1500),
     "rainbow-0": Row("Rainbow, no runners, an update every 4 steps", "DQN", _with(0, 1, _RAINBOW), None, 1500),
+    "dqn-2": Row("DQN, 2 runners", "DQN", _with(2, 1, _DQN), None, warm_up=1500),
+    "sac-0": Row("SAC on Pendulum-v1, no runners", "SAC", _with(0, 1, _SAC, env="Pendulum-v1"), None, 1500),
+    "sac-2": Row("SAC on Pendulum-v1, 2 runners", "SAC", _with(2, 1, _SAC, env="Pendulum-v1"), None, 1500),
     "impala-0": Row("IMPALA, no runners", "IMPALA", _with(0, 10, _ASYNC)),
     "impala-2": Row("IMPALA, 2 runners", "IMPALA", _with(2, 5, _ASYNC)),
     "appo-0": Row("APPO, no runners", "APPO", _with(0, 10, _ASYNC, **_APPO)),
@@ -139,6 +156,8 @@ class Metric(NamedTuple):
 
 METRICS = (
     Metric("env_steps_per_s", "Environment steps learned from, per second", 0, True),
+    Metric("processor_us_per_step", "Microseconds of processors for a step, all processes together", 0, False),
+    Metric("driver_us_per_step", "Microseconds of the driver's processor for a step", 0, False),
     Metric("seconds_to_goal", f"Seconds of training to a mean return of {GOAL:g} in the last 100 episodes", 1, False),
     Metric("import_build_s", "Seconds to import, and to build the algorithm", 2, False),
     Metric("peak_memory_mib", "Peak memory of all processes, MiB", 0, False),
@@ -233,7 +252,8 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     yield "# Scale"
     yield ""
     yield (
-        f"CartPole-v1, equal settings, {where['cpus']} CPU cores ({where['processor']}), medians of "
+        "CartPole-v1 but where a row names another, equal settings, "
+        f"{where['cpus']} CPU cores ({where['processor']}), medians of "
         f"{report['repeats']} fresh processes, {report['seconds']:g} s of throughput each. Ratios above 1: polyak is "
         f"better. `*`: other processes used more than {NOISY:g} cores. `-`: there is no such figure, or the return was "
         f"not reached in {report['cap']:g} s."

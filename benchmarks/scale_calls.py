@@ -44,6 +44,31 @@ def learned_from(result: dict[str, Any], job: dict[str, Any]) -> float:
     return min(sampled, float(of_all.get("num_env_steps_trained_lifetime", 0)) / uses)
 
 
+class ProcessorTime:
+    """Seconds of the processor used since this was made: by this process, and by it with all processes below it."""
+
+    def __init__(self) -> None:
+        self._began = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float]:
+        psutil = import_module("psutil")
+        me = psutil.Process()
+        seconds = []
+        for process in (me, *me.children(recursive=True)):
+            try:
+                times = process.cpu_times()
+            except psutil.Error:
+                continue
+            seconds.append(times.user + times.system)
+        return seconds[0], sum(seconds)
+
+    def since(self) -> tuple[float, float]:
+        """Returns seconds of this process, and of all."""
+        (mine_then, all_then), (mine, everyone) = self._began, self._now()
+        return mine - mine_then, everyone - all_then
+
+
 class LastEpisodes:
     """The mean return of the last hundred episodes, which polyak reports; RLlib's is that of one iteration's alone,
     be they two, whatever ``metrics_num_episodes_for_smoothing`` says.
@@ -82,8 +107,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     import_build_s = time.perf_counter() - began
     began = time.perf_counter()
     until, goal, cap = job["seconds"], job["goal"], job["cap_s"]
-    warm: tuple[float, float] | None = None
-    rate, steps_timed, seconds_to_goal, score = None, 0.0, None, None
+    warm: tuple[float, float, ProcessorTime] | None = None
+    rate, driver_us, all_us, steps_timed, seconds_to_goal, score = None, None, None, 0.0, None, None
     episodes = LastEpisodes(job["library"])
     while True:
         result = algo.train()
@@ -92,10 +117,11 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         if goal is not None and seconds_to_goal is None and score is not None and score >= goal:
             seconds_to_goal = now
         if warm is None:
-            warm = (now, steps) if steps > job["warm_up"] else None
+            warm = (now, steps, ProcessorTime()) if steps > job["warm_up"] else None
         elif rate is None and now - warm[0] >= until:
             steps_timed = steps - warm[1]
             rate = steps_timed / (now - warm[0])
+            driver_us, all_us = (1e6 * seconds / steps_timed for seconds in warm[2].since())
         over = goal is None or seconds_to_goal is not None or now >= cap
         if (rate is not None and over) or now >= max(cap, 4 * until):
             break
@@ -103,6 +129,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     return {
         "import_build_s": import_build_s,
         "env_steps_per_s": rate,
+        "driver_us_per_step": driver_us,
+        "processor_us_per_step": all_us,
         "steps_timed": steps_timed,
         "seconds_to_goal": seconds_to_goal,
         "last_return": score,

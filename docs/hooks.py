@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import llms
+
 _ROLE = re.compile(r":(?:class|func|meth|attr|mod|data|exc):\s*<code>(~?)([\w.]+)</code>")
 _NAMES = re.compile(r"<!-- names of (polyak[\w.]*) -->")
 _DESCRIBED = re.compile(r"^::: (polyak[\w.]*)", re.MULTILINE)
@@ -24,6 +26,16 @@ def on_page_content(html: str, **_: Any) -> str:
 def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Put a module's names in place of the comment that asks for them (called by mkdocs)."""
     return _NAMES.sub(lambda module: reference(module[1], page.file.src_uri), markdown)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Put the Markdown of each page beside it, and all of it into one file (called by mkdocs)."""
+    docs, site = Path(config["docs_dir"]), Path(config["site_dir"])
+    for page in docs.rglob("*.md"):
+        target = site / page.relative_to(docs)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(llms.described(page.read_text("utf-8")), "utf-8")
+    (site / "llms-full.txt").write_text(llms.full(), "utf-8")
 
 
 def _is_written(value: Any) -> bool:

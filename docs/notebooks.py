@@ -1,4 +1,4 @@
-"""Makes a notebook of each of three tutorials: ``python docs/notebooks.py``, or ``--check``, which writes nothing.
+"""Makes a notebook of some tutorials: ``python docs/notebooks.py``, or ``--check``, which writes nothing.
 
 Code in Python becomes code cells, everything else text: a notebook says what its page says.
 """
@@ -9,8 +9,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).parent
-NAMES = ("first_agent", "own_environment", "offline")
+from generated import ROOT, main
+
+DOCS = ROOT / "docs"
+NAMES = (
+    "first_agent",
+    "own_environment",
+    "offline",
+    "course_lander",
+    "course_tables",
+    "course_zoo",
+    "course_arm",
+)
 _CODE = re.compile(r"```python\n(.*?)```\n?", re.DOTALL)
 
 
@@ -36,16 +46,5 @@ def files() -> dict[Path, str]:
     return {DOCS / "notebooks" / f"{name}.ipynb": notebook(page) for name, page in pages.items()}
 
 
-def main(arguments: list[str]) -> int:
-    """Write what is out of date and name it; with ``--check`` only name it, and return 1 if there is any."""
-    old = {path: text for path, text in files().items() if not path.exists() or path.read_text("utf-8") != text}
-    for path, text in old.items():
-        print(f"{path.relative_to(DOCS.parent)} {'is out of date' if '--check' in arguments else 'written'}")
-        if "--check" not in arguments:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, "utf-8")
-    return int("--check" in arguments and bool(old))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(files(), sys.argv[1:]))

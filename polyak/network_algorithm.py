@@ -49,6 +49,7 @@ from polyak.nn.export.ports import Graph
 from polyak.nn.policies.base import Network, Policy
 from polyak.parts import episodes
 from polyak.parts.acting import predict
+from polyak.parts.cluster import Cluster
 from polyak.schedules import FloatSchedule, Schedule, get_schedule_fn, is_constant, value_of
 from polyak.suggestions import did_you_mean
 from polyak.warning import advise
@@ -95,7 +96,7 @@ class NetworkAlgorithm(Algorithm):
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 
-    n_runners, n_learners, restarts_per_hour = 0, 1, 0  # hyper-parameters where a kind declares them
+    n_runners, n_learners, n_replay_shards, restarts_per_hour = 0, 1, 0, 0  # declared by those that have them
     transport, runner_timeout, placement = cast(Any, "ray"), cast("float | None", None), cast(Any, None)
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
@@ -125,6 +126,8 @@ class NetworkAlgorithm(Algorithm):
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
         self.schedules = Schedules(get_schedule_fn(self.learning_rate))
         self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
+        if self.n_runners != 0 or self.n_learners > 1 or self.n_replay_shards > 0:
+            self.parts["cluster"] = Cluster(self)
 
     def _summary(self) -> dict[str, str]:
         engine = self.engine if "host" in vars(self) else None
@@ -185,6 +188,8 @@ class NetworkAlgorithm(Algorithm):
         values = {name: getattr(self, name) for name in self.learner.tunables if name != "learning_rate"}
         self.schedules.moving = {name: value for name, value in values.items() if not is_constant(value)}
         self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
+        if self.n_runners != 0 or self.n_learners > 1 or self.n_replay_shards > 0:
+            self.parts["cluster"] = Cluster(self)
         still = {name: value for name, value in values.items() if name not in self.schedules.moving}
         self.learner.set(**{name: value(1.0) if callable(value) else value for name, value in still.items()})
 
@@ -330,10 +335,15 @@ class NetworkAlgorithm(Algorithm):
         return None
 
     def _make_runner(self) -> None:
-        if envs_of_runners(self.env) is not None:
+        if (remote := envs_of_runners(self.env)) is not None:
             actor: Any = self.make_actor()
+            if not isinstance(actor, RemoteActor):
+                remote.close()
+                fix = f"{type(self).__name__} acts by what is in this process alone. Pass n_runners=0."
+                require(False, "n_runners", self.n_runners, fix)
             group: Any = self._make_group(actor)
             self.runner, group.on_loss = group, partial(episodes.lost, self)
+            group.updates = partial(getattr, self.clock, "updates")
             return
         if not self.in_tensors:
             super()._make_runner()

@@ -23,6 +23,8 @@ from typing import IO
 ABANDONED = 24 * 3600.0
 """Seconds after which what a process of another machine has not written to any more is taken for left behind."""
 _LEFT = re.compile(r"\..*\.([^.]*)-(\d+)-[0-9a-f]+\.partial", re.DOTALL)
+_URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
+"""A path has lost one of its slashes."""
 _REFUSALS = {errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, getattr(errno, "EDQUOT", -1)}
 _ours: set[str] = set()
 """Names of what this process is writing."""
@@ -38,8 +40,10 @@ def naming(path: str | os.PathLike[str], argument: str = "path") -> Iterator[Non
 
     Raises:
         OSError: of the class that the system's error has, with the argument, its value, the reason and the fix.
-        ValueError: no file can have that name.
+        ValueError: no file can have that name, or it is a URL.
     """
+    if why := not_mounted(path):
+        raise ValueError(f"{argument}={str(path)!r} {why}")
     try:
         yield
     except (OSError, ValueError) as error:
@@ -48,6 +52,17 @@ def naming(path: str | os.PathLike[str], argument: str = "path") -> Iterator[Non
             f"{argument}={str(path)!r} cannot be written: {_reason(Path(path), error)}. Name a place in a folder that "
             "exists or can be made, and that you may write to."
         ) from error
+
+
+def not_mounted(path: str | os.PathLike[str]) -> str:
+    """Why nothing can be written to a URL such as ``s3://bucket/logs``, which would be a folder ``s3:`` here; empty of
+    a path."""
+    if not _URL.match(str(path)) or os.path.isdir(Path(path).parts[0]):
+        return ""
+    return (
+        "is a URL, and files are written to folders: under another name first, and renamed when they are whole. Give "
+        "the path of a folder, of a shared or mounted one (NFS, s3fs, gcsfuse) where several machines are to see it."
+    )
 
 
 def make_folder(

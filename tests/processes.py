@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import psutil
+import pytest
 
 PATIENCE = 300.0
 """Seconds after which what has not happened is taken never to happen, on a machine that has much else to do."""
@@ -26,3 +28,23 @@ def assert_gone(processes: Iterable[int]) -> None:
         left = [process for process in left if runs(process)]
         time.sleep(0.05 if left else 0)
     assert not left, f"still running: {left}"
+
+
+@contextmanager
+def nodes(*processors: int) -> Iterator[str]:
+    """A cluster of Ray, simulated on this machine, with so many processors of each node. -> its address"""
+    ray = pytest.importorskip("ray")
+    utils = pytest.importorskip("ray.cluster_utils")
+    made = None
+    try:
+        try:
+            made = utils.Cluster(initialize_head=True, head_node_args={"num_cpus": processors[0]})
+            for number in processors[1:]:
+                made.add_node(num_cpus=number)
+        except Exception as error:  # it wants sockets, shared memory and more
+            pytest.skip(f"Ray does not start here: {error}")
+        yield made.address
+    finally:
+        ray.shutdown()
+        if made is not None:
+            made.shutdown()

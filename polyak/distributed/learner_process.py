@@ -6,6 +6,7 @@ Shapes: B rows, U gradient steps.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -47,6 +48,8 @@ class Said(NamedTuple):
     """Of each step, [B] or ``None``."""
     skipped: bool | None
     """Whether the last step was; ``None``: such is not asked."""
+    seconds: float = 0.0
+    """That they took elsewhere."""
 
 
 class Learned(NamedTuple):
@@ -108,6 +111,7 @@ class LearnerProcess:
         Returns:
             what there is to say of the steps, and the random numbers to continue from where some were given.
         """
+        began = time.perf_counter()
         brought(self.learner, asked.values)
         if asked.streams is not None:
             set_rng_state(*asked.streams)
@@ -115,7 +119,7 @@ class LearnerProcess:
             self._held = asked.rollout, self._here(rollout)
         given = (self._here(batch) for batch in asked.batches)
         shares = (RolloutRows(self._held[1], one) if isinstance(one, Tensor) else one for one in given)
-        said = said_of(list(self.learner.updates(shares)))
+        said = said_of(list(self.learner.updates(shares)))._replace(seconds=time.perf_counter() - began)
         return said, None if asked.streams is None else rng_state()
 
     def _here(self, batch: Any) -> Any:

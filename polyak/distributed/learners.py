@@ -28,6 +28,7 @@ from polyak.distributed.learner_process import (
     tensors_in,
     texts_of,
 )
+from polyak.distributed.metrics import Busy
 from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
@@ -63,7 +64,7 @@ class LearnerGroup:
     ) -> None:
         self.placement = placement
         self.size, self.restarts, self.busy = n_learners, 0, False
-        self.integrity = Integrity()
+        self.integrity, self.worked = Integrity(), Busy()
         first = int(torch.initial_seed() % 2**31) if seed is None else seed
         self._rollouts = 0
         """How many minibatches have been of."""
@@ -94,24 +95,47 @@ class LearnerGroup:
         that does not come."""
         if self.integrity.broken:
             self.forget()
-            self.fellows.renew()
-            self.processes = self._introduced()
-            self._begin(self.learner)
+            self._begin(self.learner, "")
             self.integrity.broken = False
 
     def forget(self) -> None:
         """Leave what was not brought here: all begin again from what the one here is."""
 
-    def _begin(self, learner: Learner) -> None:
+    def _begin(self, learner: Learner, lost: str | None = None) -> None:
+        """Let all be what a learner here is now. Where one dies of it, others take the places of all.
+
+        Args:
+            learner: here.
+            lost: others take their places at once; what to say of it, if there is something.
+        """
+        for _ in range(MOST_ATTEMPTS):
+            try:
+                if lost is not None:
+                    self._renew(lost)
+                self.busy = True
+                self._begin_with(learner)
+                return
+            except LostLearnerError as error:
+                lost = str(error)
+            finally:
+                self.busy = False
+        raise RuntimeError(f"learners died {MOST_ATTEMPTS} times in a row before they had begun.")
+
+    def _renew(self, lost: str) -> None:
+        if lost:
+            warn_user(f"{lost} All learners continue from the one here.", RuntimeWarning)
+            self.restarts += 1
+        self.fellows.renew()
+        self.processes = self._introduced()
+
+    def _begin_with(self, learner: Learner) -> None:
         self._texts = texts_of(learner)
         learner.lead(None)
         learner.group = None
         device = self.fellows.device or str(next(learner.policy.parameters()).device)
         self.fellows.ask_all("take", cloudpickle.dumps(learner), device)
-        self.busy = True
         self.fellows.join(learner, self)
         learner.lead(self)
-        self.busy = False
 
     @whole
     def update(self, batches: Iterable[Any]) -> list[Update]:
@@ -136,6 +160,7 @@ class LearnerGroup:
 
         answers = self._tried(here, "update", lambda: self._sent(map(rest, others)), made)
         said = [one for one, _ in answers]
+        self.worked.seconds += sum(one.seconds for one in said) / len(said)
         first = len(made) - len(said[0].names)
         return [*made[:first], *_joined([said_of(made[first:]), *said], whole[first:])]
 
@@ -189,15 +214,12 @@ class LearnerGroup:
                 if attempt:
                     self._repeat()
                 return self.fellows.together(here, method, others())[1]
-            except LostLearnerError as lost:
-                warn_user(f"{lost} All learners continue from the one here.", RuntimeWarning)
+            except LostLearnerError as error:
+                lost = str(error)
             finally:
                 self.busy = False
             self.learner.steps = steps + len(made)
-            self.restarts += 1
-            self.fellows.renew()
-            self.processes = self._introduced()
-            self._begin(self.learner)
+            self._begin(self.learner, lost)
         raise RuntimeError(f"learners died {MOST_ATTEMPTS} times in a row of one gradient step.")
 
     def _repeat(self) -> None:
@@ -354,8 +376,12 @@ class OnRay:
         known = address, self._store.port, group.size, PATIENCE, self.device
         for worker in range(len(self.workers)):
             self.workers.ask(worker, "join", known)
-        if len(self.workers) < group.size:
-            learner.join(_Here(group, SocketGroup(0, *known, self._store)))
+        try:
+            if len(self.workers) < group.size:
+                learner.join(_Here(group, SocketGroup(0, *known, self._store)))
+        except RuntimeError:  # of the exchange, if a fellow is gone
+            self._answers("join")
+            raise
         self._answers("join")
 
     def together(

@@ -28,9 +28,9 @@ class LocalWorkers:
         """The value itself: nothing travels."""
         return value
 
-    def begin(self, method: str, within: float) -> list[Any]:
-        """What all of them answer first, in order."""
-        return self.ask_all(method)
+    def begin(self, method: str, within: float) -> dict[int, Any]:
+        """What each of them answers first."""
+        return dict(enumerate(self.ask_all(method)))
 
     def ask(self, worker: int, method: str, *arguments: Any) -> None:
         """Let one of them do something, at once."""
@@ -60,6 +60,10 @@ class LocalWorkers:
 
     def renew_due(self, wait: bool = True) -> None:
         """Nothing: none is ever gone."""
+
+    def leaving(self) -> list[int]:
+        """None."""
+        return []
 
     def stop(self) -> None:
         """End all."""

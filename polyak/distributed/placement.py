@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, Literal
@@ -120,8 +120,8 @@ def _whole(number: float) -> int:
     return 2**31 if number == math.inf else int(number)
 
 
-def wait_for_room(ray: Any, placement: Reservation, number: int, name: str) -> None:
-    """Return when a cluster has room for so many processes.
+def wait_for_room(ray: Any, placement: Reservation, number: int, name: str) -> int:
+    """Return when a cluster has room for so many processes, or more: for how many.
 
     Args:
         ray: the module, which is connected.
@@ -149,7 +149,7 @@ def wait_for_room(ray: Any, placement: Reservation, number: int, name: str) -> N
     if asks:
         _ask_autoscaler([])
     if now >= number:
-        return
+        return now
     each = ", ".join(f"{amount:g} {name}" for name, amount in placement.bundle.items())
     why = f"each reserves {each}, and the cluster of {len(nodes)} nodes has room for {now}"
     why += f" now, and for {most} when nothing else runs" if now < most else ""
@@ -157,6 +157,20 @@ def wait_for_room(ray: Any, placement: Reservation, number: int, name: str) -> N
         f"{name}={number}: {why} (strategy {placement.strategy}). Set {name} to at most {now}, or "
         "reserve less by placement={...: {'num_cpus': 0.5}}, or wait for an autoscaler by {'wait': 600}."
     )
+
+
+def on_leaving_nodes(ray: Any, actors: Sequence[Any]) -> list[int]:
+    """Which of some actors are on nodes that are being drained: by ``ray drain-node``, an autoscaler, or the notice of
+    a cloud that takes a machine back.
+
+    Ray says so to its own libraries alone; where a version does not, none is found.
+    """
+    with contextlib.suppress(AttributeError, KeyError):
+        known = ray._private.state.state
+        if nodes := known.get_draining_nodes():
+            places = [known.actor_table(actor._actor_id.hex())["Address"]["NodeID"] for actor in actors]
+            return [number for number, place in enumerate(places) if place in nodes]
+    return []
 
 
 def _ask_autoscaler(bundles: list[dict[str, float]]) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal
 
 import numpy as np
 
-from polyak.distributed.placement import Reservation, wait_for_room
+from polyak.distributed.placement import Reservation, on_leaving_nodes, wait_for_room
 from polyak.envs.vec.subproc import EnvTimeoutError
 from polyak.warning import warn_user
 
@@ -22,6 +24,8 @@ SMALL = 2**16
 """Bytes up to which arrays travel with a request."""
 HOUR = 3600.0
 """Seconds."""
+BETWEEN_LOOKS = 2.0
+"""Seconds from one question to Ray which nodes are about to go to the next."""
 MOST_RESTARTS = 100
 """Processes of a kind replaced within an hour after which training ends with an error, unless something else is
 said."""
@@ -38,9 +42,30 @@ def ray() -> Any:
     except ImportError as error:
         raise ImportError(
             "processes on Ray need it (n_runners, n_replay_shards, num_env_runners or num_learners above 0, "
-            "crew_class=RayCrew): pip install 'polyak[scale]'"
+            "crew_class=RayCrew, polyak tune --ray): pip install 'polyak[scale]'"
         ) from error
     return found
+
+
+def own_node() -> str:
+    """The machine that this process is on, with the beginning of Ray's name of the node."""
+    found = ray()
+    node = f" {found.get_runtime_context().get_node_id()[:8]}" if found.is_initialized() else ""
+    return socket.gethostname() + node
+
+
+_METRICS: dict[str, Any] = {}
+
+
+def feed(kind: Literal["Gauge", "Counter"], name: str, value: float, **tags: str) -> None:
+    """Give one of Ray's own metrics a value: a gauge stands at it, a counter rises by it."""
+    if name not in _METRICS:
+        made = getattr(import_module("ray.util.metrics"), kind)
+        _METRICS[name] = made(name, description="of a training by polyak", tag_keys=tuple(tags))
+    if kind == "Gauge":
+        _METRICS[name].set(value, tags)
+    elif value > 0:
+        _METRICS[name].inc(value, tags)
 
 
 class _Session:
@@ -71,6 +96,16 @@ class _Session:
 
 
 _SESSION = _Session()
+
+
+@contextlib.contextmanager
+def session() -> Iterator[Any]:
+    """Ray, connected while the block runs."""
+    _SESSION.enter()
+    try:
+        yield ray()
+    finally:
+        _SESSION.leave()
 
 
 def join_cluster(address: str, working_dir: str = "") -> None:
@@ -135,6 +170,7 @@ class Workers:
         tolerance: which failures :meth:`replace` puts up with.
         placement: what each reserves, and on which nodes they are.
         name: of the setting that says how many there are.
+        least: how many there must be room for; the others begin when there is room. ``None``: all.
 
     Raises:
         HyperparameterError: the cluster has no room for them.
@@ -148,8 +184,14 @@ class Workers:
         tolerance: Tolerance = Tolerance(),
         placement: Reservation = Reservation(),
         name: str = "n_runners",
+        least: int | None = None,
     ) -> None:
         self.timeout, self.tolerance, self.restarts, self.failures = timeout, tolerance, 0, 0
+        self.fitting = len(arguments)
+        """How many there is room for at first."""
+        self.least = self.fitting if least is None else least
+        self._looked = -math.inf
+        """When Ray was asked which nodes are about to go."""
         self._first: tuple[str, float] | None = None
         self._lost: set[int] = set()
         self._renewed_at: dict[int, float] = {}
@@ -168,12 +210,12 @@ class Workers:
             raise
 
     def _reserved(self, placement: Reservation, name: str) -> dict[str, Any]:
-        """What each reserves, in Ray's words, when there is room for all. Ray on this machine alone shares its
-        processors."""
+        """What each reserves, in Ray's words, when there is room for the least number. Ray on this machine alone shares
+        its processors."""
         if _SESSION.is_own_machine:
             return {**placement.options(), "num_cpus": 0}
         number = len(self._arguments)
-        wait_for_room(ray(), placement, number, name)
+        self.fitting = min(wait_for_room(ray(), placement, self.least, name), number)
         if placement.strategy == "SPREAD" or not placement.bundle:
             return {**placement.options(), "scheduling_strategy": "SPREAD"}
         self._group = ray().util.placement_group([placement.bundle] * number, strategy=placement.strategy)
@@ -202,12 +244,13 @@ class Workers:
         small = isinstance(value, np.ndarray) and value.nbytes <= SMALL
         return value if small else ray().put(value)
 
-    def begin(self, method: str, within: float) -> list[Any]:
-        """What all of them answer first, in order. One that takes the place of another is asked the same.
+    def begin(self, method: str, within: float) -> dict[int, Any]:
+        """What as many of them answer first as there is room for, by number. The others are asked the same, as is one
+        that takes the place of another.
 
         Args:
             method: of their objects.
-            within: seconds.
+            within: seconds; those that there need not be have any time.
 
         Raises:
             Exception: one of them could not be made, or has raised something.
@@ -216,12 +259,12 @@ class Workers:
         for worker in range(len(self)):
             self.ask(worker, method, within=within)
         results: dict[int, Any] = {}
-        while len(results) < len(self):
+        while len(results) < self.fitting:
             for worker, _, answer in self.answers():
                 if isinstance(answer, Failure):
                     raise answer.error
                 results[worker] = answer
-        return [results[worker] for worker in range(len(self))]
+        return dict(sorted(results.items()))
 
     def ask(self, worker: int, method: str, *arguments: Any, within: float | None = None) -> None:
         """Let one of them do something; :meth:`answers` has what comes of it.
@@ -305,7 +348,12 @@ class Workers:
 
     def _overdue(self) -> list[tuple[int, str, Any]]:
         now, found = time.monotonic(), []
+        first = None if self._first is None else self._first[0]
+        to_come = {asked.worker for asked in self._asked.values() if asked.method == first}
+        are_enough = len(self) - len(to_come | self._due.keys() | self._lost) >= self.least
         for reference, asked in list(self._asked.items()):
+            if asked.method == first and are_enough:
+                continue
             if now - asked.since > asked.within and reference in self._asked:
                 error = TimeoutError(f"process {asked.worker + 1} has not answered for {asked.within:g} seconds.")
                 found.append((asked.worker, asked.method, Failure(error, gone=True)))
@@ -349,10 +397,16 @@ class Workers:
         self.end(worker)
         self.restarts += 1
         self._actors[worker] = self._made(worker)
-        self._renewed_at[worker] = now = time.monotonic()
-        self._renewals.append(now)
+        self._renewed_at[worker] = time.monotonic()
         if self._first is not None:
             self.ask(worker, self._first[0], within=self._first[1])
+
+    def leaving(self) -> list[int]:
+        """Those on nodes that are about to go, as Ray has been told; none where it was asked a moment ago."""
+        if _SESSION.is_own_machine or time.monotonic() < self._looked + BETWEEN_LOOKS:
+            return []
+        self._looked = time.monotonic()
+        return on_leaving_nodes(ray(), self._actors)
 
     def replace(self, worker: int, failure: Failure, name: str, loss: str) -> None:
         """Put a new one in the place of one that has failed, at once or when :meth:`renew_due` is called, and warn of
@@ -396,6 +450,7 @@ class Workers:
             for worker in [one for one, when in self._due.items() if when <= now]:
                 del self._due[worker]
                 self.renew(worker)
+                self._renewals.append(now)
             if not wait or len(self._due) < len(self):
                 return
             time.sleep(min(0.1, max(min(self._due.values()) - now, 0.0)))

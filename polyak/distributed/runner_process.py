@@ -9,6 +9,7 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from socket import gethostname
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -20,6 +21,8 @@ from polyak.arrays import aligned, assign, mapped
 from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
 from polyak.collecting.train_freq import Series
+from polyak.distributed.metrics import Place
+from polyak.distributed.ray_workers import own_node
 from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
 from polyak.distributed.watch import HangWatch
 from polyak.distributed.weights import put_back
@@ -202,10 +205,10 @@ class RunnerProcess:
         """The states of the generators that this runner draws from."""
         return rng_state() if self._streams is None else self._streams
 
-    def describe(self) -> tuple[int, Described]:
-        """Its process, and its environments."""
-        env = self.env
-        return os.getpid(), Described(env.num_envs, env.observation_space, env.action_space, turned_images(env))
+    def describe(self) -> tuple[Place, Described]:
+        """Where it is, and its environments."""
+        env, place = self.env, Place(os.getpid(), own_node() if self._alone else gethostname())
+        return place, Described(env.num_envs, env.observation_space, env.action_space, turned_images(env))
 
     def normalizer_made(self) -> bytes | None:
         """The ``VecNormalize`` in what was made, pickled without its environments."""

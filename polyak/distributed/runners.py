@@ -24,6 +24,7 @@ from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
+from polyak.distributed.metrics import Place, Traffic
 from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import MOST_RESTARTS, PATIENCE, Failure, Tolerance, Workers
 from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
@@ -36,9 +37,10 @@ from polyak.envs.vec.sending import packed
 from polyak.envs.wrapper_statistics import Found
 from polyak.experience.record import Experience
 from polyak.experience.step import NO_EXTRAS, Observations, Step
-from polyak.hyperparameters.declaration import Positive, fitted
+from polyak.hyperparameters.declaration import Positive, fitted, require
 from polyak.nn.policies.base import Policy, State
 from polyak.seeding import derived_seed, rng_state, set_rng_state
+from polyak.warning import warn_user
 
 Transport = Literal["ray", "local"]
 """How runners are reached: in processes on Ray, or in this process."""
@@ -47,7 +49,7 @@ Transport = Literal["ray", "local"]
 TIMEOUT = 60.0
 """Seconds that environments have for a step, a reset or a question."""
 MOST_IN_A_ROW = 10
-"""Runners that may be lost before one has sent anything again."""
+"""Runners that may be lost, besides each of them once, before one has sent anything again."""
 QUESTIONS = ("apply", "ask_env")
 """What is the program's own fault if it raises something."""
 
@@ -66,12 +68,13 @@ class _Wanted:
 class RemoteEnvs(VecEnv):
     """Environments that runners make and step, as a model sees them.
 
-    A runner that is lost is replaced. Until then the others make its part of what is collected.
+    A runner that is lost is replaced. Until then the others make its part of what is collected, as they do for those
+    that there is no room for yet. One whose node goes with notice finishes what it was asked for, and is moved.
 
     Args:
         env: the registered name of an environment, or a function that makes one, or a vector of them; each runner makes
             its own. A function that has an argument is given the number of the runner, from 0.
-        n_runners: how many runners.
+        n_runners: how many runners; (min, max): as many of these as a cluster has room for at a time.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
         seed: of the model. Runner ``i`` takes ``seed + 1000 * i``.
         placement: of runners on Ray.
@@ -84,14 +87,15 @@ class RemoteEnvs(VecEnv):
         as_one: show all as one environment, whose steps come one after another.
 
     Raises:
-        ValueError: ``env`` is an environment, which cannot be in several processes, or ``timeout`` is no time.
+        ValueError: ``env`` is an environment, which cannot be in several processes, ``timeout`` is no time, or a
+            placement group is to be of (min, max).
         ImportError: ``polyak[scale]`` is missing.
     """
 
     def __init__(
         self,
         env: Any,
-        n_runners: int,
+        n_runners: int | Sequence[int],
         transport: Transport = "ray",
         seed: int | None = None,
         *,
@@ -103,16 +107,20 @@ class RemoteEnvs(VecEnv):
         as_one: bool = False,
     ) -> None:
         timeout = None if timeout == math.inf else fitted("runner_timeout", timeout, Positive | None)
+        least, most = (n_runners, n_runners) if isinstance(n_runners, int) else n_runners
         if workers is None:
-            workers = _runners(env, n_runners, transport, seed, timeout, placement, restarts)
-        self.recipe, self.workers, self.n_runners = env, workers, n_runners
-        self.integrity = Integrity()
+            workers = _runners(env, (least, most), transport, seed, timeout, placement, restarts)
+        self.recipe, self.workers, self.n_runners = env, workers, most
+        self.integrity, self.traffic = Integrity(), Traffic(most)
         self.masked, self.resets = False, 0
         self.absent: set[int] = set()
-        """Runners that were lost, whose places others have not taken yet."""
+        """Runners that were lost, whose places others have not taken yet, that there was no room for yet, or that are
+        asked for nothing more, as their nodes are about to go."""
+        self._going: set[int] = set()
+        """The last of these, until they have answered."""
         self.renewed: set[int] = set()
         """Runners in the places of others, until :meth:`newly_renewed`."""
-        self._makers, self._generation = list(range(self.n_runners)), [0] * self.n_runners
+        self._makers, self.generation = list(range(self.n_runners)), [0] * self.n_runners
         self._pending: list[_Wanted] = []
         self.made_by: list[tuple[int, int]] = []
         """Which runner gave the latest answer for each block of environments, and which in its place it was."""
@@ -132,19 +140,32 @@ class RemoteEnvs(VecEnv):
                 reason = str(error).strip().rpartition("\n")[2]
                 raise RuntimeError(f"a runner could not be made: {reason}") from error
             raise
-        self.processes = [process for process, _ in found]
-        """Of the runners."""
-        described: list[Described] = [one for _, one in found]
-        first = described[0]
-        for one in described[1:]:
-            if one != first:
-                workers.stop()
-                raise ValueError(
-                    f"env={env!r:.200} made other environments in one runner than in another: {one}, {first}."
-                )
+        self.places = [Place(0, "")] * self.n_runners
+        """Where each runner is; process 0: there was none yet."""
+        self._described: Described = next(iter(found.values()))[1]
+        for worker, said in found.items():
+            self._introduce(worker, said)
+        self.absent.update(set(range(self.n_runners)) - found.keys())
+        self._share_out()
+        first = self._described
         self.per_runner, self.turned = first.num_envs, first.turned
         number = 1 if as_one else self.n_runners * first.num_envs
         super().__init__(number, first.observation_space, first.action_space)
+
+    def _introduce(self, worker: int, said: tuple[Place, Described]) -> None:
+        """Take in what a runner says of its process and its environments, which must be those of all."""
+        self.places[worker], described = said
+        if described != self._described:
+            self.workers.stop()
+            raise ValueError(
+                f"env={self.recipe!r:.200} made other environments in one runner than in another: {described}, "
+                f"{self._described}."
+            )
+
+    @property
+    def processes(self) -> list[int]:
+        """Of the runners."""
+        return [place.process for place in self.places]
 
     @whole
     def normalized(self) -> VecEnv:
@@ -198,12 +219,16 @@ class RemoteEnvs(VecEnv):
                         continue
                     if what == method and asked is not None:
                         self._pending.remove(asked)
-                        found[asked.block], makers[asked.block] = answer, (worker, self._generation[worker])
+                        found[asked.block], makers[asked.block] = answer, self.maker(worker)
                     elif what == "collect":
                         others.append((worker, what, answer))
             self._early = others
             self.made_by = [makers[block] for block in range(self.n_runners)]
         return [found[block] for block in range(self.n_runners)]
+
+    def maker(self, worker: int) -> tuple[int, int]:
+        """A runner, and which in its place it is."""
+        return worker, self.generation[worker]
 
     def is_asked(self, method: str) -> bool:
         """Whether answers to this are to be gathered."""
@@ -225,7 +250,7 @@ class RemoteEnvs(VecEnv):
     def drop_requests(self) -> None:
         """Let runners do what they were asked for, and drop the answers."""
         self.integrity.broken = True
-        self.workers.disown(self.absent)
+        self.workers.disown(self.absent - self._going)
         self._pending, self._early = [], []
         self._share_out()
         self.on_drop()
@@ -272,8 +297,11 @@ class RemoteEnvs(VecEnv):
             wait: ``False``: only those that are there.
         """
         self.workers.renew_due(wait)
+        self._move()
         early, self._early = self._early, []
-        found = early or self.workers.answers(wait)
+        if early:
+            return early
+        found = self.workers.answers(wait)
         for worker, what, answer in found:
             if isinstance(answer, Failure):
                 if answer.gone or what not in QUESTIONS:
@@ -282,18 +310,37 @@ class RemoteEnvs(VecEnv):
                 self._renew(worker, answer)
             elif what == "collect":
                 self.workers.failures = 0
+                self.traffic.note(worker, answer)
         return found
+
+    def _move(self) -> None:
+        """Ask runners whose nodes are about to go for nothing more, unless there is no other, and put others in their
+        places when they have answered."""
+        for worker in self.workers.leaving():
+            if worker not in self.absent and len(self.absent) + 1 < self.n_runners:
+                warn_user(
+                    f"runner {worker + 1} of {self.n_runners} leaves a node that is about to go, and begins new "
+                    "episodes elsewhere.",
+                    RuntimeWarning,
+                )
+                self.absent.add(worker)
+                self._going.add(worker)
+                self._share_out()
+        for worker in [one for one in self._going if not self.workers.waiting_for(one)]:
+            self._going.discard(worker)
+            self.workers.renew(worker)
 
     def _lose(self, worker: int, failure: Failure) -> None:
         self.workers.replace(worker, failure, "runner", "Another one takes its place and begins new episodes.")
         self.absent.add(worker)
+        self._going.discard(worker)
         self._share_out()
         self.on_absence(worker)
         self._send_again(worker)
 
-    def _renew(self, worker: int, said: tuple[int, Described]) -> None:
-        self.processes[worker], _ = said
-        self._generation[worker] += 1
+    def _renew(self, worker: int, said: tuple[Place, Described]) -> None:
+        self._introduce(worker, said)
+        self.generation[worker] += 1
         self.absent.discard(worker)
         self.renewed.add(worker)
         self._share_out()
@@ -308,9 +355,9 @@ class RemoteEnvs(VecEnv):
     def _share_out(self) -> None:
         """Let the steps of environments whose runner is lost be made by another, as long as there is one."""
         here = [worker for worker in range(self.n_runners) if worker not in self.absent] or [0]
-        self._makers = [
-            block if block not in self.absent else here[block % len(here)] for block in range(self.n_runners)
-        ]
+        self._makers = list(range(self.n_runners))
+        for number, block in enumerate(sorted(self.absent)):
+            self._makers[block] = here[number % len(here)]
 
     # -- what a model asks of its environments -------------------------------------------------------------------------
 
@@ -374,13 +421,12 @@ class RemoteEnvs(VecEnv):
         for index, one in zip(self._get_indices(indices), found, strict=True):
             self._each("set_statistics", [index], [one])
 
-    @whole
     def get_state(self) -> dict[str, Any]:
-        return {"runners": self.ask_all("state")}
+        found = self._ask_some("state", dict.fromkeys(range(self.n_runners), ()))
+        return {"runners": [found.get(worker) for worker in range(self.n_runners)]}
 
-    @whole
     def set_state(self, state: dict[str, Any]) -> None:
-        self.ask_each("load_state", [(one,) for one in state["runners"]])
+        self._ask_some("load_state", {n: (one,) for n, one in enumerate(state["runners"]) if one is not None})
 
     def close(self) -> None:
         """End the runners."""
@@ -389,7 +435,7 @@ class RemoteEnvs(VecEnv):
 
 def _runners(
     env: Any,
-    number: int,
+    n_runners: tuple[int, int],
     transport: Transport,
     seed: int | None,
     timeout: float | None,
@@ -397,6 +443,9 @@ def _runners(
     restarts: int,
 ) -> Workers | LocalWorkers:
     """Runners that make environments by a recipe."""
+    least, number = n_runners
+    fix = f"a placement group is reserved as a whole. With n_runners={n_runners} use 'SPREAD'."
+    require(least == number or placement.strategy == "SPREAD", "placement: strategy", placement.strategy, fix)
     if not (isinstance(env, str) or callable(env)):
         raise ValueError(
             f"env={env!r:.200} is in this process, and n_runners={number} runners make environments of their own. Pass "
@@ -407,8 +456,9 @@ def _runners(
     if transport == "local":
         return LocalWorkers(RunnerProcess, [(made, index, seed, False) for index in range(number)])
     arguments = [(made, index, seed, True, timeout) for index in range(number)]
-    limits = Tolerance(restarts, in_a_row=MOST_IN_A_ROW, said=" (restarts_per_hour)")
-    return Workers(RunnerProcess, arguments, math.inf, limits, placement, "n_runners")
+    limits = Tolerance(restarts, in_a_row=MOST_IN_A_ROW + number, said=" (restarts_per_hour)")
+    name = "n_runners" if least == number else "n_runners[0]"
+    return Workers(RunnerProcess, arguments, math.inf, limits, placement, name, least)
 
 
 def envs_of_runners(env: VecEnv | None) -> RemoteEnvs | None:
@@ -460,6 +510,14 @@ class Received(NamedTuple):
     chunks: list[Chunk]
     continues: bool
     """Whether all of it continues the episodes of what was made before."""
+
+
+class _Ages(NamedTuple):
+    """Rows, and how many updates there had been when they were asked for, and when they came."""
+
+    rows: int
+    asked: int
+    came: int
 
 
 class RunnerGroup:
@@ -514,6 +572,10 @@ class RunnerGroup:
         self.allowed: np.ndarray | None = None
         """[N, M] which choices are allowed next; ``None``: all."""
         self.episode_starts = np.ones(env.num_envs, bool)
+        self.updates: Callable[[], int] = lambda: 0
+        """How many updates the weights have had, of which each request takes the newest."""
+        self._asked_at: int | None = None
+        self._ages: _Ages | None = None
         self._planned, self._wanted = 1, cast(Any, None)
         self._made_by: list[tuple[int, int]] = []
         self._unread: Received | None = None
@@ -540,7 +602,7 @@ class RunnerGroup:
 
     def _dropped(self) -> None:
         """Be as before the first reset."""
-        self._obs = self._chunk = self._unread = None
+        self._obs = self._chunk = self._unread = self._ages = None
         self._row, self._made_by = 0, []
         self.actor.is_new = True
         self.on_loss()
@@ -609,7 +671,7 @@ class RunnerGroup:
         """Forget steps that were made and are not handed out."""
         if (received := self._received()) is not None:
             self._merge(received.chunks)
-        self._chunk, self._row, self._unread = None, 0, None
+        self._chunk, self._row, self._unread, self._ages = None, 0, None, None
 
     def _look_at(self, observations: Observations) -> Observations:
         """Keep what is acted on next, of which this is what experience keeps. -> as the policy sees it"""
@@ -638,7 +700,7 @@ class RunnerGroup:
         self._send_actor()
         weights = self.env.workers.put(flat_weights(self.actor.policy))
         order = self._order(self.actor.begins)
-        self.actor.begins = False
+        self.actor.begins, self._asked_at = False, self.updates()
         self.env.send("collect", [(weights, order)] * self.env.n_runners)
 
     def _received(self) -> Received | None:
@@ -683,12 +745,22 @@ class RunnerGroup:
                 received = self._received()
             assert received is not None
             self._merge(received.chunks)
+            self._note_lag(len(received.chunks[0].infos))
             self._chunk, self._row, self._unread = self._together(received.chunks), 0, None
             if self.in_advance:
                 self._request()
         if not received.continues:
             self.on_loss()
         return self._chunk
+
+    def _note_lag(self, steps: int) -> None:
+        """Count how many updates the weights were old that made so many steps, which have come now. Of steps that came
+        in advance, as the mean of the first and the last one: when all are handed out."""
+        now, before, rows = self.updates(), self._ages, steps * self.env.num_envs
+        self._ages = None if self._asked_at is None else _Ages(rows, self._asked_at, now)
+        counted = before if self.in_advance else self._ages
+        if counted is not None:
+            self.env.traffic.note_lag(counted.rows, (counted.came + now) / 2 - counted.asked)
 
     def peek(self, row: int) -> Step:
         """One of the steps that were fetched; the actor has the recurrent state after it."""
@@ -757,6 +829,7 @@ class RunnerGroup:
             **flat("allowed", self.allowed),
             **flat("obs", self.obs),
             **flat("original_obs", self.original_obs),
+            "made_by": np.array([worker for worker, _ in self._made_by], np.int64),
         }
         if self._chunk is not None and not self.is_used_up:
             columns |= {f"rest/{name}": part for name, part in chunk_state(self._chunk, self._row).items()}
@@ -772,10 +845,12 @@ class RunnerGroup:
             return
         self.env.recover()
         self._drop()
+        self._asked_at = None
         self._obs, self.original_obs = unflat("obs", state), unflat("original_obs", state)
         self.allowed = unflat("allowed", state)
         self.env.masked = self.allowed is not None
         self.episode_starts = state["episode_starts"] > 0
+        self._made_by = [self.env.maker(worker) for worker in state.get("made_by", np.empty(0)).tolist()]
         codec, composed = self.actor.codec, is_composed(self.env.action_space)
         if rest := under("rest", state):
             self._chunk = chunk_from(rest, codec, composed)

@@ -187,6 +187,8 @@ class SeparateRunners(RunnerGroup):
         while self._idle and (self.in_turn or len(self._waiting) < self.most_waiting):
             assert self._published is not None
             worker = self._idle.popleft()
+            if worker in self.env.absent:  # it is about to go
+                continue
             self._under_way.setdefault(worker, deque()).append(self._published)
             self.env.workers.ask(worker, "collect", self._published.sent, self._order(True))
 

@@ -6,7 +6,7 @@ from typing import Any
 from polyak.distributed.ray_workers import MOST_RESTARTS
 from polyak.distributed.runners import Transport
 from polyak.hyperparameters.changing import Reload
-from polyak.hyperparameters.declaration import Learners, Natural, Positive, Runners
+from polyak.hyperparameters.declaration import FewestAndMost, Learners, Natural, Positive, Runners
 
 
 @dataclass(eq=False, repr=False)
@@ -32,11 +32,12 @@ class WithRunners(WithLearners):
     """Steps environments in several processes besides."""
 
     _: KW_ONLY
-    n_runners: Reload[Runners] = 0
+    n_runners: Reload[Runners | FewestAndMost] = 0
     """Processes that step environments of their own and send what they collect; 0 steps them here. ``env`` is then a
     registered name, or a function that makes an environment or a vector of them (it is given the number of the process
     if it has an argument), and each process makes its own: ``model.n_envs`` counts those of all. All make the same
-    number of steps."""
+    number of steps. ``(min, max)``: as many as a cluster has room for at a time; ``model.n_envs`` and rollouts are
+    those of ``max``, and those that are there make the steps of those that are not."""
     runner_timeout: Reload[Positive | None] = 60.0
     """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
     environments take longer is replaced, with a warning. ``None`` waits for ever."""

@@ -47,6 +47,10 @@ Processes = Annotated[int, Only(f"an integer in [0, {MOST_PROCESSES:,}]", lambda
 """On this machine."""
 Runners = Annotated[int, Only(f"an integer in [0, {MOST_RUNNERS:,}]", lambda n: 0 <= n <= MOST_RUNNERS)]
 """Processes on a cluster."""
+FewestAndMost = Annotated[
+    tuple[int, int], Only("a pair (min, max) of at least 1", lambda pair: 1 <= pair[0] <= pair[1] <= MOST_RUNNERS)
+]
+"""The same, as many as there is room for."""
 Learners = Annotated[int, Only(f"an integer in [1, {MOST_PROCESSES:,}]", lambda n: 1 <= n <= MOST_PROCESSES)]
 """Processes that exchange gradients."""
 Positive = Annotated[float, Only("a positive number", lambda x: x > 0)]

@@ -287,7 +287,10 @@ class RunnersCollector(RolloutCollector):
             self._received.append(rollout)
         received = self._received
         self.forget()
-        return self.hold(received)
+        self.hold(received)
+        for rollout, lag in zip(received, self.lags, strict=True):
+            runner.env.traffic.note_lag(settings.n_steps * rollout.buffer.n_envs, lag)
+        return received
 
     def rollout_of(self, finished: Finished) -> Rollout:
         """What a runner has finished as a rollout."""

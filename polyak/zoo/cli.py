@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plot": ("plots.options:PlotOptions", "plots.plot:plot"),
     "play": ("play:PlayOptions", "play:play"),
     "report": ("report.page:ReportOptions", "report.page:report"),
+    "status": ("status:StatusOptions", "status:status"),
     "board": ("report.board:BoardOptions", "report.board:board"),
     "benchmark-agents": ("benchmark_agents:BenchmarkAgentsOptions", "benchmark_agents:benchmark_agents"),
     "push-to-hub": ("hub.push:PushOptions", "hub.push:push_to_hub"),

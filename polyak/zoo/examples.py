@@ -20,6 +20,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tune": (
         "polyak tune --algo ppo --env CartPole-v1 -n 20000 --n-trials 30",
         "polyak tune --algo sac --env Pendulum-v1 --seeds 3 --objective iqm --pruner hyperband --n-jobs 2",
+        "polyak tune --algo ppo --env CartPole-v1 --ray --address auto --storage /shared/study.journal",
     ),
     "enjoy": (
         "polyak enjoy --algo ppo --env CartPole-v1",
@@ -44,6 +45,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "play": ("polyak play --game connect4 --simulations 400",),
     "report": ("polyak report logs -o report.html",),
+    "status": ("polyak status logs", "polyak status logs/ppo/CartPole-v1_3 --json"),
     "board": ("polyak board logs",),
     "benchmark-agents": ("polyak benchmark-agents --organization sb3",),
     "push-to-hub": ("polyak push-to-hub --algo ppo --env CartPole-v1 -orga me",),

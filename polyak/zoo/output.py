@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from polyak.warning import printable
+from polyak.writing import not_mounted
 from polyak.zoo.errors import ZooError
 
 
@@ -39,6 +40,8 @@ def writable_folder(flag: str, path: str) -> Path:
 
 def _try_to_write(flag: str, path: str, folder: Path) -> None:
     """Write in `folder` or, where that is still to be made, in the nearest folder above it."""
+    if why := not_mounted(path):
+        raise ZooError(f"{flag} {path!r} {why}")
     try:
         nearest = next(place for place in (folder, *folder.parents) if place.exists())
         with tempfile.TemporaryFile(dir=nearest):

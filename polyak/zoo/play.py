@@ -12,6 +12,7 @@ import numpy as np
 from polyak.envs.games.game import Game
 from polyak.envs.games.known import GAMES
 from polyak.zoo.errors import ZooError, usage_errors
+from polyak.zoo.gallery import AGENTS
 from polyak.zoo.options import CommandOptions, option
 
 Search = Callable[[np.ndarray], Any]
@@ -24,6 +25,7 @@ class PlayOptions(CommandOptions):
 
     game: str = option("connect4", "--game", "-g", help="connect4, go (9 x 9) or tictactoe.", choices=tuple(GAMES))
     model: str = option("", "--model", "-m", help="An AlphaZero file; without one, the search plays games at random.")
+    pretrained: bool = option(False, "--pretrained/", help="Take an agent that comes along; see `polyak gallery`.")
     simulations: int = option(800, "--simulations", "-n", help="Simulations of each search.", at_least=1)
     second: bool = option(False, "--second", help="Let the search begin.")
     quiet: bool = option(False, "--quiet", help="Do not show the evaluation of the search.")
@@ -43,14 +45,25 @@ def _search(options: PlayOptions, game: Game) -> Search:
     from polyak.algorithms.alphazero import AlphaZero
     from polyak.algorithms.search.mcts import MCTS
 
-    if not options.model:
+    path = _pretrained(options) if options.pretrained else options.model
+    if not path:
         search = MCTS(game, simulations=options.simulations, seed=None if options.seed < 0 else options.seed)
         return search.search
-    if not Path(options.model).exists() and not Path(f"{options.model}.zip").exists():
-        raise ZooError(f"--model {options.model!r}: there is no such file. Train one: AlphaZero(...).save(path).")
-    with usage_errors(f"Cannot play by --model {options.model!r}"):
-        model = AlphaZero.load(options.model, env=game, device="cpu")
+    if not Path(path).exists() and not Path(f"{path}.zip").exists():
+        raise ZooError(f"--model {path!r}: there is no such file. Train one: AlphaZero(...).save(path).")
+    with usage_errors(f"Cannot play by --model {path!r}"):
+        model = AlphaZero.load(path, env=game, device="cpu")
     return lambda positions: model.look_ahead(positions, options.simulations)
+
+
+def _pretrained(options: PlayOptions) -> str:
+    """The file of the agent of the game that comes along."""
+    if options.model:
+        raise ZooError(f"--pretrained and --model {options.model!r} exclude each other. Give one of them.")
+    found = AGENTS / "alphazero" / f"{options.game}_1" / f"{options.game}.zip"
+    if not found.exists():
+        raise ZooError(f"No agent of {options.game} comes along. `polyak gallery` lists those that do.")
+    return str(found)
 
 
 class _GameTable:

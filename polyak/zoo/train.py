@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
 import sys
@@ -20,6 +19,7 @@ from polyak.zoo.data.files import check_without_envs, dataset_for, environment_o
 from polyak.zoo.environments import check_own_env, make_envs, normalized
 from polyak.zoo.errors import TrainingFailed, ZooError, in_one_line, usage_errors
 from polyak.zoo.interruption import Stops, answered_signals
+from polyak.zoo.joining import join
 from polyak.zoo.keeping import MODEL, Kept, conclusion, keep, learned, save_sound
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import FORMATS, check_writable, has_no_statistics, load_statistics, save
@@ -325,14 +325,7 @@ def _check_cluster(options: TrainOptions) -> None:
         if not elsewhere and getattr(options, name) != getattr(plain, name):
             flag = f"--{name.replace('_', '-')}"
             raise ZooError(f"{flag}: no part of this training is in another process on Ray. Give --n-runners.")
-    if options.working_dir and not Path(options.working_dir).is_dir():
-        raise ZooError(f"--working-dir {options.working_dir!r} is not a folder.")
-    if options.working_dir and not (options.address or os.environ.get("RAY_ADDRESS")):
-        raise ZooError("--working-dir: a folder is sent to the nodes of a cluster. Give --address, or set RAY_ADDRESS.")
-    if options.address or options.working_dir:
-        from polyak.distributed.ray_workers import join_cluster
-
-        join_cluster(options.address, options.working_dir)
+    join(options.address, options.working_dir)
 
 
 def _check_runners(options: TrainOptions, algorithm: type[Any], settings: Settings) -> None:

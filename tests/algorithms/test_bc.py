@@ -24,7 +24,7 @@ SPACES = {
     "multi-binary": spaces.MultiBinary(3),
 }
 
-QUICK = {("box", False), ("multi-discrete", True), ("multi-binary", False)}
+QUICK = {("box", False), ("multi-discrete", True)}
 
 
 def shown(space: spaces.Space, n: int = 600, episode: int = 20) -> Dataset:

@@ -155,7 +155,7 @@ def test_one_row_cannot_be_normalised() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"n_steps": 3}, {"replay_buffer_kwargs": {"sampler": "prioritized"}}, {"policy_delay": 1}], ids=str
+    "options", [{"n_steps": 3, "policy_delay": 1}, {"replay_buffer_kwargs": {"sampler": "prioritized"}}], ids=str
 )
 def test_other_ways_to_replay(options: dict[str, Any]) -> None:
     made = model(**options).learn(60)

@@ -18,7 +18,7 @@ N_BITS = 15
         (SAC, "future"),
         *(pytest.param(model_class, "future", marks=pytest.mark.slow) for model_class in (DQN, DDPG, TD3)),
         (DQN, GoalSelectionStrategy.FINAL),
-        (DQN, "episode"),
+        pytest.param(DQN, "episode", marks=pytest.mark.slow),
     ],
 )
 def test_train_save_load_and_act(model_class: Any, goal_selection_strategy: Any, tmp_path: Path) -> None:

@@ -113,7 +113,12 @@ def test_the_copy_follows_the_critic_that_the_step_has_made(cls: Any, interval: 
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"env": TensorCartPole(4)}, {"policy_kwargs": {"net_arch": [8], "memory": "gru"}}]
+    "options",
+    [
+        {"env": TensorCartPole(4)},
+        {"policy_kwargs": {"net_arch": [8], "memory": "gru"}},
+        pytest.param({}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_copy_that_is_always_equal_is_as_none(options: dict[str, Any]) -> None:
     """In numpy and in tensors, and of a recurrent policy, whose state goes to both."""

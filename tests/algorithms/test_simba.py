@@ -15,6 +15,7 @@ from polyak.experience import Transition
 from polyak.nn import PolicyError
 from polyak.nn.networks.residual import ResidualBlock, RunningNorm, residual_layers
 from polyak.nn.policies.simba import SimBaActor, SimBaCritic, SimBaPolicy
+from tests.pairs import one_of_each
 from tests.tolerance import bound
 
 ARCH = {"pi": [8], "qf": [8, 8]}
@@ -71,7 +72,7 @@ class Walk(gym.Env):
         return self._show(), 0.0, False, self.t == 10, {}
 
 
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("overlap", one_of_each([False, True], True))
 def test_every_observation_that_it_acts_on_counts_once(overlap: bool) -> None:
     env = Walk()
     trained = model(env, overlap=overlap).learn(60)

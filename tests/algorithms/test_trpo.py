@@ -193,7 +193,7 @@ def test_products_are_those_of_the_whole_fisher_matrix(kind: str) -> None:
         assert ((got - expected).norm() / (matrix @ v).norm()).item() < 1e-4
 
 
-@pytest.mark.parametrize("kind", one_of_each(KINDS, "sde squashed", "multi-categorical"))
+@pytest.mark.parametrize("kind", one_of_each(KINDS, "sde squashed"))
 def test_traced_products_and_critic_steps_equal_eager_ones(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "compile", lambda self: None)
     eager, traced = (model(kind, compile=choice) for choice in (False, True))
@@ -302,7 +302,7 @@ class WatchedTRPO(TRPO):
         pytest.param("CartPole-v1", {}, marks=pytest.mark.slow),
         ("CartPole-v1", {"target_kl": 0.05, "sub_sampling_factor": 2, "cg_damping": 0.03}),
         pytest.param("Pendulum-v1", {"normalize_advantage": False}, marks=pytest.mark.slow),
-        ("Pendulum-v1", {"use_sde": True}),
+        pytest.param("Pendulum-v1", {"use_sde": True}, marks=pytest.mark.slow),
     ],
 )
 def test_no_update_leaves_the_trust_region_or_makes_the_surrogate_worse(env: str, options: dict[str, Any]) -> None:
@@ -530,7 +530,11 @@ def test_two_learners_on_halves_take_the_step_of_one_on_the_whole(
         pytest.param(
             "CnnPolicy", FakeImageEnv(screen_height=36, screen_width=36, n_channels=1), marks=pytest.mark.slow
         ),
-        ("CnnPolicy", FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False)),
+        pytest.param(
+            "CnnPolicy",
+            FakeImageEnv(screen_height=36, screen_width=36, n_channels=1, discrete=False),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_every_kind_of_environment(policy: str, env: gym.Env) -> None:

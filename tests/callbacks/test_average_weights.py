@@ -56,8 +56,7 @@ def averaged(seen: list[Tensor], decay: float | None) -> Tensor:
     return total
 
 
-@pytest.mark.parametrize("decay", [0.9, None])
-@pytest.mark.parametrize("cls", [SAC, DQN, PPO, A2C])
+@pytest.mark.parametrize(("cls", "decay"), [(SAC, None), (DQN, 0.9), (PPO, 0.9), (A2C, None)])
 def test_the_average_is_that_of_its_definition_and_acts_once_training_is_over(cls: Any, decay: float | None) -> None:
     plain, watch = make(cls), Watches()
     plain.learn(80, watch)
@@ -76,13 +75,13 @@ def test_the_average_is_that_of_its_definition_and_acts_once_training_is_over(cl
 
 def test_weights_count_after_so_many_steps() -> None:
     watch = Watches()
-    make().learn(80, watch)
+    plain = make().learn(80, watch)
     model = make().learn(80, AverageWeights(None, after=60))
     late = averaged(watch.seen[-22:], None)  # those that step 60 was made with, and one update more after each step
     torch.testing.assert_close(weights(model.policy), late, rtol=0, atol=bound(4 * 22, 2))
     assert int(model.learner.average.n_averaged) == 22
     unmoved = make().learn(80, AverageWeights(after=81))
-    assert torch.equal(weights(unmoved.policy), weights(make().learn(80).policy))
+    assert torch.equal(weights(unmoved.policy), weights(plain.policy))
     assert not unmoved.learner.average.acts
 
 
@@ -117,7 +116,7 @@ def test_evaluations_and_the_best_model_are_of_the_average(tmp_path: Path) -> No
     torch.testing.assert_close(weights(model.policy), after, rtol=0, atol=bound(10, 2))
 
 
-@pytest.mark.parametrize("cls", one_of_each([SAC, PPO, DQN], SAC, PPO))
+@pytest.mark.parametrize("cls", one_of_each([SAC, PPO, DQN], PPO, DQN))
 def test_resumed_from_a_file_it_is_bit_equal(cls: Any, tmp_path: Path) -> None:
     whole = make(cls).learn(64, AverageWeights(0.9))
     whole.save(tmp_path / "half", include=whole.saves_also)

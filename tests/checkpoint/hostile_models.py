@@ -1208,6 +1208,8 @@ def chosen(share: str) -> list[Case]:
 
 COSTLY = {
     *("30000000 rows and ranks", "1e6 layers", "1e6 layers of a critic", "3e6 actions at once", "reward: 3e6 choices"),
+    *("peer: bomb by its reader", "peer: a bomb within, by its reader", "peer: data of a bomb, by its reader"),
+    *("observations of 3e6 choices", "statistics: lists"),
     *(f"{door}: {what}" for door in ("policy", "module") for what in ("1e6 layers", "3e6 choices")),
 }
 """Cases that take a second each, and of which another one in the table is much like."""

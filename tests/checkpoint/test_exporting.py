@@ -18,6 +18,7 @@ from polyak.nn.export.files import traced
 from tests.exported import AS_CLOSE, assert_same_actions, exported_policy
 from tests.laws.test_matrix import BOX as VECTOR
 from tests.laws.test_matrix import PICTURE, Anything, spaces
+from tests.pairs import one_of_each
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "device": "cpu", "seed": 0}
 
@@ -229,7 +230,7 @@ SAMPLING = {
 }
 
 
-@pytest.mark.parametrize("kind", SAMPLING)
+@pytest.mark.parametrize("kind", one_of_each(SAMPLING, "a squashed one", "a choice, with memory", "noisy layers"))
 def test_samples_of_the_same_random_numbers(kind: str) -> None:
     model, rows = SAMPLING[kind](), 50
     model.exploration_rate = 0.0

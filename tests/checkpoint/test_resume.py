@@ -21,6 +21,7 @@ from polyak.envs.testing import BitFlippingEnv
 from polyak.experience import HerReplayBuffer
 from polyak.noise import OrnsteinUhlenbeckActionNoise
 from polyak.warning import forget
+from tests.pairs import one_of_each
 
 
 class Walk(gym.Env):
@@ -121,10 +122,13 @@ def everything(model: Any) -> dict[str, Any]:
     return found
 
 
+QUICK = ("PPO normalised", "PPO gSDE", "DQN by episodes", "SAC gSDE", "TD3", "SAC HER")
+
+
 def moments(case: str) -> list[Any]:
-    """Within the first rollout, the second, and late; the first and the last are slow tests of most."""
-    marks = [] if case in ("PPO", "DQN", "SAC overlapping") else [pytest.mark.slow]
-    return [pytest.param(case, 45, marks=marks), (case, 70), pytest.param(case, 101, marks=marks)]
+    """Within the first rollout, the second, and late; for most cases all or two of them are slow tests."""
+    quick = {"PPO": (45, 70, 101), "SAC overlapping": (45, 101)}.get(case, (70,) if case in QUICK else ())
+    return [pytest.param(case, at, marks=[] if at in quick else [pytest.mark.slow]) for at in (45, 70, 101)]
 
 
 @pytest.mark.parametrize(("case", "at"), [moment for case in CASES for moment in moments(case)])
@@ -225,7 +229,7 @@ def first_states(model: Any, **options: Any) -> np.ndarray:
 
 @pytest.mark.filterwarnings("ignore:training resumes with new episodes")
 @pytest.mark.parametrize("resume", [True, False])
-@pytest.mark.parametrize("case", ["PPO", "SAC", "TD3", "DQN"])
+@pytest.mark.parametrize("case", one_of_each(["PPO", "SAC", "TD3", "DQN"], "PPO", "DQN"))
 def test_episodes_after_resuming_are_others_than_the_first_ones_and_can_be_repeated(
     case: str, resume: bool, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from polyak.algorithms import get
 from polyak.envs import BitFlippingEnv, VecNormalize, make_vec_env
 from polyak.fields.off_policy import OffPolicyAlgorithm
+from tests.pairs import one_of_each
 from tests.tolerance import LIKELY, bound
 
 FILES = Path(__file__).parent / "version_0_1_0"
@@ -39,7 +40,7 @@ def test_it_loads_and_acts_as_it_did(name: str) -> None:
     assert model._n_updates == was["updates"]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", one_of_each(MODELS, "ppo_sde_normalized", "sac_her"))
 def test_it_learns_on(name: str) -> None:
     model = get(name.split("_")[0]).load(FILES / name, env=_environment(name), device="cpu", resume=True)
     updates, steps = model._n_updates, model.num_timesteps

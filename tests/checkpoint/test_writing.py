@@ -16,6 +16,8 @@ import pytest
 import polyak
 from polyak import writing
 from polyak.writing import Unfinished, replacing, unfinished
+from polyak.zoo.errors import ZooError
+from polyak.zoo.output import writable_folder
 
 ELSEWHERE = """
 import os, sys
@@ -121,6 +123,21 @@ def test_a_file_that_is_too_large_leaves_the_earlier_one(tmp_path: Path) -> None
     assert path.read_bytes() == b"whole"
     assert os.listdir(tmp_path) == ["model.zip"]
     assert resource
+
+
+def test_a_url_is_refused_and_makes_no_folder_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("s3://bucket/logs/model", "file:///shared/model", "memory://model"):
+        with pytest.raises(ValueError, match=r"is a URL.*Give the path of a folder"), replacing(Path(url)):
+            pass
+    with pytest.raises(ValueError, match=r"save_path='s3://bucket/logs' is a URL"):
+        writing.make_folder("s3://bucket/logs", "save_path")
+    with pytest.raises(ZooError, match=r"--log-folder 's3://bucket' is a URL"):
+        writable_folder("--log-folder", "s3://bucket")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "s3:").mkdir()
+    with replacing(Path("s3:/own")) as file:
+        file.write(b"a folder that is there")
 
 
 def test_other_errors_pass(tmp_path: Path) -> None:

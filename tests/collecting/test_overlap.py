@@ -18,6 +18,7 @@ from polyak.envs import DummyVecEnv, SubprocVecEnv, VecNormalize
 from polyak.envs.testing import BitFlippingEnv
 from polyak.experience import HerReplayBuffer, PrioritizedReplayBuffer
 from polyak.noise import OrnsteinUhlenbeckActionNoise
+from tests.pairs import one_of_each
 
 GREEDY = {"exploration_initial_eps": 0.0, "exploration_final_eps": 0.0}
 STEPS = 60
@@ -102,7 +103,10 @@ CASES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    one_of_each(CASES, "DQN by episodes", "DQN with priorities", "SAC with gSDE", "SAC in processes", "TD3"),
+)
 def test_equal_seeds_give_equal_results_whoever_is_faster(case: str) -> None:
     results, counts = [], []
     for _ in range(2):

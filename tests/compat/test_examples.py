@@ -18,6 +18,8 @@ PROGRAMS = sorted(
 SLOW = {
     "atari",
     "callbacks",
+    "course_arm",
+    "course_lander",
     "save_and_continue",
     "custom_policy",
     "several_processes",
@@ -33,13 +35,23 @@ SLOW = {
 PEERS = {"stable_baselines3", "gymnasium", "numpy", "torch", "ale_py"}
 
 #: Fewer than by default, where those take long.
-STEPS = {"atari": 32, "basic_training": 1_024, "callbacks": 400, "normalize": 1_000, "save_and_continue": 150}
+STEPS = {
+    "atari": 32,
+    "basic_training": 1_024,
+    "callbacks": 400,
+    "course_arm": 200,
+    "course_lander": 100,
+    "normalize": 1_000,
+    "save_and_continue": 150,
+}
 
 #: A line that each prints when all went well.
 SAYS = {
     "atari": "after a step: (2, 84, 84, 4)",
     "basic_training": "A2C has seen 200 steps",
     "callbacks": "a function was called 10 times",
+    "course_arm": "the evaluation moved no statistics: True",
+    "course_lander": "episodes of the evaluation: 10",
     "custom_environment": "the checker found: ",
     "custom_policy": "own networks: ['mlp_extractor.policy_net.0.bias'",
     "evaluation": "below the threshold: ",

@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [8]}, "seed": 0}
 REPLAY: dict[str, Any] = {**SMALL, "learning_starts": 10, "buffer_size": 200, "batch_size": 8}
 
 
-QUICK = ("PPO", "DQN", "SAC", "TD3", "TRPO", "RecurrentPPO", "ARS")
+QUICK = ("PPO", "DQN", "SAC", "TRPO", "ARS")
 """One of each loop, and of each peer's own updates; the others extend these."""
 
 

@@ -347,8 +347,15 @@ WEIGHTS = [
 ]
 
 
-@pytest.mark.parametrize("door", [load_model, load_weights])
-@pytest.mark.parametrize("change", WEIGHTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("change", "door"),  # each by one of the doors; both are slow
+    [
+        pytest.param(change, door, marks=[] if (number + place) % 2 == 0 else [pytest.mark.slow])
+        for number, change in enumerate(WEIGHTS)
+        for place, door in enumerate((load_model, load_weights))
+    ],
+    ids=lambda f: f.__name__,
+)
 def test_weights(change: Change, door: Callable[[Path], Any], inside: Path) -> None:
     refused(door, rewritten(inside, change))
 

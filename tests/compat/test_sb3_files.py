@@ -159,8 +159,9 @@ def test_a_model_keeps_to_masks_as_it_did(cls: type[MaskablePPO], name: str, tmp
     agree(again.predict(seen(name), deterministic=True, action_masks=allowed)[0], actions)
 
 
-@pytest.mark.parametrize("name", ["ppo_recurrent", "ppo_recurrent_linear"])
-@pytest.mark.parametrize("cls", [RecurrentPPO, compat.RecurrentPPO])
+@pytest.mark.parametrize(
+    ("cls", "name"), [(RecurrentPPO, "ppo_recurrent_linear"), (compat.RecurrentPPO, "ppo_recurrent")]
+)
 def test_a_model_remembers_as_it_did(cls: type[RecurrentPPO], name: str, tmp_path: Path) -> None:
     model = cls.load(DATA / f"{name}.zip", device="cpu")
     actions = remembering(model, seen(name))

@@ -145,7 +145,7 @@ def interrupt_learning(model: Any, steps: int, patience: Patience, check: Callab
 
 
 everywhere = pytest.param(1, marks=pytest.mark.slow)
-some = pytest.mark.parametrize("every", [25, everywhere])
+some = pytest.mark.parametrize("every", [50, everywhere])
 transports = pytest.mark.parametrize("transport", ["ray", pytest.param("local", marks=pytest.mark.slow)])
 
 

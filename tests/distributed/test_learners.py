@@ -12,8 +12,9 @@ import torch
 
 import polyak
 from polyak import A2C, DQN, PPO, SAC, TRPO, RecurrentPPO
+from polyak.distributed import learners
 from polyak.distributed.learner_process import said_of
-from polyak.distributed.learners import LostLearnerError, _joined
+from polyak.distributed.learners import InTurns, LostLearnerError, _joined
 from polyak.experience import Transition
 from polyak.learning.learner import Learner, Update
 from tests.distributed.test_runners import REPLAY, ROLLOUT, SMALL, weights
@@ -64,7 +65,7 @@ def test_equal_seeds_give_equal_numbers(case: str) -> None:
     assert np.isfinite(weights(one)).all()
 
 
-@pytest.mark.parametrize("case", ["ppo", "dqn", "sac", "impala"])
+@pytest.mark.parametrize("case", one_of_each(["ppo", "dqn", "sac", "impala"], "ppo", "dqn"))
 def test_all_learners_have_the_same_networks(case: str) -> None:
     model = {**CASES, **DRAWING}[case](n_learners=3, transport="local").learn(STEPS)
     mine = model.learner.networks()
@@ -157,6 +158,27 @@ def test_what_a_lost_learner_has_not_made_is_made_once() -> None:
     assert model._learners.restarts == 1
     assert model.learner.steps == whole.learner.steps
     np.testing.assert_array_equal(weights(model), weights(whole))
+
+
+def test_learners_that_die_before_they_have_begun_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dying(InTurns):
+        deaths = 2
+
+        def ask_all(self, method: str, *arguments: Any) -> list[Any]:
+            if method == "take" and self.deaths:
+                self.deaths -= 1
+                raise LostLearnerError("a learner is gone.")
+            return super().ask_all(method, *arguments)
+
+    monkeypatch.setattr(learners, "InTurns", Dying)
+    model = CASES["ppo"](n_learners=2, transport="local")
+    with pytest.warns(RuntimeWarning, match="a learner is gone. All learners continue from the one here"):
+        model.learn(32)
+    assert model._learners.restarts == 2
+    assert model.learner.steps == 4
+    Dying.deaths = 3
+    with pytest.warns(RuntimeWarning), pytest.raises(RuntimeError, match="3 times in a row before they had begun"):
+        CASES["ppo"](n_learners=2, transport="local").learn(32)
 
 
 def test_update_here_alone_is_refused() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -142,6 +142,49 @@ def test_runners_are_spread_and_come_back_with_a_node(cluster: Any) -> None:
     packed = PPO("MlpPolicy", "CartPole-v1", n_runners=2, placement={"runners": {"strategy": "STRICT_SPREAD"}}, **SMALL)
     assert len(set(ray_nodes(packed.env))) == 2
     packed.env.close()
+
+
+def learn_until(model: Any, done: Callable[[], bool]) -> None:
+    began = time.monotonic()
+    while not done() and time.monotonic() < began + 120:
+        model.learn(128, reset_num_timesteps=False)
+    assert done()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:runner:RuntimeWarning")
+def test_runners_follow_the_nodes(cluster: Any) -> None:
+    for _ in range(2):
+        cluster.remove_node(cluster.nodes.pop())
+    with pytest.raises(HyperparameterError, match=r"n_runners\[0\]=3: each reserves 1 CPU"):
+        PPO("MlpPolicy", "CartPole-v1", n_runners=(3, 4), **SMALL)
+    model = PPO("MlpPolicy", "CartPole-v1", n_runners=(1, 4), n_steps=32, batch_size=32, **SMALL)
+    learn_until(model, lambda: len(model.env.absent) == 2)
+    cluster.nodes += [cluster.add_node(num_cpus=1) for _ in range(2)]
+    learn_until(model, lambda: not model.env.absent)
+    going = ray_nodes(model.env)[0]
+    drain(cluster, going)
+    learn_until(model, lambda: model.env.absent == {0})
+    assert model.env.workers._renewals == [], "it was moved, not lost"
+    left = next(node for node in cluster.nodes if node.node_id == going)
+    cluster.remove_node(left)
+    for node in [one for one in cluster.nodes if one is not left][:2]:
+        cluster.remove_node(node)
+    learn_until(model, lambda: len(model.env.absent) == 3)
+    steps = model.num_timesteps
+    model.learn(128, reset_num_timesteps=False)
+    assert model.num_timesteps == steps + 128
+    model.env.close()
+
+
+def drain(cluster: Any, node: str) -> None:
+    """Give notice, as ``ray drain-node`` does."""
+    from ray._raylet import GcsClient
+    from ray.core.generated import autoscaler_pb2
+
+    reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+    accepted, why = GcsClient(address=cluster.address).drain_node(node, reason, "", int(1000 * (time.time() + 600)))
+    assert accepted, why
 
 
 def ray_nodes(env: Any) -> list[str]:

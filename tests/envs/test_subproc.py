@@ -764,7 +764,7 @@ def run_script(tmp_path, text, run=python, **kwargs):
 
 
 @pytest.mark.parametrize("start_method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("hang", [False, True])
+@pytest.mark.parametrize("hang", one_of_each([False, True], True))
 def test_workers_end_with_a_killed_parent(tmp_path, start_method, hang):
     done = run_script(tmp_path, PARENT, start_method=start_method, hang=hang, end="os.kill(os.getpid(), 9)")
     pids = [int(word) for word in done.stdout.split()]
@@ -792,7 +792,7 @@ UNGUARDED = """
 """
 
 
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("start_method", one_of_each(["forkserver", "spawn"], "forkserver"))
 def test_missing_main_guard_is_explained(tmp_path, start_method):
     done = run_script(tmp_path, UNGUARDED, start_method=start_method)
     assert done.returncode == 1

@@ -123,7 +123,7 @@ def evaluation(name: str, **options: Any) -> EvalCallback:
 
 
 @pytest.mark.filterwarnings("ignore:eval_env is wrapped")
-@pytest.mark.parametrize("name", one_of_each(MODELS, "PPO normalised", "recurrent PPO", "DQN noisy", "SAC gSDE"))
+@pytest.mark.parametrize("name", one_of_each(MODELS, "PPO normalised", "DQN noisy", "SAC gSDE"))
 def test_evaluated_often_or_never_a_model_learns_the_same(name: str) -> None:
     never = learned(MODELS[name], None)
     assert_same(learned(MODELS[name], evaluation(name, deterministic=False)), never)

@@ -13,6 +13,7 @@ from polyak.arrays import mapped
 from polyak.envs.protocol import First
 from polyak.envs.tensor import TensorCartPole, TensorEnv, TensorPendulum
 from polyak.experience import Dataset, HerReplayBuffer, ReplayBuffer, collect
+from tests.pairs import one_of_each
 
 SMALL: dict[str, Any] = {"policy_kwargs": {"net_arch": [16]}, "seed": 0, "device": "cpu", "compile": False}
 REPLAYS = {**SMALL, "learning_starts": 32, "batch_size": 16, "buffer_size": 400}
@@ -91,7 +92,9 @@ def made(name: str, recorded: Dataset, path: Any = None) -> Any:
     return model
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", one_of_each(CASES, "masks", "hindsight-priorities-once", "memory", "dataset", "shards")
+)
 def test_training_is_saved_and_goes_on(name: str, recorded: Dataset, tmp_path: Any) -> None:
     def save(published: dict[str, Any], _: Any) -> bool:  # within episodes, when the ring has begun again
         if (model := published["self"]).num_timesteps == 460:

@@ -1,6 +1,7 @@
 """Batches gathered on a device are those of main memory, bit for bit, whatever happened to the rows before."""
 
 import copy
+import itertools
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from polyak.experience.mirror import Mirror, mirror_of
 from polyak.experience.placement import Placement
 from polyak.experience.record import record_dtype
 from polyak.experience.ring import pieces
+from tests.pairs import pairwise
 
 GAMMA = 0.9
 CUDA = pytest.param(40, "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))
@@ -83,10 +85,10 @@ def looked_at_main_memory(buffer, monkeypatch, draw):
     return bool(calls)
 
 
-@pytest.mark.parametrize("kind", ["box", "stack", "mixed"])
-@pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
-@pytest.mark.parametrize("saving", [False, True])
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize(
+    ("kind", "sampler", "saving", "n"),
+    pairwise(itertools.product(["box", "stack", "mixed"], ["uniform", "prioritized"], [False, True], [1, 3])),
+)
 def test_batches_are_made_on_the_device(experience, kind, sampler, saving, n):
     """On one that holds no values, so that nothing can come back from it."""
     data = experience(kind)

@@ -146,9 +146,23 @@ def test_cells_of_a_table_may_be_arrays() -> None:
         Dataset.load(table.assign(obs=[[0], [0, 1], [0], [0]]))
 
 
+def test_a_frame_of_polars_is_a_table_as_one_of_pandas(tmp_path: Path) -> None:
+    pl = pytest.importorskip("polars")
+    rows = frame().sort_values(["ride", "tick"]).drop(columns="weather")
+    cells = rows.assign(both=[[a, b] for a, b in zip(rows["speed"], rows["place"], strict=True)])
+    table = pl.DataFrame(cells.drop(columns=["speed", "place"]).to_dict("list"))
+    dataset = Dataset.load(table, **NAMES | {"observations": "both"})
+    other = Dataset.load(rows, **NAMES)
+    assert np.array_equal(dataset.transitions().observations, other.transitions().observations)
+    assert np.array_equal(dataset.rewards, other.rewards)
+    assert dataset.terminated.tolist() == [True, False]
+    with pytest.raises(DatasetError, match="<DataFrame of 10 rows> has no column 'gian'. Did you mean 'gain'?"):
+        Dataset.load(table, **NAMES | {"observations": "both", "rewards": "gian"})
+
+
 def test_what_is_neither_a_path_nor_a_table() -> None:
     with pytest.raises(
-        TypeError, match=r"path=\[1\] is neither a path nor a pandas.DataFrame. Arrays make a dataset by"
+        TypeError, match=r"path=\[1\] is neither a path nor a DataFrame of pandas or polars. Arrays make a dataset by"
     ):
         Dataset.load([1])
     with pytest.raises(ValueError, match="A table of recorded steps is read by polyak.Dataset.load"):

@@ -162,7 +162,7 @@ def check_equal(ours, theirs, rounded):
 )
 def test_memory_saving_returns_the_same_bits(experience, kind, n_envs, padding):
     """Under random ends, and resets that no done flag announces."""
-    for seed, capacity in enumerate([1, 2, 7, 50]):
+    for seed, capacity in enumerate([1, 7, 50]):
         data = experience(kind, n_envs=n_envs, seed=seed, breaks=0.1, padding=padding)
         naive = make(data, capacity * n_envs, n_steps=2, gamma=GAMMA)
         saving = make(data, capacity * n_envs, n_steps=2, gamma=GAMMA, optimize_memory_usage=True)

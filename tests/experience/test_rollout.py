@@ -1,5 +1,7 @@
 """Rollouts: advantages against brute force, minibatches against the arrays."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from gymnasium import spaces
 
 from polyak.experience import Column, DictRolloutBuffer, RolloutBuffer, RolloutBufferSamples, Step
 from polyak.ops.returns import gae, vtrace
+from tests.pairs import pairwise
 
 GAMMA, LAM = 0.9, 0.8
 BOX, ACTION = spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
@@ -201,10 +204,10 @@ def expected_advantages(log, last_values, lam):
     return expected
 
 
-@pytest.mark.parametrize("n_envs", [1, 3])
-@pytest.mark.parametrize("steps", [1, 6, 80])
-@pytest.mark.parametrize("lam", [0.0, LAM, 1.0])
-@pytest.mark.parametrize("way", ["at once", "afterwards", "folded"])
+@pytest.mark.parametrize(
+    ("n_envs", "steps", "lam", "way"),
+    pairwise(itertools.product([1, 3], [1, 6, 80], [0.0, LAM, 1.0], ["at once", "afterwards", "folded"])),
+)
 def test_truncation_bootstraps_from_the_final_observation(n_envs, steps, lam, way):
     log = steps_of(n_envs, steps)
     buffer = (Folding if way == "folded" else RolloutBuffer)(steps, BOX, ACTION, "cpu", lam, GAMMA, n_envs)

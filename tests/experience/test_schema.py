@@ -61,11 +61,10 @@ def assert_extras_are_of_their_rows(data, actions, extras):
         np.testing.assert_array_equal(extras[name].numpy(), expected)
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
-@pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize("her", [False, True])
-@pytest.mark.parametrize("saving", [False, True])
-@pytest.mark.parametrize("kind", ["goal", "stack"])
+@pytest.mark.parametrize(
+    ("sampler", "n", "her", "saving", "kind"),
+    pairwise(itertools.product(["uniform", "prioritized"], [1, 3], [False, True], [False, True], ["goal", "stack"])),
+)
 def test_extras_stay_with_their_rows(experience, goal_env, monkeypatch, sampler, n, her, saving, kind):
     """Drawn in every way, before and after the buffer is saved, pickled and filled on; from a device, too."""
     if her and kind != "goal":

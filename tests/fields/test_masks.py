@@ -328,7 +328,11 @@ SAID_ON_POLICY = [
 ]
 SAID_WITH_REPLAY = [
     *product(["DQN"], SAYS),
-    *((name, SAYS[i % 3]) for i, name in enumerate(DISCRETE_ONLY) if name != "DQN"),
+    *(
+        pytest.param(name, SAYS[i % 3], marks=[] if name in ("Munchausen C51", "IQN", "Rainbow") else pytest.mark.slow)
+        for i, name in enumerate(DISCRETE_ONLY)
+        if name != "DQN"
+    ),
 ]
 
 

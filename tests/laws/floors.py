@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -52,11 +53,19 @@ def modules() -> dict[str, Path]:
     return found
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements within one, without what they are made of, which is most of a tree."""
+    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for each in getattr(node, field, ()):
+            yield each
+            yield from statements(each)
+
+
 @cache
 def imports(path: Path) -> list[tuple[str, int]]:
     """``(imported name, line)`` for every import of a module, wherever it stands."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -31,6 +31,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("halfcheetah.py --every 10", "--every: must be at least 1000, got 10"),
         ("scale.py --libs sb3", "--libs: invalid choice: 'sb3'"),
         ("scale.py --cap 0", "--cap: must be positive, got 0"),
+        ("soak.py --minutes 0", "--minutes: must be positive, got 0"),
         ("kill_test.py --kills 0", "--kills: must be at least 1, got 0"),
         ("vector_envs.py --rows pong", "--rows: invalid choice: 'pong'"),
     ],

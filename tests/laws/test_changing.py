@@ -135,8 +135,7 @@ def plain(value: Any) -> Any:
 
 
 QUICK = [
-    *("ppo", "trpo", "appo", "reinforce", "dqn", "rainbow", "sac", "cql", "bc", "mbpo", "hiro", "gail", "alphazero"),
-    *("ars", "q_learning", "value_iteration"),
+    *("ppo", "appo", "dqn", "sac", "bc", "mbpo", "gail", "alphazero", "ars", "q_learning", "value_iteration"),
 ]
 """One or more of each kind; the others are slow tests."""
 
@@ -186,17 +185,17 @@ def check_followed(name: str, model: Any, field: str, declaration: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "field", "value", "more"),
     [
-        ("ppo", "learning_rate", 1e-2, {}),
+        pytest.param("ppo", "learning_rate", 1e-2, {}, marks=pytest.mark.slow),
         ("ppo", "learning_rate", lambda left: 1e-2 * left, {}),
-        ("ppo", "gamma", 0.5, {}),
+        pytest.param("ppo", "gamma", 0.5, {}, marks=pytest.mark.slow),
         ("ppo", "n_steps", 32, {"batch_size": 16}),
         ("ppo", "clip_range_vf", 1e-3, {}),
-        ("ppo", "max_grad_norm", None, {}),
+        pytest.param("ppo", "max_grad_norm", None, {}, marks=pytest.mark.slow),
         ("dqn", "train_freq", 1, {}),
         ("dqn", "gamma", 0.5, {"n_steps": 3}),
-        ("dqn", "exploration_final_eps", 0.9, {}),
+        pytest.param("dqn", "exploration_final_eps", 0.9, {}, marks=pytest.mark.slow),
         ("sac", "ent_coef", 3.0, {"ent_coef": 0.1}),
-        ("sac", "target_entropy", 5.0, {}),
+        pytest.param("sac", "target_entropy", 5.0, {}, marks=pytest.mark.slow),
         ("fast_td3", "noise_max", 2.0, {"gradient_steps": 1}),
         ("gail", "penalty", "interpolated", {}),
         ("q_learning", "learning_rate", 0.5, {"initial_value": 1.0}),

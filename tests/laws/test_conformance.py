@@ -49,13 +49,11 @@ CLASSES = {name: get(name) for name in REGISTRY} | {name: resolve_name(entry) fo
 NAMES = sorted(CLASSES)
 DEEP = [name for name, cls in CLASSES.items() if hasattr(cls, "learner_class")]
 COMPILED = [name for name in DEEP if issubclass(CLASSES[name], LearnsFromData | OnPolicyAlgorithm)]
-TRACED = [
-    *("ppo", "recurrent_ppo", "pqn", "appo", "dqn", "sac", "td3", "bc", "toy_masked"),
-]
+TRACED = ["ppo", "recurrent_ppo", "appo", "dqn", "sac", "bc"]
 """One or more of each kind, and those whose updates have parts that no others have: the others are slow tests."""
 RESUMED = [
-    *("ppo", "recurrent_ppo", "trpo", "appo", "reinforce", "dqn", "rainbow", "sac", "cql", "td3_bc", "bc", "mbpo"),
-    *("pets", "hiro", "gail", "dagger", "alphazero", "ars", "fqe", "q_learning", "dyna_q", "value_iteration", *TOYS),
+    *("ppo", "recurrent_ppo", "appo", "dqn", "rainbow", "sac", "cql", "bc", "mbpo", "hiro", "gail", "dagger"),
+    *("alphazero", "ars", "fqe", "q_learning", "dyna_q", "value_iteration"),
 ]
 """As :data:`TRACED`, of what a file must hold to go on."""
 PLANNING = [name for name, cls in CLASSES.items() if issubclass(cls, Planning)]
@@ -73,7 +71,7 @@ def with_sde(names: list[str], quick: Collection[str] = NAMES) -> list[Any]:
     With that exploration one algorithm for each way that actions come about stands for the others, which are slow.
     """
     have_it = [name for name in names if "use_sde" in fields_of(name) and spaces.Box in CLASSES[name].action_spaces]
-    one_of_each = {"ppo", "recurrent_ppo", "appo", "sac"}.intersection(quick)
+    one_of_each = {"ppo", "sac"}.intersection(quick)
     rows = [(name, {}, name, name in quick) for name in names]
     rows += [(name, {"use_sde": True}, f"{name}-sde", name in one_of_each) for name in have_it]
     slow = [pytest.mark.slow]

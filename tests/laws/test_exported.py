@@ -21,7 +21,6 @@ OBSERVATIONS = ROWS * STEPS
 QUICK = {
     ("ppo", "dict action"),
     ("sac", "memory"),
-    ("double_q_learning", "table"),
 }
 IMITATING = {"bc", "dagger", "decision_transformer", "marwil"}
 """Their policies choose as the data did, without masks."""

@@ -107,7 +107,7 @@ def test_one_more_term_keeps_values_of_untried_actions_down() -> None:
     gaps = []
     for weight in (0.0, 5.0):
         options = {**trial(ConservativeSAC), "conservative_weight": weight}
-        model = ConservativeSAC(**options).learn(150)
+        model = ConservativeSAC(**options).learn(100)
         batch = model.replay_buffer.sample(64)
         with torch.no_grad():
             tried = model.critic.q_values(batch.observations, batch.actions)

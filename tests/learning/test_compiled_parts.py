@@ -19,7 +19,7 @@ from polyak.nn.networks.rewards import RewardNet
 CASES = [
     pytest.param(PPO, "CartPole-v1", ["mlp_extractor", "value_net"], {"n_steps": 64}, id="PPO"),
     pytest.param(SAC, "Pendulum-v1", ["actor", "critic"], {"learning_starts": 10}, id="SAC"),
-    pytest.param(DQN, "CartPole-v1", ["q_net"], {"learning_starts": 10}, id="DQN"),
+    pytest.param(DQN, "CartPole-v1", ["q_net"], {"learning_starts": 10}, id="DQN", marks=pytest.mark.slow),
 ]
 
 

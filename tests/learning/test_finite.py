@@ -17,12 +17,14 @@ from polyak.experience.batch import gathered
 from polyak.learning import nan_guard as finite
 from polyak.learning.engine.program import Program
 from polyak.learning.nan_guard import Guard
+from tests.pairs import one_of_each
 
 ALGORITHMS = [PPO, A2C, DQN, SAC, TD3, DDPG]
 CONTINUOUS = [PPO, A2C, SAC, TD3, DDPG]
 #: Each value that is not finite, and each algorithm: `is_finite` is tested for all of them by itself.
 REWARDS = [(cls, bad) for cls in ALGORITHMS for bad in (np.nan, np.inf, -np.inf)]
-QUICK = {*((cls, np.nan) for cls in ALGORITHMS), (PPO, np.inf), (SAC, -np.inf)}
+RUINED = {(PPO, False), (SAC, False), (DQN, True)}
+QUICK = {(PPO, np.inf), (DQN, np.nan), (SAC, -np.inf)}
 
 
 class Spoiled(gym.Env):
@@ -135,7 +137,7 @@ def test_a_loss_that_is_infinite_comes_with_advice() -> None:
         guard.after_update({"critic_loss": torch.tensor(np.inf)})
 
 
-@pytest.mark.parametrize("cls", CONTINUOUS)
+@pytest.mark.parametrize("cls", one_of_each(CONTINUOUS, PPO, TD3))
 def test_an_action_is_not_sent(cls: Any, tmp_path: Path) -> None:
     env = Spoiled()
     model = make(cls, env).learn(64)
@@ -209,8 +211,11 @@ def test_the_quick_answer_is_the_exact_one(dtype: Any) -> None:
 
 @pytest.mark.parametrize(
     ("cls", "compile"),
-    [(cls, False) for cls in ALGORITHMS]
-    + [pytest.param(cls, True, marks=[] if cls is SAC else [pytest.mark.slow]) for cls in ALGORITHMS],
+    [
+        pytest.param(cls, compile, marks=[] if (cls, compile) in RUINED else [pytest.mark.slow])
+        for cls in ALGORITHMS
+        for compile in (False, True)
+    ],
 )
 def test_a_batch_that_ruins_the_networks(
     cls: Any, compile: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -134,21 +134,7 @@ def test_optimizers_without_a_rule_are_named() -> None:
 # -- programs ----------------------------------------------------------------------------------------------------------
 
 
-def test_it_draws_the_random_numbers_of_the_plain_step() -> None:
-    plain, traced = (sac(compile=choice).learn(60) for choice in (False, True))
-    assert traced.engine.status == "compiled"
-    assert_same(weights(plain), weights(traced), near(plain, 3e-4, rows=16))
-    assert plain._last_obs.tobytes() == traced._last_obs.tobytes()  # acting drew the same numbers too
-
-
-def test_making_a_program_draws_no_random_numbers() -> None:
-    model = sac(compile=False).learn(40)
-    batch, state = batches(model, 1)[0], torch.get_rng_state()
-    Program(model.learner, "gradient_step", batch, (True,))
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.parametrize("kl", [1e-4, 1e3])
+@pytest.mark.parametrize("kl", one_of_each([1e-4, 1e3], 1e-4))
 def test_ppo_stops_where_the_plain_update_stops(kl: float) -> None:
     models = []
     for compile in (False, True):
@@ -224,8 +210,12 @@ CHANGES = [replaced_network, loaded_optimizer, other_option, a_hook, other_activ
 
 
 @pytest.mark.parametrize("changes", one_of_each([CHANGES[:4], CHANGES], CHANGES[:4]))
-def test_it_notices_what_is_done_to_the_learner(changes: list[Callable[[SAC], None]]) -> None:
+def test_it_draws_the_plain_steps_numbers_and_notices_what_is_done_to_the_learner(
+    changes: list[Callable[[SAC], None]],
+) -> None:
     plain, traced = (sac(compile=choice).learn(40) for choice in (False, True))
+    assert plain._last_obs.tobytes() == traced._last_obs.tobytes()  # acting drew the same numbers too
+    assert_same(weights(plain), weights(traced), near(plain, 3e-4, rows=16))
     for change in changes:
         for model in (plain, traced):
             change(model)
@@ -237,9 +227,13 @@ def test_it_notices_what_is_done_to_the_learner(changes: list[Callable[[SAC], No
         assert_same(weights(plain), weights(traced), near(plain, 3e-4, rows=16))
 
 
-def test_new_tensors_of_the_same_kind_need_no_new_program() -> None:
+def test_a_copy_another_network_and_another_batch_size_get_programs_of_their_own() -> None:
     model = sac(compile=True).learn(40)
     ((before,),) = model.engine.programs["gradient_step"].values()
+    twin, untrained = copy.deepcopy(model), weights(model)
+    twin.learner.update(batches(twin, 1)[0])
+    assert_same(untrained, weights(model), 0.0)
+    assert any(not torch.equal(a, b) for a, b in zip(untrained.values(), weights(twin).values(), strict=True))
     loaded_optimizer(model)
     model.train(gradient_steps=1, batch_size=16)
     assert list(model.engine.programs["gradient_step"].values()) == [[before]]
@@ -251,6 +245,8 @@ def test_new_tensors_of_the_same_kind_need_no_new_program() -> None:
     model.policy.actor.latent_pi[1] = kept
     model.train(gradient_steps=1, batch_size=16)
     assert list(model.engine.programs["gradient_step"].values()) == [[before, new]]
+    model.learner.update(Transition.from_samples(model.replay_buffer.sample(5), 0.99))
+    assert len(model.engine.programs["gradient_step"]) == 2
 
 
 @pytest.mark.parametrize("n_envs", one_of_each([1, 3], 3))
@@ -335,13 +331,6 @@ def test_a_module_with_several_names_is_put_back_as_it_was(share: bool) -> None:
     assert_same(weights(ours), weights(theirs), near(ours, 3e-4, rows=8))
 
 
-def test_another_batch_size_gets_another_program() -> None:
-    model = sac(compile=True).learn(40)
-    small = Transition.from_samples(model.replay_buffer.sample(5), 0.99)
-    model.learner.update(small)
-    assert len(model.engine.programs["gradient_step"]) == 2
-
-
 @pytest.mark.parametrize("buffer", one_of_each([{}, {"sampler": "prioritized"}], {"sampler": "prioritized"}))
 def test_programs_gather_the_rows_of_the_replay_buffer(buffer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     ours = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
@@ -352,15 +341,6 @@ def test_programs_gather_the_rows_of_the_replay_buffer(buffer: dict[str, Any], m
     theirs = sac(compile=True, replay_buffer_kwargs=buffer).learn(40)
     assert all(all(shape[:1] == (16,) for shape, *_ in key[0]) for key in theirs.engine.programs["gradient_step"])
     assert_same(weights(ours), weights(theirs), near(ours, 3e-4, rows=16))
-
-
-def test_a_copy_of_a_model_has_programs_of_its_own() -> None:
-    model = sac(compile=True).learn(40)
-    twin = copy.deepcopy(model)
-    before = weights(model)
-    twin.learner.update(batches(twin, 1)[0])
-    assert_same(before, weights(model), 0.0)
-    assert any(not torch.equal(a, b) for a, b in zip(before.values(), weights(twin).values(), strict=True))
 
 
 def test_what_is_taken_apart_is_put_together_again() -> None:
@@ -474,7 +454,9 @@ def test_an_algorithm_that_sets_itself_up_without_an_engine_learns() -> None:
 # -- the compiler ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_built_is_announced_and_what_is_found_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_built_is_announced_what_is_found_is_not_and_neither_draws_random_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("POLYAK_CACHE", str(tmp_path))
 
     def build(graph: Any, arguments: Any, folder: Path) -> None:
@@ -483,7 +465,9 @@ def test_what_is_built_is_announced_and_what_is_found_is_not(tmp_path: Path, mon
 
     monkeypatch.setattr(libraries, "_build", build)
     model = sac(compile=False).learn(40)
-    program = Program(model.learner, "gradient_step", batches(model, 1)[0], (True,))
+    batch, state = batches(model, 1)[0], torch.get_rng_state()
+    program = Program(model.learner, "gradient_step", batch, (True,))
+    assert torch.equal(torch.get_rng_state(), state)
     said: list[str] = []
     program.report = said.append
     for _ in range(2):

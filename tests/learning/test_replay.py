@@ -15,6 +15,7 @@ from polyak.envs.testing import FakeImageEnv
 from polyak.experience import Transition
 from polyak.learning.engine import engine
 from polyak.learning.engine.replay import ReplayedProgram
+from tests.pairs import one_of_each
 from tests.tolerance import drift
 
 from .changes import loaded_optimizer, replaced_network
@@ -54,13 +55,6 @@ def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], tolerance: f
 # -- what it is made of ------------------------------------------------------------------------------------------------
 
 
-def test_plain_and_replayed_trainings_agree() -> None:
-    plain, replayed = (sac(compile=choice).learn(60) for choice in (False, "replay"))
-    assert replayed.engine.status == "replayed"
-    assert_same(weights(plain), weights(replayed), near(plain))
-    assert plain._last_obs.tobytes() == replayed._last_obs.tobytes()  # acting drew the same numbers too
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -68,8 +62,8 @@ def test_plain_and_replayed_trainings_agree() -> None:
         {"precision": "bfloat16"},
         {"target_kl": 1e-4, "learning_rate": 3e-3},
         {"policy_kwargs": {"net_arch": [8], "optimizer_kwargs": {"weight_decay": 0.1, "l1": 0.01}}},
-        {"policy_kwargs": {"net_arch": [8], "optimizer_class": torch.optim.SGD}},
-        {"n_learners": 2, "transport": "local"},
+        pytest.param({"policy_kwargs": {"net_arch": [8], "optimizer_class": torch.optim.SGD}}, marks=pytest.mark.slow),
+        pytest.param({"n_learners": 2, "transport": "local"}, marks=pytest.mark.slow),
     ],
 )
 def test_whatever_a_step_is_made_of(options: dict[str, Any]) -> None:
@@ -104,9 +98,14 @@ def loaded_weights(model: SAC) -> None:
 CHANGES = [replaced_network, loaded_optimizer, other_option, a_hook, other_memory, other_activation, loaded_weights]
 
 
-def test_it_notices_what_is_done_to_the_learner() -> None:
+@pytest.mark.parametrize("changes", one_of_each([CHANGES[3:5], CHANGES], CHANGES[3:5]))
+def test_it_agrees_with_the_plain_step_and_notices_what_is_done_to_the_learner(
+    changes: list[Callable[[SAC], None]],
+) -> None:
     plain, replayed = (sac(compile=choice).learn(40) for choice in (False, "replay"))
-    for change in CHANGES:
+    assert plain._last_obs.tobytes() == replayed._last_obs.tobytes()  # acting drew the same numbers too
+    assert_same(weights(plain), weights(replayed), near(plain))
+    for change in changes:
         for model in (plain, replayed):
             change(model)
             torch.manual_seed(1)
@@ -126,7 +125,7 @@ def test_a_copy_of_a_model_replays_on_its_own_weights() -> None:
     assert not torch.equal(twin.learner.state_dict()["policy.actor.mu.bias"], before["policy.actor.mu.bias"])
 
 
-@pytest.mark.parametrize("make", [sac, ppo])
+@pytest.mark.parametrize("make", one_of_each([sac, ppo], ppo))
 def test_a_run_that_was_saved_and_loaded_is_the_run_undisturbed(make: Callable[..., Any], tmp_path: Path) -> None:
     whole = make(compile="replay").learn(64)
     whole.save(tmp_path / "half", include=whole.saves_also)
@@ -154,7 +153,7 @@ def test_what_cannot_be_replayed_but_must_be_is_an_error() -> None:
 # -- the choice --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [sac, ppo])
+@pytest.mark.parametrize("make", one_of_each([sac, ppo], sac))
 def test_by_itself_it_begins_at_an_update_of_the_learner(
     make: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +171,16 @@ def test_by_itself_it_begins_at_an_update_of_the_learner(
     assert_same(weights(whole), weights(piece), 0.0)
     assert_same(moments(whole), moments(piece), 0.0)
     assert_same(weights(whole), weights(plain), near(plain))
+
+
+def test_one_line_says_from_which_update_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engine, "REPLAYED_FROM", 5)
+    model = sac(verbose=1).learn(40)
+    model.learn(20, reset_num_timesteps=False)
+    said = [line for line in capsys.readouterr().out.splitlines() if "gradient steps" in line]
+    assert said == ["gradient steps are replayed from update 6 on"]
 
 
 def test_where_it_fails_steps_stay_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,7 @@ from polyak.nn import (
 from polyak.nn.distributions.exploration_noise import ExplorationNoise
 from polyak.nn.distributions.gaussian import inverse_tanh, log_slope_of_tanh
 from polyak.ops.tsallis import tsallis_entropy
+from tests.pairs import one_of_each
 from tests.tolerance import LIKELY, bound, sampling
 
 F64 = torch.float64
@@ -522,7 +523,10 @@ def test_spaces_without_a_distribution_are_refused():
 # --- compilation ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["gaussian", "squashed", "sde", "categorical", "multi_categorical", "bernoulli"])
+TRACED = ["gaussian", "squashed", "sde", "categorical", "multi_categorical", "bernoulli"]
+
+
+@pytest.mark.parametrize("family", one_of_each(TRACED, "squashed", "sde", "multi_categorical"))
 def test_sampling_and_density_are_one_graph(family):
     """No graph break: traced by dynamo with an eager backend, which is quick."""
     logits, mean = torch.randn(4, 5), torch.randn(4, 2)

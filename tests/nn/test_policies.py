@@ -639,8 +639,8 @@ def test_device_is_where_the_parameters_are():
     ("obs", "name"),
     [
         ("dict", "ppo_box"),
-        *(("vector", name) for name in ("ppo_sde", "sac", "dqn")),
-        *(pytest.param("vector", name, marks=pytest.mark.slow) for name in ("ppo_discrete", "sac_sde", "td3")),
+        *(("vector", name) for name in ("ppo_sde", "sac")),
+        *(pytest.param("vector", name, marks=pytest.mark.slow) for name in ("dqn", "ppo_discrete", "sac_sde", "td3")),
     ],
 )
 def test_acting_and_losses_are_one_graph(name, obs):

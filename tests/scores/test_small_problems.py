@@ -30,11 +30,8 @@ OFF_POLICY: dict[str, dict[str, Any]] = {
 }
 DQN: dict[str, Any] = {**OFF_POLICY, "train_freq": 2, "target_update_interval": 50, "exploration_fraction": 0.5}
 CONTINUOUS = ("SAC", "SACV", "CrossQ", "TD3", "DDPG", "SD3")
-#: One of each loop is tried at once, the others with the slow checks.
-EACH = [
-    pytest.param(algo, marks=[] if algo in ("PPO", "DQN", "SAC") else [pytest.mark.slow])
-    for algo in ("PPO", "A2C", "DQN", "DiscreteSAC", *CONTINUOUS)
-]
+#: One of each loop is tried at once, the others with the slow checks; their losses are tested one by one.
+EACH = one_of_each(["PPO", "A2C", "DQN", "DiscreteSAC", *CONTINUOUS], "PPO", "DQN")
 DISCRETE = ("DQN", "DiscreteSAC")
 SOFT = ("SAC", "SACV", "CrossQ", "DiscreteSAC")
 
@@ -66,7 +63,7 @@ def mean_return(model: Any, env: gym.Env, episodes: int = 10) -> float:
     return total / episodes
 
 
-@pytest.mark.parametrize("algo", one_of_each(["PPO", "A2C", *DISCRETE], "PPO", "DQN"))
+@pytest.mark.parametrize("algo", one_of_each(["PPO", "A2C", *DISCRETE], "PPO"))
 def test_learns_to_name_a_discrete_state(algo: str) -> None:
     env = IdentityEnv(4, ep_length=50)
     untrained = getattr(polyak, algo)("MlpPolicy", env, seed=3, **settings_for(algo, False), gamma=0.4)

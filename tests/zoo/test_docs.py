@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -15,13 +16,14 @@ from typing import Any
 
 import pytest
 
+import polyak
 from polyak import PPO
 from polyak.zoo.cli import ALIASES, GROUPS, HELP_ALL, load_command
 from tests.warm import python
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", DOCS / "llms.txt", *sorted(DOCS.rglob("*.md"))]
 
 
 def blocks(page: Path) -> list[str]:
@@ -29,24 +31,36 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
-SNIPPETS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
-    for page in PAGES
-    for number, block in enumerate(blocks(page))
-]
+def test_snippets_name_what_exists() -> None:
+    nodes = [(page, node) for page in PAGES for block in blocks(page) for node in ast.walk(ast.parse(block))]
+    imports = [(page, node) for page, node in nodes if isinstance(node, ast.ImportFrom)]
+    assert len(imports) > 200
+    for page, node in imports:
+        module = importlib.import_module(str(node.module))
+        missing = [name.name for name in node.names if not hasattr(module, name.name)]
+        assert not missing, f"{page.name}: {node.module} has no {missing}"
+    for name in {name.name for _, node in nodes if isinstance(node, ast.Import) for name in node.names}:
+        importlib.import_module(name)
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS)
-def test_snippets_name_what_exists(snippet: str) -> None:
-    for node in ast.walk(ast.parse(snippet)):
-        if isinstance(node, ast.ImportFrom):
-            assert node.module is not None
-            module = importlib.import_module(node.module)
-            for name in node.names:
-                assert hasattr(module, name.name), f"{node.module} has no {name.name}"
-        elif isinstance(node, ast.Import):
-            for name in node.names:
-                importlib.import_module(name.name)
+def test_tables_of_names_say_what_exists() -> None:
+    """In the last column of the tables of ``from_*.md``, classes and functions of polyak and their arguments."""
+    known = 0
+    for page in sorted(DOCS.glob("from_*.md")):
+        for row in re.findall(r"^\|.*\| (.+?) \|$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            for code in re.findall(r"`([^`]+)`", row):
+                try:
+                    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+                except SyntaxError:  # a command, or an argument alone
+                    continue
+                for call in calls:
+                    if (made := getattr(polyak, ast.unparse(call.func), None)) is not None:
+                        known += 1
+                        parameters = inspect.signature(made).parameters
+                        open_ended = any(item.kind is item.VAR_KEYWORD for item in parameters.values())
+                        unknown = {word.arg for word in call.keywords} - parameters.keys() - {None}
+                        assert open_ended or not unknown, f"{page.name}: {ast.unparse(call)}"
+    assert known > 20
 
 
 def shortened(code: str) -> str:
@@ -69,27 +83,11 @@ def in_short(init: Callable[..., None]) -> Callable[..., None]:
 
 
 LONG = {
-    "offline",
-    "model_based",
-    "several_machines",
-    "offline_evaluation",
-    "callbacks",
-    "imitation",
-    "custom_environment",
-    "games",
-    "datasets",
-    "scale",
-    "from_d3rlpy",
-    "decision_transformer",
-    "awac",
-    "bc",
-    "cql",
-    "edac",
-    "iql",
-    "marwil",
-    "pets",
-    "rebrac",
-    "td3_bc",
+    *("course_arm", "course_lander", "course_tables", "course_zoo", "llms", "offline", "model_based", "scale"),
+    *("several_machines", "offline_evaluation", "callbacks", "imitation", "games", "datasets", "custom_environment"),
+    *("from_corl", "from_d3rlpy", "from_imitation", "decision_transformer", "awac", "bc", "bcq", "cql"),
+    *("discrete_cql", "edac", "fqe", "iql", "marwil", "pets", "rebrac", "recurrent_ppo", "redq", "td3_bc"),
+    *("deployment", "export", "saving"),
 }
 """Pages whose snippets train for long, or start processes."""
 
@@ -151,11 +149,11 @@ def run_as_script(code: str, path: Path) -> None:
     python([path.name], path.parent, environment, check=True)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target, anchor in re.findall(
-        r"\]\(([^)#:]*\.(?:md|ipynb|png|gif)|)(?:#([\w-]+))?\)", page.read_text(encoding="utf-8")
-    ):
+def test_links_between_pages_lead_somewhere() -> None:
+    link = re.compile(r"\]\(([^)#:]*\.(?:md|ipynb|png|gif)|)(?:#([\w-]+))?\)")
+    found = [(page, *ends) for page in PAGES for ends in link.findall(page.read_text(encoding="utf-8"))]
+    assert len(found) > 100
+    for page, target, anchor in found:
         linked = (page.parent / target) if target else page
         assert linked.is_file(), f"{page.name} links to {target}"
         assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from polyak.envs.games.known import GAMES
 from polyak.zoo.gallery import AGENTS, agents
 from tests.zoo.test_cli import run
 
@@ -42,8 +43,22 @@ def test_what_there_is_not_is_said(words: list[str], said: str, capsys: pytest.C
     assert said in capsys.readouterr().err
 
 
+def test_the_agent_of_a_game_plays(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = iter(["0", "1", "2", "3", "4", "5", "6", "7", "8"] * 9)  # those that are no longer free are refused
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    assert run("play", "--game", "tictactoe", "--pretrained", "-n", 25, "--quiet") == 0
+    assert "You have lost." in capsys.readouterr().out  # from left to right, whoever does not see threats
+    assert run("play", "--game", "go", "--pretrained") == 2
+    assert "No agent of go comes along. `polyak gallery` lists" in capsys.readouterr().err
+    assert run("play", "--game", "go", "--pretrained", "--model", "x.zip") == 2
+    assert "--pretrained and --model 'x.zip' exclude each other" in capsys.readouterr().err
+
+
+ACTING = [agent for agent in agents() if agent["env"] not in GAMES]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", agents(), ids=lambda agent: f"{agent['algo']}-{agent['env']}")
+@pytest.mark.parametrize("agent", ACTING, ids=lambda agent: f"{agent['algo']}-{agent['env']}")
 def test_every_agent_acts(agent: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--pretrained", "--algo", str(agent["algo"]), "--env", str(agent["env"]), "-n", 20, "-o", "json"]
     if "Lander" in str(agent["env"]):

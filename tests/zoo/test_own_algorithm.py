@@ -14,6 +14,7 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.registry import algorithm_name, find_algorithm, parameter_names, registered_name
 from polyak.zoo.run_folder import RunFolder
 from polyak.zoo.settings import Settings, load_settings
+from tests.pairs import one_of_each
 from tests.zoo.test_cli import run
 
 CODE = '''
@@ -67,7 +68,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("text", ["mine.py:Halved", "mine:Halved"])
+@pytest.mark.parametrize("text", one_of_each(["mine.py:Halved", "mine:Halved"], "mine:Halved"))
 def test_train_enjoy_and_plot(text: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("train", "--algo", text, *SMALL, "share=0.25") == 0
     assert "HALVED on CartPole-v1" in capsys.readouterr().out

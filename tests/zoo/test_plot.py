@@ -13,6 +13,7 @@ from polyak.zoo.plots.curves import Curve, evaluation_curve, moving_mean, time_u
 from polyak.zoo.plots.drawing import draw_curves, step_axis
 from polyak.zoo.plots.look import Look
 from polyak.zoo.plots.plot import PlotOptions, plot, read_panels
+from tests.pairs import one_of_each
 from tests.zoo.written_runs import write_run
 
 
@@ -233,8 +234,7 @@ def test_long_runs_are_drawn_from_as_many_points_as_show(tmp_path: Path) -> None
     np.testing.assert_allclose(curve.y, curve.x / 10 - 1)
 
 
-@pytest.mark.parametrize("n_algos", [7, 12])
-@pytest.mark.parametrize("fontsize", [10.0, 24.0])
+@pytest.mark.parametrize(("n_algos", "fontsize"), [(12, 10.0), (7, 24.0)])
 def test_a_legend_lies_within_the_images(n_algos: int, fontsize: float) -> None:
     curves = [Curve(np.arange(3.0), np.zeros(3), f"{'W' * (1 + 3 * i)}") for i in range(n_algos)]
     for panels in ({"A": curves}, {"A": curves, "B": curves}, {"A": [Curve(np.arange(3.0), np.zeros(3), "W" * 90)]}):
@@ -348,7 +348,7 @@ def test_where_nothing_acted_its_evaluations_are_drawn(tmp_path: Path, capsys: p
         read_panels(options(tmp_path, algos=["ppo"], y_axis="success"))
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
+@pytest.mark.parametrize("suffix", one_of_each(["png", "svg"], "png"))
 def test_images(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
     logs = tmp_path / "logs"
     write_run(logs / "ppo" / "CartPole-v1_1", [1.0, 2.0], [[1.0], [3.0]])

@@ -60,7 +60,9 @@ def test_every_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "|Environments|" in printed
 
 
-@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+@pytest.mark.parametrize(
+    ("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), pytest.param("pdf", b"%PDF", marks=pytest.mark.slow)]
+)
 def test_formats(here: Path, suffix: str, start: bytes) -> None:
     write_file("in.pkl")
     assert names(plot(PlotOptions("file", input="in.pkl", skip_timesteps=True, image_format=suffix))) == [

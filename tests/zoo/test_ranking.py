@@ -14,6 +14,7 @@ from polyak import PPO
 from polyak.evaluation.off_policy.log_probs import log_prob_of
 from polyak.experience import Dataset
 from polyak.zoo.ranking import rank_checkpoints
+from tests.pairs import one_of_each
 
 SEEN, CHOICES = spaces.Box(-1, 1, (1,), np.float32), spaces.Discrete(2)
 LINEAR = {"policy_kwargs": {"net_arch": []}, "learning_rate": 0.05, "batch_size": 64, "device": "cpu"}
@@ -48,7 +49,9 @@ def data() -> Dataset:
 LEVERS = {"seldom": -1.0, "often": 1.0, "always": 4.0, "half": 0.0}
 
 
-@pytest.mark.parametrize("method", ["fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr"])
+@pytest.mark.parametrize(
+    "method", one_of_each(["fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr"], "fqe", "wpdis", "dr")
+)
 def test_every_method_finds_the_order(method: str, data: Dataset) -> None:
     ranking = rank_checkpoints(
         {name: lever(odds) for name, odds in LEVERS.items()}, data, method, n_updates=150, fqe=LINEAR

@@ -10,6 +10,7 @@ import pytest
 
 from polyak.zoo.interruption import answered_signals
 from polyak.zoo.run_folder import FINISHED, RunFolder
+from tests.pairs import one_of_each
 from tests.warm import python
 
 AT_IMPORT = """
@@ -80,7 +81,7 @@ def test_a_signal_while_modules_are_imported_is_one_line(module: str, number: si
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", one_of_each([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], signal.SIGHUP))
 def test_a_signal_before_learning_begins_leaves_nothing_but_a_line(number: signal.Signals, tmp_path: Path) -> None:
     done = train(0, number, tmp_path)
     assert done.returncode == 128 + number, done.stderr
@@ -99,7 +100,7 @@ def test_blocks_within_each_other_answer_as_one() -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-@pytest.mark.parametrize("at", [5, 20])
+@pytest.mark.parametrize("at", one_of_each([5, 20], 20))
 def test_a_run_that_is_killed_leaves_what_it_had_printed_and_logged(at: int, tmp_path: Path) -> None:
     done = train(at, signal.SIGKILL, tmp_path)
     assert done.returncode == -signal.SIGKILL, done.stderr

@@ -15,11 +15,12 @@ import yaml
 from optuna.trial import TrialState
 
 from polyak.zoo.tuning import studies
-from tests.processes import PATIENCE, assert_gone
+from tests.processes import PATIENCE, assert_gone, nodes
 from tests.zoo.test_cli import run
 
-#: The space of these tests; `trial.number` decides which ones crash, diverge or wait for a file.
+#: The space of these tests; `trial.number` decides which ones crash, diverge, wait for a file or end their process.
 SPACE = """
+import os
 import time
 from pathlib import Path
 
@@ -48,6 +49,11 @@ def impossible(trial):
 def waiting(trial):
     while trial.number >= 2 and not Path("go").exists():
         time.sleep(0.05)
+    return tiny(trial)
+
+def dying(trial):
+    if trial.number == 1:
+        os._exit(1)
     return tiny(trial)
 """
 BASE = ["n_steps:16", "batch_size:16", "n_epochs:1", "n_envs:1", "clip_range:0.2"]
@@ -208,6 +214,23 @@ def test_a_killed_study_continues_and_ends_with_as_many_trials(folder: Path) -> 
     assert {trial.number for trial in trials()} >= {0, 1}, "what was finished is kept"
 
 
+@pytest.mark.slow
+def test_trials_on_ray_share_a_study_and_one_that_dies_stops_no_other(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with nodes(2) as address:
+        joined = ("--ray", "--address", address)
+        assert run(*tune("--n-trials", 5, *joined, space="dying")) == 0
+        assert run(*tune("--n-trials", 6, *joined, "--num-cpus-per-trial", 3, space="dying")) == 2
+        assert "each reserves 3 CPU" in capsys.readouterr().err
+    found = trials()
+    assert len(found) == 5
+    assert {trial.state for trial in found} == {TrialState.COMPLETE}
+    assert os.getpid() not in {trial.user_attrs["worker"]["pid"] for trial in found}
+    every = studies.load_study(studies.open_storage("logs/ppo/study_ppo_CartPole-v1.journal"), "ppo_CartPole-v1").trials
+    assert [trial.user_attrs.get("lost", False) for trial in every].count(True) == 1, "and its settings are tried again"
+
+
 def test_train_optimizes_with_the_flags_of_the_zoo(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["-optimize", "--n-trials", 2, "--n-startup-trials", 1, "--n-evaluations", 2, "--no-optim-plots"]
     where = ["--storage", "study.journal", "--study-name", "mine", "--optimization-log-path", "trials"]
@@ -240,6 +263,8 @@ def test_train_optimizes_with_the_flags_of_the_zoo(folder: Path, capsys: pytest.
         (["--prune-confidence", 0.3], "--prune-confidence must be at least 0.5"),
         (["--percentile", 100], "--percentile must lie between 0 and 100"),
         (["--n-evaluations", 9, "-n", 8], "--n-evaluations 9 are more than"),
+        (["--address", "auto"], "--address means nothing here: no trial is on a cluster. Give --ray"),
+        (["--ray", "--working-dir", "nowhere"], "--working-dir 'nowhere' is not a folder"),
         (["--vec-env", "threads"], "--vec-env must be one of dummy, subproc"),
         (["--algo", "pop"], "Unknown algorithm --algo 'pop'"),
         (["--algo", "sac"], "Cannot build sac for CartPole-v1"),

@@ -61,9 +61,9 @@ def test_entries_of_policy_kwargs_are_drawn_by_themselves() -> None:
 def test_draws_are_plain_and_fit_the_constructor(algo: str, n_timesteps: int) -> None:
     algorithm = find_algorithm(algo)
     raw = load_settings(algorithm, algo, "CartPole-v1").raw
-    for seed in range(8):
+    for seed in range(4):
         n_envs = (1, 8, 10)[seed % 3]
-        task = Task(n_timesteps, n_envs, continuous=seed % 2 == 0, images=seed % 5 == 0, goals=seed % 7 == 0)
+        task = Task(n_timesteps, n_envs, continuous=seed % 2 == 0, images=seed == 1, goals=seed == 2)
         values = drawn(algo, task, seed)
         assert is_plain(values)
         assert yaml.safe_load(yaml.safe_dump(values)) == values
@@ -87,12 +87,11 @@ def test_models_are_built_from_draws(algo: str) -> None:
     if issubclass(algorithm, OfflineAlgorithm):
         env.close()
         env = collect(env_id, None, 100, seed=0)
-    for seed in range(2):
-        task = Task(20_000, n_envs, continuous=algo in CONTINUOUS)
-        values = {**drawn(algo, task, seed), **({"buffer_size": 1000} if "buffer_size" in raw else {})}
-        settings = interpret(algorithm, algo, merged(raw, values), "test")
-        model = new_model(algorithm, settings, env, device="cpu")
-        assert model.gamma == settings.gamma if "gamma" in values else True
+    task = Task(20_000, n_envs, continuous=algo in CONTINUOUS)
+    values = {**drawn(algo, task, 1), **({"buffer_size": 1000} if "buffer_size" in raw else {})}
+    settings = interpret(algorithm, algo, merged(raw, values), "test")
+    model = new_model(algorithm, settings, env, device="cpu")
+    assert model.gamma == settings.gamma if "gamma" in values else True
     if isinstance(env, VecEnv):
         env.close()
 

@@ -20,12 +20,15 @@ HOOKS = tuple(name for name in CallbackSettings.__annotations__ if name.startswi
 STEPS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_sample_end")
 """Those that only episodes of this process are shown to."""
 
+UNLOGGED = ("on_env_runners_recreated", "on_checkpoint_loaded")
+"""Those that get no ``metrics_logger``, as in RLlib."""
+
 
 class RLlibCallback(MayBeNamed):
     """Subclass it, and write those methods that are needed.
 
-    All of them take keyword arguments only: those that are named here, ``metrics_logger``, and, of environments and
-    episodes, ``env_runner``, ``env`` and ``rl_module``.
+    All of them take keyword arguments only: those that are named here, most of them ``metrics_logger``, and, of
+    environments and episodes, ``env_runner``, ``env`` and ``rl_module``.
     """
 
     def on_algorithm_init(self, *, algorithm: Any, **kwargs: Any) -> None:
@@ -125,10 +128,11 @@ class Hooks:
         return partial(self, name, env_runner=env_runner) if self.wants(name) else None
 
     def __call__(self, name: str, evaluating: bool = False, **known: Any) -> None:
-        """Call all that want to know."""
-        logger = self.evaluation_logger if evaluating else self.metrics_logger
+        """Calls all functions for an event."""
+        if name not in UNLOGGED:
+            known["metrics_logger"] = self.evaluation_logger if evaluating else self.metrics_logger
         for function in self._functions[name]:
-            function(metrics_logger=logger, **known)
+            function(**known)
 
     def shown(self, algorithm: Any, evaluating: bool) -> Callable[..., None]:
         """What shows episodes of an algorithm, see :class:`~polyak.compat.rllib_face.episodes.EpisodesForHooks`."""

@@ -147,8 +147,8 @@ class Dataset:
 
         Args:
             path: ``.npz``, CSV, Parquet, HDF5 of D4RL or d3rlpy, a replay buffer of polyak or Stable-Baselines3, a
-                model that was saved with its replay buffer, a folder of Minari's or the id of one; or a
-                ``pandas.DataFrame`` with a row for each step.
+                model that was saved with its replay buffer, a folder of LeRobot's, of Minari's or the id of one; or a
+                ``DataFrame`` of pandas or polars with a row for each step.
             format: a key of :data:`polyak.experience.datasets.formats.FORMATS`; None finds it.
             observation_space, action_space, env_id: in place of what the file says, or where it does not.
             in_memory: False leaves the arrays of a file that :meth:`save` wrote as ``.npz`` there, to be read as they

@@ -169,6 +169,8 @@ class Engine:
                 programs[key] = None
                 self._give_up(name, error)
                 return None
+            if self.report is not None and self.status != program.status:
+                self.report(f"gradient steps are {program.status} from update {self.learner.steps} on")
             self.status = program.status
         programs[key] = [program, *(other for other in known if other is not program)]
         self._bound.add(program)

@@ -6,7 +6,7 @@ computed now, views are views, and results that are no longer needed leave their
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,6 +25,12 @@ aten = torch.ops.aten
 COPIED_NUMBERS = 65_536
 """Numbers of an input up to which it is copied to its place at each run; a larger one is read where it lies, and the
 calls are made again when it lies elsewhere."""
+
+_OF_SHAPES = tuple(
+    getattr(aten, name).default
+    for name in ("ones_like", "zeros_like", "full_like", "empty_like", "new_ones", "new_zeros", "new_full", "new_empty")
+)
+"""Operations that read no numbers of their operand."""
 
 
 class Plan:
@@ -152,7 +158,7 @@ class _Analysis:
         for node in self.graph.graph.nodes:
             if node.op != "call_function":
                 continue
-            reads = set[int]().union(*map(self.memory, node.all_input_nodes))
+            reads = set[int]().union(*map(self.memory, () if node.target in _OF_SHAPES else node.all_input_nodes))
             if node.target is aten._unsafe_view.default:
                 (given,), (view,) = examples(node.all_input_nodes[0]), examples(node)
                 self._root[memory(view)] = self.root(given)
@@ -230,14 +236,15 @@ class _Tensors:
     def _given(self, arguments: Any) -> Any:
         return map_arg(arguments, self.__getitem__)
 
-    def calls(self, step: _Step, ends: Iterable[int]) -> list[Call]:
+    def calls(self, step: _Step, ends: Collection[int]) -> list[Call]:
         """What computes the results of a step again, after which some memory is not needed any more."""
         node, args, kwargs = step.node, self._given(step.node.args), self._given(step.node.kwargs)
         given = {
             _place(e): t for n in node.all_input_nodes for e, t in zip(examples(n), tree_leaves(self[n]), strict=True)
         }
+        over = self._overwritten(step, ends)
         self._of[node] = tree_map(
-            lambda e: given.get(_place(e)) if self._is_given(e, step) else self._new(e), node.meta.get("val")
+            lambda e: given.get(_place(e)) if self._is_given(e, step) else self._new(e, over), node.meta.get("val")
         )
         outputs = [leaf for leaf in tree_leaves(self._of[node]) if isinstance(leaf, Tensor)]
         found = calls_of(Operation(node.target, args, kwargs, outputs))
@@ -247,16 +254,32 @@ class _Tensors:
     def _is_given(self, example: Any, step: _Step) -> bool:
         return isinstance(example, Tensor) and self._analysis.root(example) in step.in_place
 
-    def _new(self, example: Any) -> Any:
-        """A tensor like an example, in memory that is free."""
+    def _overwritten(self, step: _Step, ends: Collection[int]) -> Tensor | None:
+        """The example of an operand that the result may take the place of: it is not needed after this step, which
+        computes each number from the operand's number at the same place."""
+        node = step.node
+        if step.in_place or not _is_elementwise(node) or not isinstance(node.args[0], Node):
+            return None
+        result, operand = examples(node)[0], examples(node.args[0])[0]
+        root = self._analysis.root(operand)
+        others = [e for n in node.all_input_nodes for e in examples(n) if self._analysis.root(e) == root]
+        fits = result.dtype is operand.dtype and _size(result) == _size(operand)
+        fits = fits and all(_place(e)[1:] == _place(result)[1:] for e in others)
+        return operand if fits and root in ends and root in self._blocks else None
+
+    def _new(self, example: Any, over: Tensor | None = None) -> Any:
+        """A tensor like an example, in the place of ``over`` or in memory that is free."""
         if not isinstance(example, Tensor):
             return example
         root = self._analysis.root(example)
         if root in self.place_of:
             return self.numbers[self.place_of[root]]
-        if root not in self._blocks:
-            size = example.untyped_storage().nbytes() // example.element_size()
-            fit = [b for b in self._free if b.dtype is example.dtype and size <= b.numel() <= 2 * size]
+        if root not in self._blocks and over is not None:
+            self._blocks[root] = self._blocks.pop(self._analysis.root(over))
+        elif root not in self._blocks:
+            size = _size(example)
+            # of equal ones the latest, which the cache may still hold
+            fit = [b for b in self._free[::-1] if b.dtype is example.dtype and size <= b.numel() <= 2 * size]
             block = min(fit, key=Tensor.numel) if fit else torch.zeros(size, dtype=example.dtype)
             self._free = [b for b in self._free if b is not block]
             self._blocks[root] = block
@@ -266,6 +289,16 @@ class _Tensors:
 def examples(node: Node) -> list[Tensor]:
     """The example values of a node's tensors."""
     return [leaf for leaf in tree_leaves(node.meta.get("val")) if isinstance(leaf, Tensor)]
+
+
+def _size(example: Tensor) -> int:
+    """Numbers in an example's memory."""
+    return example.untyped_storage().nbytes() // example.element_size()
+
+
+def _is_elementwise(node: Node) -> bool:
+    """Whether an operation may write over its first operand: ``where`` would read the others too late."""
+    return torch.Tag.pointwise in getattr(node.target, "tags", ()) and node.target is not aten.where.self
 
 
 def _place(example: Any) -> Any:

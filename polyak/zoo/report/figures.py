@@ -16,7 +16,7 @@ from polyak.zoo.errors import ZooError
 from polyak.zoo.plots.curves import Curve, mean_of_runs, time_unit
 from polyak.zoo.plots.look import style_of
 from polyak.zoo.report.groups import differing, labels
-from polyak.zoo.report.runs import BY_TIME, Problem, Run, find_runs, read_run, stamps
+from polyak.zoo.report.runs import BY_TIME, Problem, Run, find_runs, read_run, runner_row, stamps
 
 Json = dict[str, Any]
 #: Points of one curve: as many as a screen shows, fewer for very many runs.
@@ -170,8 +170,10 @@ def tables_of(runs: Sequence[Run]) -> list[Json]:
     differ = differing([run.counts for run in runs])
     systems = {", ".join(names): json.loads(system) for system, names in machines.items()}
     facts = [{"Run": run.name, "Group": run.group, "State": run.state.description, **run.facts} for run in runs]
+    elsewhere = [{"Run": run.name, **runner_row(runner)} for run in runs for runner in run.runners]
     return [
         _table("Runs", list(facts[0]) if facts else [], [list(row.values()) for row in facts]),
+        _table("Runners", list(elsewhere[0]) if elsewhere else [], [list(row.values()) for row in elsewhere]),
         _side_by_side("Settings that differ", {group: _only(found, differ) for group, found in columns.items()}),
         _side_by_side("All settings (those with -- were given on the command line)", columns, folded=True),
         _side_by_side("Machine and versions", systems, folded=True),

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from polyak.distributed.metrics import BY_RUNNER
 from polyak.envs.reading import plain_json, tables
 from polyak.envs.reading.limits import check_regular
 from polyak.envs.wrappers.monitor import LoadMonitorResultsError, get_monitor_files
@@ -32,7 +33,11 @@ from polyak.zoo.plots.curves import (
 from polyak.zoo.registry import algorithm_name, env_name
 from polyak.zoo.report.groups import flatten, in_force, what_counts
 from polyak.zoo.run_folder import RunFolder, State
+from polyak.zoo.run_notes import PROGRESS
 from polyak.zoo.whole_runs import Reach
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 T = TypeVar("T")
 Columns = dict[str, np.ndarray]
@@ -59,7 +64,8 @@ class Run:
     """One run, as the page shows it.
 
     Fields: ``path`` of its folder; ``name``, the path below the log folder; ``counts``, those of its settings that its
-    seeds share; ``curves`` by name; ``facts`` of the table of runs by column; ``films``, the videos; ``problems``:
+    seeds share; ``curves`` by name; ``facts`` of the table of runs by column; ``runners``, what is
+    known of those elsewhere; ``films``, the videos; ``problems``:
     files that could not be read, and why; ``group``, the name of those it belongs with.
     """
 
@@ -72,6 +78,7 @@ class Run:
     curves: dict[str, Curve]
     facts: dict[str, str]
     system: dict[str, str]
+    runners: list[dict[str, Any]]
     warnings: list[str]
     films: list[dict[str, Any]]
     problems: list[Problem]
@@ -109,7 +116,7 @@ def find_runs(logs: Path, problems: list[Problem]) -> list[Path]:
 
 
 def _is_run(place: Path, files: list[str], folders: list[str]) -> bool:
-    if any(name.endswith("monitor.csv") or name in (EVALUATIONS_NPZ, "progress.csv") for name in files):
+    if any(name.endswith("monitor.csv") or name in (EVALUATIONS_NPZ, PROGRESS) for name in files):
         return True
     return any((place / name / file).is_file() for name in folders for file in ("args.yml", "config.yml"))
 
@@ -158,9 +165,11 @@ def read_run(path: Path, name: str) -> Run:
     if whole is not None and episodes is not None and len(episodes) < len(whole):
         report(monitors[0], f"{len(whole) - len(episodes):,} rows of episodes are not numbers; the others are shown")
     header = dict[str, Any]()
-    progress_file, log = path / "progress.csv", Columns()
-    if progress_file.is_file():
-        log = attempt(progress_file, lambda: _known_steps(read_table(progress_file)), log)
+    progress_file, log, runners = path / PROGRESS, Columns(), list[dict[str, Any]]()
+    frame = attempt(progress_file, lambda: read_frame(progress_file), None) if progress_file.is_file() else None
+    if frame is not None:
+        log = _known_steps(numbers_in(frame))
+        runners = attempt(progress_file, lambda: runners_in(frame), runners)
     curves = dict[str, Curve]()
     if episodes is not None:
         header = attempt(monitors[0], lambda: _header(monitors[0]), header)
@@ -181,6 +190,7 @@ def read_run(path: Path, name: str) -> Run:
         {name: curve.thinned(_KEPT_POINTS) for name, curve in curves.items()},
         {"Seed": str(args.get("seed", "-")), **_facts(episodes, curves, log), "Started": date(header.get("t_start"))},
         flatten(system),
+        runners,
         [line[:_LONGEST_WARNING] for line in dict.fromkeys(warnings.splitlines())][:_MAX_WARNINGS],
         list(_films(path, name, report)),
         [problem for at, problem in enumerate(problems) if problem not in problems[:at]],
@@ -220,6 +230,18 @@ def read_table(path: Path) -> Columns:
 
     Raises OSError, and ValueError if it has no line of column names, two of one name, or far more cells than bytes.
     """
+    return numbers_in(read_frame(path))
+
+
+def numbers_in(frame: DataFrame) -> Columns:
+    """Return the columns of a table as numbers, NaN where a cell is none."""
+    import pandas as pd
+
+    return {name: pd.to_numeric(frame[name], errors="coerce").to_numpy(np.float64) for name in frame.columns}
+
+
+def read_frame(path: Path) -> DataFrame:
+    """Return a CSV file as a table, with errors as of :func:`read_table`."""
     import pandas as pd
 
     check_regular(path, "it")
@@ -232,9 +254,28 @@ def read_table(path: Path) -> Columns:
         names = next(csv.reader([header.decode("utf-8", "replace").strip()]), [])
         if len(set(names)) != len(names):
             raise ValueError("two of its columns have the same name")
-        how: dict[str, Any] = {"index_col": False, "encoding_errors": "replace", "on_bad_lines": "skip"}
-        table = pd.read_csv(path, low_memory=False, **how)
-    return {name: pd.to_numeric(table[name], errors="coerce").to_numpy(np.float64) for name in table.columns}
+    how: dict[str, Any] = {"index_col": False, "encoding_errors": "replace", "on_bad_lines": "skip"}
+    return pd.read_csv(path, low_memory=False, **how)
+
+
+def runners_in(frame: DataFrame) -> list[dict[str, Any]]:
+    """Return what the newest table of a log says of each runner elsewhere, with its number; empty if there are none.
+
+    Raises ValueError if that is no such list.
+    """
+    told = frame[BY_RUNNER].dropna().tolist() if BY_RUNNER in frame else []
+    if not told:
+        return []
+    found, keys = plain_json.parse(str(told[-1]), BY_RUNNER), ("node", "restarts", "rows_per_second")
+    if not isinstance(found, list) or not all(isinstance(one, dict) and one.keys() >= set(keys) for one in found):
+        raise ValueError(f"{BY_RUNNER} holds {found!r:.80} instead of a list of runners.")
+    return [{"runner": place, **{key: one[key] for key in keys}} for place, one in enumerate(found, 1)]
+
+
+def runner_row(runner: dict[str, Any]) -> dict[str, str]:
+    """Write one of :func:`runners_in` for a table."""
+    cells = {"Runner": runner["runner"], "Node": runner["node"] or "none now", "Restarts": runner["restarts"]}
+    return {name: f"{value!s:.200}" for name, value in {**cells, "Rows/s": runner["rows_per_second"]}.items()}
 
 
 def _known_steps(log: Columns) -> Columns:

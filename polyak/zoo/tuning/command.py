@@ -13,7 +13,8 @@ from polyak.zoo.data.files import environment_of, load
 from polyak.zoo.environments import check_own_env
 from polyak.zoo.errors import ZooError
 from polyak.zoo.interruption import answered_signals, status_of
-from polyak.zoo.options import default_of
+from polyak.zoo.joining import join
+from polyak.zoo.options import default_of, is_given
 from polyak.zoo.output import note, outlasting_the_reader, writable_file, writable_folder
 from polyak.zoo.registry import algorithm_name, check_names, env_name, find_algorithm
 from polyak.zoo.run_folder import file_name
@@ -72,7 +73,9 @@ def tune(options: TuneOptions) -> Path:
 def _run(problem: Problem, study: Study, total: int) -> None:
     """Run trials until there are `total`; processes that died are replaced as long as trials get finished."""
     while len(before := studies.finished(study)) < total and not workers.hopeless(study):
-        if problem.options.n_jobs == 1:
+        if problem.options.ray:
+            workers.run_on_ray(problem, total)
+        elif problem.options.n_jobs == 1:
             workers.take_part(problem, total)
         else:
             workers.run_side_by_side(problem.options, total)
@@ -92,6 +95,10 @@ def _check(options: TuneOptions) -> None:
         raise ZooError(f"--percentile must lie between 0 and 100, got {options.percentile}.")
     if not 0.5 <= options.prune_confidence < 1:
         raise ZooError(f"--prune-confidence must be at least 0.5 and less than 1, got {options.prune_confidence}.")
+    for name in () if options.ray else TuneOptions.PANELS["Cluster"]:
+        if is_given(options, name):
+            raise ZooError(f"--{name.replace('_', '-')} means nothing here: no trial is on a cluster. Give --ray.")
+    join(options.address, options.working_dir)
     writable_folder("--log-folder", options.log_folder)
     if options.optimization_log_path:
         writable_folder("--optimization-log-path", options.optimization_log_path)
@@ -118,7 +125,8 @@ def _announce(problem: Problem, study: Study, total: int) -> None:
             f"Tuning {algorithm_name(options.algo).upper()} on {problem.environment.name}: "
             f"{problem.task.n_timesteps:,} steps, {problem.n_evaluations} evaluations, {agents} from {problem.seed}"
         )
-        print(f"Sampler: {options.sampler} - Pruner: {options.pruner} - Processes: {options.n_jobs}")
+        processes = "on Ray" if options.ray else options.n_jobs
+        print(f"Sampler: {options.sampler} - Pruner: {options.pruner} - Processes: {processes}")
         print(f"Study {study.study_name} in {studies.without_password(problem.storage)}: {done} of {total} trials")
     if done >= total:
         note(
@@ -213,9 +221,7 @@ def tune_as_train(options: TrainingOptions) -> Path:
     Raises:
         ZooError: an option of training that a study has no use for.
     """
-    shared = {item.name for item in fields(TuneOptions)} - {
-        "seeds"
-    }  # which are a number there, and a list of runs here
+    shared = {item.name for item in fields(TuneOptions)} - {*TuneOptions.PANELS["Cluster"], "seeds"}  # a list here
     for item in fields(options):
         given = getattr(options, item.name)
         if item.name not in shared | {"optimize_hyperparameters"} and given != default_of(item):

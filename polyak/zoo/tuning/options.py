@@ -120,6 +120,7 @@ class TuneOptions(TrainingOptions):
         "Evaluations": ("n_evaluations", "eval_episodes", "n_eval_envs", "eval_env_kwargs", "folds", "metric"),
         "Study": ("study_name", "storage", "trial_id", "optimization_log_path", "no_optim_plots"),
         "Machine": ("device", "num_threads"),
+        "Cluster": ("ray", "address", "working_dir", "num_cpus_per_trial", "num_gpus_per_trial"),
     }
 
     seed: int = option(
@@ -145,3 +146,12 @@ class TuneOptions(TrainingOptions):
         0.8, "--prune-confidence", help="Certainty, 0.5 to 1, that a trial is worse than those it is pruned for."
     )
     space: str = option("", "--space", help="Space of your own: file.py:FUNCTION, from a trial to settings.")
+    ray: bool = option(
+        False, "--ray/", help="Run trials on Ray, --n-jobs at a time, or by default as many as there is room for."
+    )
+    address: str = option("", "--address", help="Cluster of Ray to join: auto, HOST:PORT or ray://HOST:PORT.")
+    working_dir: str = option("", "--working-dir", help="Folder with your modules, sent to all nodes of the cluster.")
+    num_cpus_per_trial: float = option(
+        1.0, "--num-cpus-per-trial", help="Processors that each trial reserves.", at_least=0
+    )
+    num_gpus_per_trial: float = option(0.0, "--num-gpus-per-trial", help="GPUs that each trial reserves.", at_least=0)

@@ -212,11 +212,12 @@ def first_reason(study: Study) -> str:
 
 
 @contextmanager
-def signs_of_life(trial: Trial) -> Iterator[None]:
-    """While the block runs, say with the trial, again and again, which process works at it."""
+def signs_of_life(trial: Trial, task: str = "") -> Iterator[None]:
+    """While the block runs, say with the trial, again and again, which process works at it, in which `task` of Ray."""
 
     def sign() -> None:
-        trial.set_user_attr(_WORKER, {"host": socket.gethostname(), "pid": os.getpid(), "seen": time.time()})
+        process = {"host": socket.gethostname(), "pid": os.getpid(), "seen": time.time()}
+        trial.set_user_attr(_WORKER, process | ({"task": task} if task else {}))
 
     def keep_signing() -> None:
         while not over.wait(SIGN_OF_LIFE):
@@ -242,11 +243,17 @@ def any_unsigned(study: Study) -> bool:
     return any(_WORKER not in trial.user_attrs for trial in running)
 
 
-def reclaim(study: Study) -> int:
-    """Let the trials of processes that died wait to be tried again; returns how many there were."""
+def reclaim(study: Study, task: str = "") -> int:
+    """Let the trials of processes that died wait to be tried again; returns how many there were.
+
+    Args:
+        study: whose trials.
+        task: one of Ray that is known to have died.
+    """
     from optuna.trial import TrialState
 
-    lost = [trial for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)) if _is_dead(trial)]
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    lost = [trial for trial in running if _is_dead(trial) or (task and _task_of(trial) == task)]
     return sum(retry(study, trial, "its process died") for trial in lost)
 
 
@@ -273,6 +280,10 @@ def retry(study: Study, trial: FrozenTrial, why: str = "") -> bool:
     if again:
         study.enqueue_trial(trial.params, user_attrs={_RETRIES: retries + bool(why)})
     return True
+
+
+def _task_of(trial: FrozenTrial) -> str:
+    return str(trial.user_attrs.get(_WORKER, {}).get("task", ""))
 
 
 def _is_dead(trial: FrozenTrial) -> bool:

@@ -1,15 +1,19 @@
-"""Trials, one after the other in this process, or side by side in several that share a study."""
+"""Trials, one after the other in this process, or side by side in several that share a study, here or on Ray."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import wait
 from threading import Thread
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from polyak.zoo.errors import ZooError
+from polyak.zoo.errors import ZooError, usage_errors
 from polyak.zoo.interruption import Terminated, answered_signals
 from polyak.zoo.output import outlasting_the_reader
 from polyak.zoo.tuning import studies
@@ -28,8 +32,15 @@ MOST_FAILURES = 10
 
 def take_part(problem: Problem, total: int, worker: int = 0) -> None:
     """Run trials until the study has `total`; `worker` numbers the processes of one command."""
-    options = problem.options
     study = open_study(problem)
+    while (said := _try_one(study, problem, total, worker)) is not None:
+        if problem.options.verbose > 0:
+            print("\n".join(said), flush=True)
+
+
+def _try_one(study: Study, problem: Problem, total: int, worker: int, task: str = "") -> list[str] | None:
+    """Run a trial, if the study has room for one. -> what to say of it"""
+    options = problem.options
     if options.sampler == "cmaes":
         studies.check_optimizers(study)
     while not hopeless(study):
@@ -38,11 +49,11 @@ def take_part(problem: Problem, total: int, worker: int = 0) -> None:
         study.sampler = make_sampler(options.sampler, seed, options.n_startup_trials, parallel=options.n_jobs > 1)
         trial = studies.next_trial(study, total)
         if trial is not None:
-            _run(study, trial, problem)
-        elif studies.any_unsigned(study):
-            time.sleep(0.2)
-        else:
-            return
+            return _run(study, trial, problem, task)
+        if not studies.any_unsigned(study):
+            return None
+        time.sleep(0.2)
+    return None
 
 
 def open_study(problem: Problem) -> Study:
@@ -61,8 +72,8 @@ def hopeless(study: Study) -> bool:
     return len(trials) >= MOST_FAILURES and all(trial.state == TrialState.FAIL for trial in trials)
 
 
-def _run(study: Study, trial: Trial, problem: Problem) -> None:
-    """Run one trial and keep how it ended; what goes wrong in it does not stop the study."""
+def _run(study: Study, trial: Trial, problem: Problem, task: str) -> list[str]:
+    """Run one trial and keep how it ended; what goes wrong in it does not stop the study. -> what to say of it"""
     from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import TrialState
 
@@ -70,7 +81,7 @@ def _run(study: Study, trial: Trial, problem: Problem) -> None:
 
     started = time.perf_counter()
     try:
-        with studies.signs_of_life(trial):
+        with studies.signs_of_life(trial, task):
             try:
                 value = training.run(study, trial, problem)
             except training.Pruned:
@@ -88,11 +99,9 @@ def _run(study: Study, trial: Trial, problem: Problem) -> None:
                 how = f"{value:.2f}"
     except UpdateFinishedTrialError:
         how = "not heard of for too long: another process tries these settings again"
-    if problem.options.verbose > 0:
-        seconds = time.perf_counter() - started
-        print(f"Trial {trial.number}: {how} ({seconds:.1f} s)", flush=True)
-        if problem.options.verbose > 1 and "settings" in trial.user_attrs:
-            print("\n".join(setting_lines(trial.user_attrs["settings"])), flush=True)
+    shows = problem.options.verbose > 1 and "settings" in trial.user_attrs
+    settings = setting_lines(trial.user_attrs["settings"]) if shows else []
+    return [f"Trial {trial.number}: {how} ({time.perf_counter() - started:.1f} s)", *settings]
 
 
 # -- several processes -------------------------------------------------------------------------------------------------
@@ -150,3 +159,90 @@ def _end_with_the_parent() -> None:
     parent: Any = multiprocessing.parent_process()
     wait([parent.sentinel])
     os._exit(1)
+
+
+# -- on Ray ------------------------------------------------------------------------------------------------------------
+
+
+def run_on_ray(problem: Problem, total: int) -> None:
+    """Let tasks of Ray run the trials of a study until it has `total`, each of them one.
+
+    ``options.n_jobs`` of them are there at a time, or as many as the cluster has room for now. The trial of a task that
+    died waits to be tried again, as those of other processes do.
+
+    Raises:
+        ZooError: the cluster has no room for one; or a task could not begin.
+        KeyboardInterrupt: after all tasks have ended.
+    """
+    from polyak.distributed.placement import Reservation, room, wait_for_room
+    from polyak.distributed.ray_workers import session
+
+    options = problem.options
+    each = Reservation(options.num_cpus_per_trial, options.num_gpus_per_trial)
+    with session() as ray:
+        with usage_errors("--ray"):
+            wait_for_room(ray, each, 1, "trials at a time")
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        at_once = options.n_jobs if options.n_jobs > 1 else min(room(each, nodes, ray.available_resources())[1], total)
+        asked = replace(options, storage=_seen_from_anywhere(problem.storage), n_jobs=max(at_once, 2))
+        remote = ray.remote(max_retries=0, scheduling_strategy="SPREAD", **each.options())(_in_a_task)
+        _follow(ray, partial(remote.remote, asked, total, os.getcwd()), open_study(problem), total, at_once)
+
+
+def _follow(ray: Any, begin: Callable[[int, str], Any], study: Study, total: int, at_once: int) -> None:
+    """Begin tasks as long as trials are wanted, say what comes of each, and take back what was lost with one."""
+    command, begun, is_full = uuid4().hex[:8], 0, False
+    tasks: dict[Any, str] = {}
+    try:
+        while True:
+            wanted = 0 if is_full or hopeless(study) else min(at_once, total - len(studies.finished(study)))
+            while len(tasks) < wanted:
+                name = f"{command}-{begun}"
+                tasks[begin(begun, name)], begun = name, begun + 1
+            if not tasks:
+                return
+            for reference in ray.wait(list(tasks), num_returns=1)[0]:
+                name = tasks.pop(reference)
+                said = _result(ray, reference, study, name)
+                is_full = said is None
+                print("\n".join(said or []), end="\n" if said else "", flush=True)
+    except KeyboardInterrupt:
+        for reference in tasks:
+            ray.cancel(reference)
+        ray.wait(list(tasks), num_returns=len(tasks), timeout=60)
+        for name in tasks.values():
+            studies.reclaim(study, name)
+        raise
+
+
+def _result(ray: Any, reference: Any, study: Study, name: str) -> list[str] | None:
+    """What a task says of its trial; ``None``: the study had no room for one."""
+    try:
+        found: list[str] | None = ray.get(reference)
+        return found
+    except ray.exceptions.RayTaskError as error:  # of the command, not of a trial
+        raise ZooError(f"a trial could not begin on Ray: {error.cause}") from error
+    except ray.exceptions.RayError as error:
+        lost = studies.reclaim(study, name)
+        return [f"{lost} trial(s) lost with a process on Ray: {str(error).strip().partition(chr(10))[0]}"]
+
+
+def _in_a_task(options: TuneOptions, total: int, folder: str, number: int, name: str) -> list[str] | None:
+    """One trial, in a process of Ray. -> what to say of it; ``None``: the study has no room for one"""
+    from polyak.learning.engine.threads import chosen_threads
+
+    if not options.working_dir and os.path.isdir(folder):  # paths are of there; a working_dir is where Ray has put it
+        os.chdir(folder)
+    studies.need_optuna()
+    with chosen_threads(options.num_threads):
+        problem = Problem.build(options)
+        said = _try_one(open_study(problem), problem, total, number, name)
+        return said if said is None or options.verbose > 0 else []
+
+
+def _seen_from_anywhere(storage: str) -> str:
+    """The path of a journal, or the URL of a database, from whatever folder."""
+    scheme, found, path = storage.partition(":///")
+    if not found:
+        return storage if "://" in storage else os.path.abspath(storage)
+    return f"{scheme}:///{os.path.abspath(path)}" if scheme.startswith("sqlite") else storage

@@ -20,6 +20,7 @@ from polyak import AlphaZero
 from polyak.algorithms.search.crew import Crew, PlayerError
 from polyak.algorithms.search.self_play import Ended
 from tests.algorithms.search.crew_players import SEEDS, Weights, crew, make
+from tests.pairs import one_of_each
 from tests.trials import trial
 
 
@@ -119,7 +120,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", one_of_each([signal.SIGINT, signal.SIGKILL], signal.SIGKILL))
 def test_no_process_is_left_behind(how: signal.Signals, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)

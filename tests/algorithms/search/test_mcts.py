@@ -60,8 +60,11 @@ def uniform(seen: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"evaluator": uniform}, {"evaluator": uniform, "selection": "gumbel"}],
-    ids=["uct", "puct", "gumbel"],
+    [
+        pytest.param({}, marks=pytest.mark.slow, id="uct"),
+        pytest.param({"evaluator": uniform}, id="puct"),
+        pytest.param({"evaluator": uniform, "selection": "gumbel"}, id="gumbel"),
+    ],
 )
 def test_it_finds_best_moves_of_tictactoe(options: dict[str, Any]) -> None:
     many = positions(100, seed=0)

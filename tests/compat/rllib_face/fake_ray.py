@@ -103,6 +103,9 @@ class FakeRay:
     def is_initialized(self) -> bool:
         return self.running or bool(self.actors)
 
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(get_node_id=lambda: f"node{self.works}")
+
     def init(self, *_: Any, **__: Any) -> None:
         self.running = True
 

@@ -2,7 +2,7 @@
 
 An interpreter that has ``ray[rllib]`` runs this: ``python tests/compat/rllib_face/record_result_keys.py``, followed by
 names of algorithms where only theirs are written again. Nothing of polyak is imported. Three iterations of each
-algorithm, with an evaluation; BC, MARWIL and CQL learn from what PPO recorded before.
+algorithm, with an evaluation; BC, MARWIL, CQL and IQL learn from what PPO recorded before.
 """
 
 import json
@@ -16,12 +16,13 @@ from ray.rllib.algorithms.bc import BCConfig
 from ray.rllib.algorithms.cql import CQLConfig
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
+from ray.rllib.algorithms.iql import IQLConfig
 from ray.rllib.algorithms.marwil import MARWILConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.algorithms.sac import SACConfig
 
 FILE = Path(__file__).with_name("result_keys.json")
-OFFLINE = (BCConfig, MARWILConfig, CQLConfig)
+OFFLINE = (BCConfig, MARWILConfig, CQLConfig, IQLConfig)
 
 
 def flat(values, above=""):
@@ -50,7 +51,7 @@ def configs(names):
     for kind in (PPOConfig, DQNConfig, SACConfig, IMPALAConfig, APPOConfig, *OFFLINE):
         if names and kind.__name__.removesuffix("Config") not in names:
             continue
-        env = "Pendulum-v1" if kind in (SACConfig, CQLConfig) else "CartPole-v1"
+        env = "Pendulum-v1" if kind in (SACConfig, CQLConfig, IQLConfig) else "CartPole-v1"
         config = kind().environment(env).reporting(**small)
         config.env_runners(num_env_runners=0).evaluation(evaluation_interval=1, evaluation_duration=1)
         if kind is PPOConfig:
@@ -64,7 +65,7 @@ def configs(names):
             config.env_runners(num_env_runners=1, rollout_fragment_length=20)
             config.training(train_batch_size_per_learner=100)
             config.reporting(min_time_s_per_iteration=2, min_sample_timesteps_per_iteration=2000)
-        if kind is CQLConfig:
+        if kind in (CQLConfig, IQLConfig):
             config.training(lr=None)  # of which its three optimizers have their own
         yield config
 

@@ -14,6 +14,7 @@ from polyak.compat.rllib_face import APPOConfig, DQNConfig, IMPALAConfig, PPOCon
 from polyak.distributed import ray_workers
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.compat.rllib_face.fake_ray import FakeRay
+from tests.pairs import one_of_each
 
 LENGTHS = [3, 5, 4, 6]
 """Of successive episodes of :class:`Recorded`."""
@@ -73,7 +74,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 FACES = [PPOConfig, IMPALAConfig, APPOConfig, DQNConfig, SACConfig]
 
 
-@pytest.mark.parametrize("cls", FACES)
+@pytest.mark.parametrize("cls", one_of_each(FACES, PPOConfig, DQNConfig, SACConfig))
 def test_without_exploration_the_best_actions_are_taken(cls: Any) -> None:
     """With learning rates of 0, so that the policy is the one that acted."""
     rates = {"lr": 0.0} if cls is not SACConfig else dict.fromkeys(("actor_lr", "critic_lr", "alpha_lr"), 0.0)
@@ -347,8 +348,7 @@ def test_training_continues_from_a_checkpoint(tmp_path: Any) -> None:
             assert again.train()["env_runners"]["num_env_steps_sampled_lifetime"] == 88
 
 
-@pytest.mark.parametrize("cls", FACES)
-@pytest.mark.parametrize("learners", [0, 1])
+@pytest.mark.parametrize(("cls", "learners"), [(cls, number % 2) for number, cls in enumerate(FACES)])
 def test_runners_play_rounds_until_together_they_have_enough(fake: FakeRay, cls: Any, learners: int) -> None:
     """2 runners with 2 environments: two rounds each bring 44 steps, 36 of which count."""
     made = whole(cls, envs=2, runners=2).learners(num_learners=learners)

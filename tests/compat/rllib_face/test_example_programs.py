@@ -1,4 +1,4 @@
-"""RLlib's single-agent example programs, written again in other words. Each does under ``polyak run --only ray``
+"""RLlib's single-agent example programs, written again in other words. Each does under ``polyak run``
 what it did under RLlib, as ``record_examples.py`` wrote it down.
 """
 
@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.compat.rllib_face.test_result_keys import ABSENT
-from tests.warm import RUN, python
+from tests.pairs import one_of_each
+from tests.warm import run_program
 
 FOLDER = Path(__file__).parent
 RECORDED: dict[str, Any] = json.loads((FOLDER / "recorded_examples.json").read_text())
@@ -31,11 +32,18 @@ def test_each_program_is_recorded() -> None:
     assert {path.stem for path in (FOLDER / "examples").glob("*.py")} - {"watch"} == RECORDED.keys()
 
 
-@pytest.mark.parametrize("name", RECORDED)
+QUICK = (
+    *("curriculum", "mean_std_filtering", "metrics_of_callbacks", "own_evaluation", "prev_actions_prev_rewards"),
+    "vectorize_async",
+)
+"""One for each thing that a program can change; further connectors, networks and losses are slow tests."""
+
+
+@pytest.mark.parametrize("name", one_of_each(RECORDED, *QUICK))
 def test_an_example_program_does_what_it_does_under_the_peer(name: str, tmp_path: Path) -> None:
     theirs, programs = RECORDED[name], FOLDER / "examples"
     words = [str(programs / "watch.py"), str(programs / f"{name}.py"), *ARGUMENTS]
-    ended = python([*RUN, "--only", "ray", *words], tmp_path)
+    ended = run_program(words, tmp_path)
     assert ended.returncode == 0, ended.stderr[-2000:]
     ours = json.loads(ended.stdout.splitlines()[-1])
     assert ours["said"] == theirs["said"]

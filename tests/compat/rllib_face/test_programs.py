@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.pairs import one_of_each
 from tests.warm import run_program
 
 FOLDER = Path(__file__).parent
 PROGRAMS = sorted(path.stem for path in (FOLDER / "recorded").glob("*.json"))
+LONG = {
+    *("curiosity", "further_exploration_of_dqn", "learner_of_impala", "masked_values", "order_book", "own_algorithm"),
+    *("own_memory", "own_q_module", "recorded_data"),
+}
+"""Programs that take seconds, which are slow tests: own_losses, own_exploration_of_dqn, learner_of_sac, masked_actions,
+own_module, own_training_step, own_forward_with_memory, columns_of_dqn and test_offline.py touch the same parts."""
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", one_of_each(PROGRAMS, *[name for name in PROGRAMS if name not in LONG]))
 def test_a_program_says_what_it_says_under_the_peer(name: str, tmp_path: Path) -> None:
     recorded = json.loads((FOLDER / "recorded" / f"{name}.json").read_text())
     made = run_program([str(FOLDER / "programs" / "say.py"), name], tmp_path)

@@ -125,7 +125,7 @@ def test_a_killed_learner_is_restored_and_nothing_is_lost() -> None:
 def test_a_killed_runner_is_replaced_and_training_goes_on(cls: Any) -> None:
     told: list[Any] = []
 
-    def mark(*, env_runner_group: Any, env_runner_indices: list[int], is_evaluation: bool, **kwargs: Any) -> None:
+    def mark(*, algorithm: Any, env_runner_group: Any, env_runner_indices: list[int], is_evaluation: bool) -> None:
         given = {"kwargs": {"factor": 10}, "remote_worker_ids": env_runner_indices, "local_env_runner": False}
         told.append((is_evaluation, env_runner_group.foreach_env_runner(index_times, **given)))
 

@@ -139,7 +139,7 @@ RAISED = Failure(ValueError("bad\nlines"), gone=False)
 
 
 def test_what_was_asked_first_is_asked_of_each_replacement(workers: Workers) -> None:
-    assert workers.begin("name_of", 60.0) == ["a", "b"]
+    assert workers.begin("name_of", 60.0) == {0: "a", 1: "b"}
     with pytest.warns(RuntimeWarning, match=r"^echo 2 of 2 is gone: it died Another\.$"):
         workers.replace(1, LOST, "echo", "Another.")
     assert all_answers(workers) == [(1, "name_of", "b")]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from polyak.compat.rllib_face import APPOConfig, BCConfig, CQLConfig, IMPALAConfig, MARWILConfig
+from polyak.compat.rllib_face import APPOConfig, BCConfig, CQLConfig, IMPALAConfig, IQLConfig, MARWILConfig
 from polyak.compat.rllib_face.result_files import flattened
 from polyak.experience import collect
 from tests.compat.rllib_face.test_algorithm import dqn, ppo, sac
@@ -39,6 +39,7 @@ ABSENT = {
     "*/alpha_learning_rate": "SAC's own optimizers are reported as default_optimizer_learning_rate",
     "*/policy_learning_rate": "SAC's own optimizers are reported as default_optimizer_learning_rate",
     "*/qf*_learning_rate": "SAC's own optimizers are reported as default_optimizer_learning_rate",
+    "*/value_learning_rate": "IQL's own optimizers are reported as default_optimizer_learning_rate",
     "*/logps": "log-probabilities of SAC's actions are not reported",
     "learners/default_policy/total_loss": "SAC's networks have a loss each, which have no meaning as a sum",
     "*/*pi_loss": "it is policy_loss",
@@ -73,7 +74,7 @@ def asynchronous(kind: Any) -> Any:
 
 
 def offline(kind: Any) -> Any:
-    env = "Pendulum-v1" if kind is CQLConfig else "CartPole-v1"
+    env = "Pendulum-v1" if kind in (CQLConfig, IQLConfig) else "CartPole-v1"
     config = kind().environment(env).debugging(seed=3).rl_module(model_config={"fcnet_hiddens": [16]})
     config.offline_data(input_=collect(env, None, 300, seed=0), dataset_num_iters_per_learner=2)
     return config.training(train_batch_size_per_learner=64).reporting(min_train_timesteps_per_iteration=0)
@@ -88,6 +89,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "BC": lambda: offline(BCConfig),
     "MARWIL": lambda: offline(MARWILConfig),
     "CQL": lambda: offline(CQLConfig),
+    "IQL": lambda: offline(IQLConfig),
 }
 
 

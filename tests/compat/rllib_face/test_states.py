@@ -12,6 +12,7 @@ from polyak.compat.rllib_face import Algorithm, MeanStdFilter
 from polyak.compat.rllib_face.groups import synchronous_parallel_sample
 from polyak.hyperparameters.declaration import HyperparameterError
 from tests.compat.rllib_face.test_algorithm import SMALL, dqn, equal, ppo, weights
+from tests.pairs import one_of_each
 
 MODULE = "learner_group/learner/rl_module"
 
@@ -27,7 +28,7 @@ def moved(algo: Algorithm) -> dict[str, Any]:
 
 
 @pytest.mark.filterwarnings("ignore:a rollout has n_steps")
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", one_of_each(SMALL, "PPO", "Rainbow", "SAC"))
 def test_a_state_put_into_another_algorithm_is_all_that_was_learned(name: str) -> None:
     with SMALL[name]().build() as first, SMALL[name]().debugging(seed=4).build() as second:
         first.train()

@@ -54,12 +54,11 @@ class RemoteEvaluators:
         tolerance, name = tolerance_of(config), "evaluation_num_env_runners"
         self._workers = processes_of(EvaluatorWorker, own, number, patience, tolerance, name)
         try:
-            said = self._workers.begin("describe", config.env_runner_restore_timeout_s)
+            self.processes = self._workers.begin("describe", config.env_runner_restore_timeout_s)
+            """Which evaluator -> its process."""
         except BaseException:
             self._workers.stop()
             raise
-        self.processes = dict(enumerate(said))
-        """Which evaluator -> its process."""
         self._endless = config.evaluation_duration == "auto"
         self._first: dict[int, EvaluationOrder] = {}
         """Evaluator -> what it was asked for at first."""

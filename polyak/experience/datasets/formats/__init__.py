@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from polyak.experience.datasets.episodes import DatasetError, RecordedData
-from polyak.experience.datasets.formats import csv, d3rlpy, d4rl, minari, npz, parquet, replay, rllib
+from polyak.experience.datasets.formats import csv, d3rlpy, d4rl, lerobot, minari, npz, parquet, replay, rllib
 from polyak.experience.datasets.formats.frames import recording_of_frame
 from polyak.experience.datasets.formats.source import Source, damage_named, is_frame
 
@@ -28,6 +28,7 @@ class Format(NamedTuple):
 
 FORMATS: dict[str, Format] = {
     "npz": Format(npz.recognises, npz.read, npz.write, (".npz",)),
+    "lerobot": Format(lerobot.recognises, lerobot.read),
     "rllib": Format(rllib.recognises, rllib.read, is_table=True),
     "csv": Format(csv.recognises, csv.read, csv.write, (".csv",), is_table=True),
     "parquet": Format(parquet.recognises, parquet.read, parquet.write, (".parquet", ".pq"), is_table=True),
@@ -43,7 +44,7 @@ def read(path: Any, format: str | None = None, **options: Any) -> RecordedData:
     """Read a file, a folder, a name or a table in whatever format it is.
 
     Args:
-        path: of a file or folder; or the id of a Minari dataset; or a pandas.DataFrame.
+        path: of a file or folder; or the id of a Minari dataset; or a DataFrame of pandas or polars.
         format: a key of :data:`FORMATS`; None finds it by the content.
         options: the other fields of :class:`~polyak.experience.datasets.formats.source.Source`.
 
@@ -59,7 +60,7 @@ def read(path: Any, format: str | None = None, **options: Any) -> RecordedData:
             return recording_of_frame(source)
     if not isinstance(path, str | os.PathLike):
         raise TypeError(
-            f"path={path!r:.100} is neither a path nor a pandas.DataFrame. Arrays make a dataset by "
+            f"path={path!r:.100} is neither a path nor a DataFrame of pandas or polars. Arrays make a dataset by "
             "Dataset(observations, actions, rewards, terminations)."
         )
     if not source.exists and not minari.recognises(source):

@@ -69,11 +69,11 @@ def _spread(name: str, values: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def recording_of_frame(source: Source) -> RecordedData:
-    """A pandas.DataFrame with a row for each step."""
-    frame = source.given
-    if not frame.columns.is_unique:
+    """A DataFrame of pandas or polars with a row for each step."""
+    frame, names = source.given, list(source.given.columns)
+    if len(set(names)) < len(names):
         raise DatasetError(f"{source} has two columns of one name.")
-    return recording_of_columns({name: _array(frame[name].to_numpy()) for name in frame.columns}, source)
+    return recording_of_columns({name: _array(frame[name].to_numpy()) for name in names}, source)
 
 
 def _array(column: np.ndarray) -> np.ndarray:

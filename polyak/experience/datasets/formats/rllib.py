@@ -14,10 +14,11 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from itertools import groupby, pairwise
 from pathlib import Path
 from pkgutil import resolve_name
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -168,18 +169,34 @@ def _arguments(rows: Rows, what: str) -> dict[str, Any]:
 
 
 def _columns(source: Source, path: Path, what: str) -> Iterator[Rows]:
+    yield columns_of(path, what, {str(column): name for name, column in _own(source).items()}, IDLE)
+
+
+def columns_of(
+    path: Path, what: str, names: Mapping[str, str] = MappingProxyType({}), without: Set[str] = frozenset()
+) -> Rows:
+    """The columns of a Parquet file that can be learned from: numbers, lists of them, names, packed arrays.
+
+    Args:
+        path: of the file.
+        what: what to call it in messages.
+        names: other names for columns.
+        without: names that are not read.
+
+    Raises:
+        DatasetError: it is damaged, or would fill the memory.
+    """
     pa, _ = libraries()
     table, size = _table(path, what), path.stat().st_size
-    renamed = {str(column): name for name, column in _own(source).items()}
     rows: Rows = {}
     for column in table.column_names:
-        name = renamed.get(column, column)
-        if name in IDLE:
+        name = names.get(column, column)
+        if name in without:
             continue
         values = _values(pa, table[column].combine_chunks(), f"{what}: {column}", table.field(column), size)
         if values is not None:
             rows[name] = values
-    yield rows
+    return rows
 
 
 def _own(source: Source) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Source:
     """Where a dataset is, and how to read it."""
 
     given: Any
-    """A path, a Minari dataset's id, or a pandas.DataFrame."""
+    """A path, a Minari dataset's id, or a DataFrame of pandas or polars."""
     in_memory: bool | None = None
     """Read arrays into memory, or leave them in the file; None: as they fit."""
     trust: bool = False
@@ -91,9 +91,9 @@ class Source:
 
 
 def is_frame(given: Any) -> bool:
-    """Whether it is a pandas.DataFrame."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(given, pandas.DataFrame)
+    """Whether it is a DataFrame of pandas or polars, of which neither is imported for that."""
+    libraries = (sys.modules.get(name) for name in ("pandas", "polars"))
+    return any(isinstance(given, library.DataFrame) for library in libraries if library is not None)
 
 
 def called(given: Any) -> str:
@@ -118,8 +118,10 @@ def damage_named(what: str) -> Iterator[None]:
         reason = printable(f"{type(error).__name__}: {error}", most=200)
         raise DatasetError(f"{what} is damaged: it cannot be understood ({reason}).") from error
     except ValueError as error:
-        if what in str(error) or type(error).__module__.partition(".")[0] == "polyak":  # which say enough
+        if type(error).__module__.partition(".")[0] == "polyak":  # which say enough
             raise
+        if what in str(error):
+            raise DatasetError(printable(str(error))) from error
         raise DatasetError(printable(f"{what} cannot be read: {error}")) from error
 
 
