@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from functools import cache, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.optim import Optimizer
@@ -34,8 +34,8 @@ def _plainly(plain: Any, *args: Any, **kwargs: Any) -> Any:
 
 def step(optimizer: Optimizer) -> None:
     """A step of an optimizer. Hooks are called, which those of users may be."""
-    replaced = _COMPILER in sys.modules or "step" in vars(optimizer)
-    if replaced or (plain := _plain_step(type(optimizer))) is None:
+    replaced, cls = _COMPILER in sys.modules or "step" in vars(optimizer), cast(Any, type(optimizer))
+    if replaced or (plain := _plain_step(cls)) is None:
         optimizer.step()
     else:
         with torch.set_grad_enabled(optimizer.defaults["differentiable"]):

@@ -65,6 +65,7 @@ def test_a_graph_does_what_the_function_does_and_tracing_changes_nothing() -> No
         lambda x: torch.as_tensor(x.numpy() * 2),
         lambda x: x + ELSEWHERE,
         lambda x: x.mul_(2),
+        lambda x: x * torch.tensor(1.0).add_(x[0]).item(),
     ],
 )
 def test_what_depends_on_numbers_or_reaches_further_becomes_no_graph(function: Callable[..., Any]) -> None:

@@ -8,7 +8,7 @@ on wrappers of tensors that have numbers, which its code cannot read.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,10 @@ aten = torch.ops.aten
 
 _INDEXED = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
 """Operations that depend on numbers if an index is a mask."""
+
+
+def _refused(cls: type, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    raise UntraceableError(f"it keeps a tensor beyond the step, and calls {operation} on it")
 
 
 class _Traced(Tensor):
@@ -47,7 +51,7 @@ class _Traced(Tensor):
     def __new__(
         cls, numbers: Tensor, example: Tensor, node: Node, requires_grad: bool = False, is_constant: bool = False
     ) -> _Traced:
-        made: _Traced = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        made: _Traced = Tensor._make_wrapper_subclass(
             cls,
             numbers.shape,
             strides=numbers.stride(),
@@ -60,9 +64,7 @@ class _Traced(Tensor):
         node.meta["val"] = example
         return made
 
-    @classmethod
-    def __torch_dispatch__(cls, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        raise UntraceableError(f"it keeps a tensor beyond the step, and calls {operation} on it")
+    __torch_dispatch__: Any = classmethod(_refused)
 
 
 class _Tracer(TorchDispatchMode):
@@ -108,22 +110,20 @@ class _Tracer(TorchDispatchMode):
         real_args, real_kwargs = tree_map_only(Tensor, real, (args, kwargs))
         if _depends_on_numbers(operation, args, own):
             return operation(*real_args, **real_kwargs)
-        if operation._schema.is_mutable and any(memory(each.numbers) in self._lent for each in own.values()):
-            changed = [arg for arg, of in zip(args, operation._schema.arguments, strict=False) if _is_changed(of)]
-            if any(memory(leaf.numbers) in self._lent for leaf in tree_leaves(changed) if isinstance(leaf, _Traced)):
-                raise UntraceableError("it changes the batch")
+        if operation._schema.is_mutable:
+            self._change(operation, args, own.values())
         nodes = tree_map_only(_Traced, lambda tensor: tensor.node, (args, kwargs))
         node = self.graph.call_function(operation, *nodes)
         if not operation._schema.returns:  # it only changes what is there
             return None
-        with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]  # other modes are shown nothing
+        with torch._C._DisableTorchDispatch():  # other modes are shown nothing
             found = operation(*real_args, **real_kwargs)
 
         def outer(tensor: Tensor, node: Node) -> _Traced:
             if (mine := own.get(id(tensor))) is None:
                 return _Traced(tensor, _example(tensor, own.values()), node)
             if torch.Tag.inplace_view in operation.tags:
-                with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+                with torch._C._DisableTorchDispatch():
                     operation(*args, **kwargs)
                 mine.example = _example(tensor, [mine])
             mine.node = node  # which has changed it in place
@@ -138,8 +138,22 @@ class _Tracer(TorchDispatchMode):
         for place, part in enumerate(parts):
             if isinstance(part, Tensor):
                 parts[place] = outer(part, self.graph.call_function(operator.getitem, (node, place)))
-        node.meta["val"] = type(found)(part.example if isinstance(part, Tensor) else part for part in parts)
+        node.meta["val"] = type(found)(part.example if isinstance(part, _Traced) else part for part in parts)
         return type(found)(parts)
+
+    def _change(self, operation: OpOverload, args: Any, own: Iterable[_Traced]) -> None:
+        """Before an operation that changes some of what it gets.
+
+        Raises:
+            UntraceableError: what is only lent.
+        """
+        arguments = zip(args, operation._schema.arguments, strict=False)
+        changed = [arg for arg, of in arguments if of.alias_info is not None and of.alias_info.is_write]
+        if any(memory(leaf.numbers) in self._lent for leaf in tree_leaves(changed) if isinstance(leaf, _Traced)):
+            raise UntraceableError("it changes the batch")
+        if not operation._schema.returns or not all(each.is_constant for each in own):
+            for each in own:
+                each.is_constant = False
 
     def _constant(self, tensor: Tensor) -> _Traced:
         """A tensor of numbers in the code, which a step may change: it is copied in each."""
@@ -152,11 +166,11 @@ class _Tracer(TorchDispatchMode):
         return _Traced(copied, _example(copied, ()), node, is_constant=True)
 
 
-def _example(real: Tensor, others: Any) -> Tensor:
+def _example(real: Tensor, others: Iterable[_Traced]) -> Tensor:
     """A tensor without numbers that is laid out like ``real``, in the memory of that of others with which this shares
     its own."""
     whole = next((other.example for other in others if memory(other.numbers) == memory(real)), None)
-    with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+    with torch._C._DisableTorchDispatch():
         if whole is None:
             whole = torch.empty(real.untyped_storage().nbytes(), dtype=torch.uint8, device="meta")
         return torch.empty(0, dtype=real.dtype, device="meta").set_(
@@ -168,10 +182,6 @@ def _parts(operation: OpOverload) -> Callable[..., Any] | None:
     """What calls the operations of which one is made everywhere; ``None`` of one with a kernel of its own."""
     kernel = partial(torch._C._dispatch_has_kernel_for_dispatch_key, operation.name())
     return operation.decompose if operation._can_decompose() and not kernel("CPU") and not kernel("CUDA") else None
-
-
-def _is_changed(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _depends_on_numbers(operation: OpOverload, args: Any, own: Mapping[int, _Traced]) -> bool:
