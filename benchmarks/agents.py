@@ -39,7 +39,10 @@ TRAININGS: dict[str, list[str]] = {
     "bc/Pendulum-v1": ["--eval-freq", "2000", "--dataset", str(DEMONSTRATIONS)],
     "ppo/MountainCarContinuous-v0": [],
     "appo/CartPole-v1": ["-n", "150000"],
-    "ppo/HalfCheetah-v5": [],
+    "sac/HalfCheetah-v5": [
+        *("--eval-freq", "5000", "-n", "40000"),
+        *("-params", "policy_kwargs:dict(net_arch=[128, 128])"),
+    ],
     "trpo/LunarLander-v3": [],
     "td3/Pendulum-v1": [
         *("--eval-freq", "2500", "--eval-episodes", "20", "-n", "15000"),

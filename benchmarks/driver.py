@@ -47,6 +47,7 @@ from polyak.learning.learner import Update
 
 RESULTS = Path(__file__).parent / "results"
 RUNNERS = (8, 32, 128)
+METRICS = "loss", "approx_kl"
 GIGABIT = 125e6
 """Bytes a second."""
 
@@ -113,19 +114,24 @@ class Process:
         self._store, self._made = store, made
 
     def __getattr__(self, method: str) -> Any:
-        return SimpleNamespace(remote=partial(self._asked, method), options=lambda **_: getattr(self, method))
-
-    def _asked(self, method: str, *arguments: Any) -> Any:
-        store, name = self._store, type(self._made).__name__
-        sent = [each if isinstance(each, Packed) else Packed(each) for each in arguments]
-        store.passed[f"{name} out"] += sum(each.size for each in sent if each not in store.held)
-        began = process_time()
-        answer = getattr(self._made, method)(*(each.value for each in sent))
-        packed = (
-            store.packed.setdefault(id(answer), (answer, Packed(answer)))[1] if method == "collect" else Packed(answer)
+        asked = partial(self._asked, method)
+        return SimpleNamespace(
+            remote=asked, options=lambda num_returns: SimpleNamespace(remote=partial(asked, apart=True))
         )
+
+    def _asked(self, method: str, *arguments: Any, apart: bool = False) -> Any:
+        store, name = self._store, type(self._made).__name__
+        given = [each.packed if isinstance(each, Answer) else each for each in arguments]
+        sent = [each if isinstance(each, Packed) else Packed(each) for each in given]
+        store.passed[f"{name} out"] += sum(new.size for new, each in zip(sent, given, strict=True) if new is not each)
+        began = process_time()
+        found = getattr(self._made, method)(*(each.value for each in sent))
+        if (kept := store.packed.get(id(found), (None, ()))[1]) == ():
+            kept = [Answer(Packed(one), f"{name} in") for one in (found if apart else [found])]
+            if method == "collect":
+                store.packed[id(found)] = found, kept
         store.others += process_time() - began
-        return Answer(packed, f"{name} in")
+        return kept if apart else kept[0]
 
 
 class Answer(NamedTuple):
@@ -138,15 +144,14 @@ class Answer(NamedTuple):
 class Store:
     """What stands for Ray."""
 
-    exceptions = SimpleNamespace(RayActorError=type("RayActorError", (Exception,), {}))
+    exceptions = SimpleNamespace(RayActorError=OSError, ObjectLostError=OSError)
 
     def __init__(self) -> None:
         self.others = 0.0
         """CPU seconds of other processes."""
         self.passed: Counter[str] = Counter()
         """Bytes by their way."""
-        self.packed: dict[int, tuple[Any, Packed]] = {}
-        self.held: set[Packed] = set()
+        self.packed: dict[int, tuple[Any, Any]] = {}
 
     def is_initialized(self) -> bool:
         return True
@@ -162,7 +167,6 @@ class Store:
 
     def put(self, value: Any) -> Packed:
         found = Packed(value)
-        self.held.add(found)
         self.passed["put"] += found.size
         return found
 
@@ -180,12 +184,12 @@ class Store:
 class Prepared(RunnerProcess):
     """Makes steps once."""
 
-    made: Any = None
+    prepared: Any = None
 
     def collect(self, *arguments: Any) -> Any:
-        if self.made is None:
-            self.made = super().collect(*arguments)
-        return self.made
+        if self.prepared is None:
+            self.prepared = super().collect(*arguments)
+        return self.prepared
 
 
 class Idle(LearnerProcess):
@@ -193,7 +197,7 @@ class Idle(LearnerProcess):
 
     def update(self, asked: Any, *_: Any) -> Any:
         number = len(asked.batches)
-        return Said([["loss"]] * number, np.zeros(number, np.float32), [None] * number, None), None
+        return Said([[*METRICS]] * number, np.zeros(number * len(METRICS), np.float32), [None] * number, None), None
 
 
 def measured(algo: str, rows: str, runners: int, learners: str, rounds: int) -> dict[str, float]:
@@ -214,7 +218,7 @@ def measured(algo: str, rows: str, runners: int, learners: str, rounds: int) -> 
             group = group_module.LearnersElsewhere(1, 0, False, "cpu", 1, Reservation(0.0))
             group.begin(model.learner)
         else:
-            model.learner.update = lambda batch: Update({"loss": torch.zeros(())})
+            model.learner.update = lambda batch: Update(dict.fromkeys(METRICS, torch.zeros(())))
         model.learn(of_all)
         steps, used, others, store.passed = model.num_timesteps, process_time(), store.others, Counter()
         model.learn(rounds * of_all, reset_num_timesteps=False)
@@ -239,23 +243,19 @@ def known(path: Path) -> dict[str, dict[str, float]]:
 def table(found: dict[str, dict[str, float]], label: str) -> str:
     """All of it, in Markdown."""
     lines = [
-        f"{label}: microseconds of the driver's CPU time and bytes through it for each environment step, and so how "
-        "many",
-        "steps a second it bears, by its processor and by its network.",
+        f"{label}: microseconds of the driver's CPU time and bytes through it for each environment step, and so how",
+        "many steps a second it bears, by its processor and by its network.",
         "",
         "| algorithm | rows | learners | runners | us | bytes in | bytes out | by CPU | at 1 Gbit/s | at 10 Gbit/s |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for case, one in sorted(
-        found.items(), key=lambda item: (*item[0].split()[:2], item[0].split()[3], item[1]["runners"])
-    ):
-        algo, rows, _, learners = case.split()
+    cases = [(*case.split(), one) for case, one in found.items()]
+    for algo, rows, _, learners, one in sorted(cases, key=lambda case: (case[0], case[1], case[3], int(case[2]))):
         through = max(one["bytes_in"], one["bytes_out"])
         lines.append(
             f"| {algo} | {rows} | {learners} | {one['runners']:.0f} | {one['us_per_step']:.2f} "
-            f"| {one['bytes_in']:,.0f} | {one['bytes_out']:,.0f} "
-            f"| {1e6 / one['us_per_step']:,.0f} | {GIGABIT / through:,.0f} "
-            f"| {10 * GIGABIT / through:,.0f} |"
+            f"| {one['bytes_in']:,.0f} | {one['bytes_out']:,.0f} | {1e6 / one['us_per_step']:,.0f} "
+            f"| {GIGABIT / through:,.0f} | {10 * GIGABIT / through:,.0f} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -128,18 +128,23 @@ def cliff(folder: Path, steps: int = 50_000) -> None:
     figure.savefig(folder / "cliff.png", dpi=90)
 
 
-def report(folder: Path, steps: int = 10_000, seeds: int = 3) -> None:
+def report(folder: Path) -> None:
     """The page of ``polyak report`` about short trainings, as a browser shows it."""
     with TemporaryDirectory() as kept:
-        for algorithm in ("ppo", "a2c"):
-            for seed in range(seeds):
-                line = ["--algo", algorithm, "--env", "CartPole-v1", "--seed", str(seed), "-n", str(steps)]
-                command(kept, "train", *line, "--eval-freq", str(steps // 20), "--verbose", "0", "--log-folder", "logs")
-        command(kept, "report", "logs")
-        screenshot(Path(kept, "report.html"), folder / "report.png")
+        screenshot(report_page(Path(kept)), folder / "report.png")
 
 
-def command(folder: str, *line: str) -> None:
+def report_page(folder: Path, steps: int = 10_000, seeds: int = 3) -> Path:
+    """The page of ``polyak report`` about short trainings."""
+    for algorithm in ("ppo", "a2c"):
+        for seed in range(seeds):
+            line = ["--algo", algorithm, "--env", "CartPole-v1", "--seed", str(seed), "-n", str(steps)]
+            command(folder, "train", *line, "--eval-freq", str(steps // 20), "--verbose", "0", "--log-folder", "logs")
+    command(folder, "report", "logs")
+    return folder / "report.html"
+
+
+def command(folder: Path, *line: str) -> None:
     """One command of the command line, in a folder."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}

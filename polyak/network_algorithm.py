@@ -96,7 +96,7 @@ class NetworkAlgorithm(Algorithm):
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 
-    n_runners, n_learners, n_replay_shards, restarts_per_hour = 0, 1, 0, 0  # declared by those that have them
+    n_runners, n_learners, restarts_per_hour = 0, 1, 0  # declared by those that have them
     transport, runner_timeout, placement = cast(Any, "ray"), cast("float | None", None), cast(Any, None)
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner
@@ -126,7 +126,7 @@ class NetworkAlgorithm(Algorithm):
         self.host = LearnerHost(self._compiles, self.precision, print if self.verbose >= 1 else None)
         self.schedules = Schedules(get_schedule_fn(self.learning_rate))
         self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
-        if self.n_runners != 0 or self.n_learners > 1 or self.n_replay_shards > 0:
+        if self.n_runners != 0 or self.n_learners > 1 or getattr(self, "n_replay_shards", 0) > 0:
             self.parts["cluster"] = Cluster(self)
 
     def _summary(self) -> dict[str, str]:
@@ -188,7 +188,7 @@ class NetworkAlgorithm(Algorithm):
         values = {name: getattr(self, name) for name in self.learner.tunables if name != "learning_rate"}
         self.schedules.moving = {name: value for name, value in values.items() if not is_constant(value)}
         self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
-        if self.n_runners != 0 or self.n_learners > 1 or self.n_replay_shards > 0:
+        if self.n_runners != 0 or self.n_learners > 1 or getattr(self, "n_replay_shards", 0) > 0:
             self.parts["cluster"] = Cluster(self)
         still = {name: value for name, value in values.items() if name not in self.schedules.moving}
         self.learner.set(**{name: value(1.0) if callable(value) else value for name, value in still.items()})

@@ -182,6 +182,7 @@ class Epochs(Rollouts):
     """Makes ``n_epochs`` shuffled passes over each rollout."""
 
     watching: ClassVar = (log_ranges, move_kl_coef)
+    reads_rows_alone: ClassVar = True
 
     def check(self) -> None:
         model = self.model

@@ -17,7 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyak.collecting.actor import copy_of
 from polyak.distributed.exchange import SocketGroup
+from polyak.distributed.runners import RemoteActor
+from polyak.distributed.unrolls import RolloutElsewhere, UnrollElsewhere
 from polyak.experience.batch import RolloutRows
 from polyak.learning.data_parallel import Group, each
 from polyak.learning.learner import Learner, Update
@@ -50,6 +53,8 @@ class Said(NamedTuple):
     """Whether the last step was; ``None``: such is not asked."""
     seconds: float = 0.0
     """That they took elsewhere."""
+    explained: float | None = None
+    """The share of the variance of returns that values explain; ``None``: the rollout was not made here."""
 
 
 class Learned(NamedTuple):
@@ -73,8 +78,8 @@ class LearnerProcess:
 
     def __init__(self, rank: int, seed: int, threads: int) -> None:
         self.rank, self.seed = rank, seed
-        self._held: tuple[int, Any] = (-1, None)
-        """The rollout of which rows were learned from last, and its number."""
+        self._held: tuple[int, Any, float | None] = (-1, None, None)
+        """The rollout of which rows were learned from last: its number, itself, and how much values explain of it."""
         if threads:
             torch.set_num_threads(threads)
 
@@ -86,6 +91,7 @@ class LearnerProcess:
         """Be a copy of this learner from now on."""
         self.learner = cloudpickle.loads(pickled).to(device)
         self.device = device
+        self._actor: RemoteActor | None = None
         with suppress(ImportError):  # torch compiles a class by names of its module, which need not have come with it
             import_module(type(self.learner).__module__)
 
@@ -101,12 +107,13 @@ class LearnerProcess:
         """
         self.learner.join(group if not isinstance(group, tuple) else SocketGroup(self.rank, *group))
 
-    def update(self, asked: Asked, rollout: Any = None) -> tuple[Said, Any]:
+    def update(self, asked: Asked, rollout: Any = None, *apart: Any) -> tuple[Said, Any]:
         """A gradient step on each of some minibatches, until one is skipped.
 
         Args:
             asked: for what.
             rollout: of which they are rows, as arrays: it is read if its number is another one than last time.
+            apart: chunks and weights that batches name by their numbers here.
 
         Returns:
             what there is to say of the steps, and the random numbers to continue from where some were given.
@@ -116,11 +123,34 @@ class LearnerProcess:
         if asked.streams is not None:
             set_rng_state(*asked.streams)
         if asked.rollout != self._held[0]:
-            self._held = asked.rollout, self._here(rollout)
-        given = (self._here(batch) for batch in asked.batches)
+            if isinstance(rollout, RolloutElsewhere):
+                self._held = asked.rollout, *self._built(rollout._replace(weights=apart[0], chunks=apart[1:]))
+            else:
+                self._held = asked.rollout, self._here(rollout), None
+        given = (
+            self._unrolled(batch, apart) if isinstance(batch, UnrollElsewhere) else self._here(batch)
+            for batch in asked.batches
+        )
         shares = (RolloutRows(self._held[1], one) if isinstance(one, Tensor) else one for one in given)
-        said = said_of(list(self.learner.updates(shares)))._replace(seconds=time.perf_counter() - began)
+        said = said_of(list(self.learner.updates(shares)))
+        said = said._replace(explained=self._held[2], seconds=time.perf_counter() - began)
         return said, None if asked.streams is None else rng_state()
+
+    def _unrolled(self, batch: UnrollElsewhere, apart: Sequence[Any]) -> Any:
+        """Rollouts that runners have made, whose parts are numbers of what came apart, or arrays."""
+        parts = [(apart[one[0]], apart[one[1]]) if type(one) is tuple else self._here(one) for one in batch.parts]
+        return batch._replace(parts=parts).unrolled(self.learner, self._acting, self.device)
+
+    def _built(self, rollout: RolloutElsewhere) -> tuple[Any, float]:
+        """A rollout that runners have made."""
+        return rollout.samples(self.learner, self._acting, self.device)
+
+    @property
+    def _acting(self) -> RemoteActor:
+        """Holds the weights that acted, and the recurrent state between two steps."""
+        if self._actor is None:
+            self._actor = RemoteActor(copy_of(self.learner.policy), {})
+        return self._actor
 
     def _here(self, batch: Any) -> Any:
         return each(tensors_in(batch), lambda column: column.to(self.device))

@@ -28,14 +28,16 @@ from polyak.distributed.learner_process import (
     tensors_in,
     texts_of,
 )
-from polyak.distributed.metrics import Busy
 from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import PATIENCE, Failure, Workers
 from polyak.distributed.runner_process import SEEDS_APART
 from polyak.distributed.runners import Transport
+from polyak.distributed.traffic import Busy
+from polyak.distributed.unrolls import RolloutElsewhere, UnrollElsewhere
 from polyak.experience.batch import RolloutRows, gathered
 from polyak.learning.data_parallel import Group
 from polyak.learning.learner import Learner, Update
+from polyak.learning.vtrace_learner import Unroll
 from polyak.seeding import rng_state, set_rng_state
 from polyak.warning import warn_user
 
@@ -49,6 +51,9 @@ BROUGHT_EVERY = 16
 class LearnerGroup:
     """A learner here and its fellows elsewhere.
 
+    Attributes:
+        fetches: whether learners are given rollouts as references, none of which is read here.
+
     Args:
         n_learners: how many, the one here among them.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for threads that take turns.
@@ -58,6 +63,8 @@ class LearnerGroup:
     Raises:
         ImportError: ``polyak[scale]`` is missing.
     """
+
+    fetches = False
 
     def __init__(
         self, n_learners: int, transport: Transport, seed: int | None, placement: Reservation = Reservation()
@@ -170,14 +177,25 @@ class LearnerGroup:
         rollout = getattr(given[0], "rollout", None) if given else None
         if rollout is not self._rollout[0]:
             self._rollouts += 1
-            self._rollout = rollout, () if rollout is None else (self.fellows.put(arrays_in(rollout)),)
+            self._rollout = rollout, () if rollout is None else self._rollout_sent(rollout)
         return [one if rollout is not None and one.rollout is rollout else gathered(one) for one in given]
+
+    def _rollout_sent(self, rollout: Any) -> tuple[Any, ...]:
+        """A rollout as fellows are given it: references travel by themselves, so that Ray brings what they are to."""
+        if isinstance(rollout, RolloutElsewhere):
+            return rollout._replace(weights=None, chunks=()), rollout.weights, *rollout.chunks
+        return (self.fellows.put(arrays_in(rollout)),)
 
     def _shares(self, whole: Sequence[Any]) -> list[list[Any]]:
         """Of each learner, its share of each minibatch."""
         if self.size == 1:
             return [list(whole)]
-        return [[self.learner.share(one, rank, self.size) for one in whole] for rank in range(self.size)]
+        return [[self._share(one, rank) for one in whole] for rank in range(self.size)]
+
+    def _share(self, batch: Any, rank: int) -> Any:
+        if isinstance(batch, UnrollElsewhere):
+            return batch._replace(share=(rank, self.size))
+        return self.learner.share(batch, rank, self.size)
 
     def _sent(self, shares: Iterable[Sequence[Any]], streams: Any = None) -> list[tuple[Any, ...]]:
         """What learners are asked about their shares; the first of them continues from these random numbers."""
@@ -185,8 +203,10 @@ class LearnerGroup:
         number = self._rollouts if self._rollout[1] else -1
         found = []
         for share in shares:
-            sent = [arrays_in(one.rows if isinstance(one, RolloutRows) else one) for one in share]
-            found.append((Asked(sent, number, values, streams), *self._rollout[1]))
+            apart: list[Any] = []
+            sent = [_as_sent(one, apart) for one in share]
+            rollout = self._rollout[1] or (None,) * bool(apart)
+            found.append((Asked(sent, number, values, streams), *rollout, *apart))
             streams = None
         return found
 
@@ -233,6 +253,21 @@ class LearnerGroup:
         return type(None), ()  # a copy of a model has none until it learns
 
 
+def _as_sent(batch: Any, apart: list[Any]) -> Any:
+    """A batch as it travels. References travel by themselves, so that Ray brings what they are to: they are added to
+    ``apart``, and named by their numbers there."""
+    if not isinstance(batch, UnrollElsewhere):
+        return arrays_in(batch.rows if isinstance(batch, RolloutRows) else batch)
+    parts: list[Any] = []
+    for part in batch.parts:
+        if isinstance(part, Unroll):
+            parts.append(arrays_in(part))
+            continue
+        parts.append((len(apart), len(apart) + 1))
+        apart += part
+    return batch._replace(parts=parts)
+
+
 class LearnersElsewhere(LearnerGroup):
     """Learners in processes on Ray that make all steps of one here, which is brought to where they are by
     :meth:`settle`, and after :data:`BROUGHT_EVERY` requests.
@@ -251,6 +286,10 @@ class LearnersElsewhere(LearnerGroup):
     Raises:
         ImportError: ``polyak[scale]`` is missing.
     """
+
+    fetches = True
+    explained: float | None = None
+    """The share of the variance of returns that values explain, in a rollout that was fetched."""
 
     def __init__(
         self, n_learners: int, seed: int | None, shares_streams: bool, device: str, threads: int, placement: Reservation
@@ -272,6 +311,7 @@ class LearnersElsewhere(LearnerGroup):
         answers = self._asked("update", self._sent(self._shares(whole), streams))
         if self._shares_streams:
             set_rng_state(*answers[0][1])
+        self.explained = answers[0][0].explained
         updates = _joined([said for said, _ in answers], whole)
         learner.steps += len(updates)
         if learner.engine is not None:

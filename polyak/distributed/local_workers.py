@@ -32,7 +32,11 @@ class LocalWorkers:
         """What each of them answers first."""
         return dict(enumerate(self.ask_all(method)))
 
-    def ask(self, worker: int, method: str, *arguments: Any) -> None:
+    def fetch(self, value: Any) -> Any:
+        """The value itself."""
+        return value
+
+    def ask(self, worker: int, method: str, *arguments: Any, apart: bool = False) -> None:
         """Let one of them do something, at once."""
         answer: Any
         try:

@@ -119,6 +119,10 @@ def join_cluster(address: str, working_dir: str = "") -> None:
     _SESSION.address, _SESSION.runtime_env = address, {"working_dir": working_dir} if working_dir else {}
 
 
+class LostRowsError(RuntimeError):
+    """Something that one process was to fetch from another is gone with it."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """What came instead of a result."""
@@ -156,6 +160,8 @@ class _Asked:
     method: str
     since: float
     within: float
+    rest: tuple[Any, ...] = ()
+    """References to what the answer leaves out."""
     is_wanted: bool = True
     """Whether the answer is reported."""
 
@@ -266,7 +272,11 @@ class Workers:
                 results[worker] = answer
         return dict(sorted(results.items()))
 
-    def ask(self, worker: int, method: str, *arguments: Any, within: float | None = None) -> None:
+    def fetch(self, reference: Any) -> Any:
+        """What a reference is to."""
+        return ray().get(reference)
+
+    def ask(self, worker: int, method: str, *arguments: Any, within: float | None = None, apart: bool = False) -> None:
         """Let one of them do something; :meth:`answers` has what comes of it.
 
         Args:
@@ -274,10 +284,13 @@ class Workers:
             method: of its object.
             arguments: for the method.
             within: seconds; ``None``: as all. A process that has just been made needs some to begin.
+            apart: the method returns two things. The second stays where it is: :meth:`answers` has a reference to it,
+                for :meth:`fetch` or for another process.
         """
-        reference = getattr(self._actors[worker], method).remote(*arguments)
+        asked = getattr(self._actors[worker], method)
+        reference, *rest = asked.options(num_returns=2).remote(*arguments) if apart else (asked.remote(*arguments),)
         patience = self.timeout if within is None else within
-        self._asked[reference] = _Asked(worker, method, time.monotonic(), patience)
+        self._asked[reference] = _Asked(worker, method, time.monotonic(), patience, tuple(rest))
 
     def waiting_for(self, worker: int) -> int:
         """How many answers of one of them are to come."""
@@ -300,6 +313,8 @@ class Workers:
                 if asked is None:  # forgotten with the one before it
                     continue
                 result = self._result(reference)
+                if asked.rest and not isinstance(result, Failure):
+                    result = (result, *asked.rest)
                 gone = isinstance(result, Failure) and result.gone
                 if gone or asked.is_wanted:
                     found.append((asked.worker, asked.method, result))
@@ -343,7 +358,12 @@ class Workers:
         except ray().exceptions.RayActorError as error:
             return Failure(error, gone=True)
         except Exception as error:
-            hangs = isinstance(cause := getattr(error, "cause", error), EnvTimeoutError)
+            cause = getattr(error, "cause", None) or error
+            if isinstance(cause, ray().exceptions.ObjectLostError):
+                return Failure(
+                    LostRowsError(f"what another process had made is lost with its node: {cause}"), gone=False
+                )
+            hangs = isinstance(cause, EnvTimeoutError)
             return Failure(cause if hangs else error, gone=hangs)
 
     def _overdue(self) -> list[tuple[int, str, Any]]:

@@ -21,9 +21,9 @@ from polyak.arrays import aligned, assign, mapped
 from polyak.collecting.actor import Actor
 from polyak.collecting.runner import Runner
 from polyak.collecting.train_freq import Series
-from polyak.distributed.metrics import Place
 from polyak.distributed.ray_workers import own_node
 from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
+from polyak.distributed.traffic import Seat
 from polyak.distributed.watch import HangWatch
 from polyak.distributed.weights import put_back
 from polyak.envs import VecEnv, as_vec_env, unwrap_vec_normalize
@@ -78,6 +78,10 @@ class Order(NamedTuple):
     """Random numbers to draw from, which are handed back with the steps; ``None``: the runner's own."""
     wanted: Any = None
     """How long collections are, which begin at any step: the runner counts; ``None``: :attr:`begins` says it."""
+    apart: bool = False
+    """Whether a :class:`Heading` comes, and the steps apart from it."""
+    tells_last: bool = False
+    """Whether the heading says what there is after the last step."""
 
 
 class Ends(NamedTuple):
@@ -128,6 +132,34 @@ class Chunk(NamedTuple):
     def observations(self) -> Any:
         """[N, ...] to act on next, as experience keeps them."""
         return mapped(lambda part: part[-1], self.seen)
+
+    @property
+    def steps(self) -> int:
+        """T"""
+        return len(self.infos)
+
+
+class Heading(NamedTuple):
+    """What is to be known of a :class:`Chunk` whose rows stay where they are until somebody learns from them."""
+
+    steps: int
+    """T"""
+    ends: list[Ends]
+    """With episodes alone."""
+    report: Report | None
+    streams: Any
+    last: Chunk | None
+    """What there is after the last step, as a chunk of no steps; ``None``: it was not asked for."""
+    dones: np.ndarray
+    """[N] whether the last step ended an episode."""
+
+    @classmethod
+    def of(cls, chunk: Chunk, tells_last: bool) -> Heading:
+        """That of a chunk."""
+        ends = [Ends(end.step, end.rows, None, {}, end.episodes) for end in chunk.ends]
+        seen = mapped(lambda part: part[-1:].copy(), chunk.seen)
+        last = Chunk(Experience({}), None, [], [], seen, chunk.allowed, chunk.memory) if tells_last else None
+        return cls(chunk.steps, ends, chunk.report, chunk.streams, last, chunk.columns["dones"][-1].copy())
 
 
 class RunnerProcess:
@@ -205,9 +237,9 @@ class RunnerProcess:
         """The states of the generators that this runner draws from."""
         return rng_state() if self._streams is None else self._streams
 
-    def describe(self) -> tuple[Place, Described]:
+    def describe(self) -> tuple[Seat, Described]:
         """Where it is, and its environments."""
-        env, place = self.env, Place(os.getpid(), own_node() if self._alone else gethostname())
+        env, place = self.env, Seat(os.getpid(), own_node() if self._alone else gethostname())
         return place, Described(env.num_envs, env.observation_space, env.action_space, turned_images(env))
 
     def normalizer_made(self) -> bytes | None:
@@ -287,7 +319,7 @@ class RunnerProcess:
                 self.runner.allowed = masks.after_reset(self.runner.stored_obs)
         return self.runner.stored_obs, self.runner.allowed
 
-    def collect(self, weights: np.ndarray, order: Order) -> Chunk:
+    def collect(self, weights: np.ndarray, order: Order) -> Chunk | tuple[Heading, Chunk]:
         """Make steps with these weights of the policy."""
         runner = self.runner
         assert runner is not None
@@ -300,7 +332,8 @@ class RunnerProcess:
             actor.begin(self.rows.num_envs, order.begins)
             chunk = self._collected(order)
         report = None if self.normalizer is None else report_of(self.normalizer)
-        return chunk._replace(report=report, streams=None if order.streams is None else self._drawn)
+        chunk = chunk._replace(report=report, streams=None if order.streams is None else self._drawn)
+        return (Heading.of(chunk, order.tells_last), chunk) if order.apart else chunk
 
     def _follow(self, order: Order, number: int) -> None:
         """Let exploration know that so many steps of an order are made."""

@@ -24,11 +24,20 @@ from polyak.collecting.exploration import ActingProgress, Exploration
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.integrity import Integrity, whole
 from polyak.distributed.local_workers import LocalWorkers
-from polyak.distributed.metrics import Place, Traffic
 from polyak.distributed.placement import Reservation
 from polyak.distributed.ray_workers import MOST_RESTARTS, PATIENCE, Failure, Tolerance, Workers
-from polyak.distributed.runner_process import EXTRA, Chunk, Described, Ends, Normalising, Order, RunnerProcess
+from polyak.distributed.runner_process import (
+    EXTRA,
+    Chunk,
+    Described,
+    Ends,
+    Heading,
+    Normalising,
+    Order,
+    RunnerProcess,
+)
 from polyak.distributed.statistics import Report, SharedStatistics, settings_of
+from polyak.distributed.traffic import Seat, Traffic
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.adapters.infos import SUCCEEDED
@@ -61,6 +70,8 @@ class _Wanted:
     block: int
     method: str
     arguments: tuple[Any, ...]
+    apart: bool = False
+    """See :meth:`~polyak.distributed.ray_workers.Workers.ask`."""
     maker: int | None = None
     """Which runner was asked; ``None``: there is none."""
 
@@ -140,7 +151,7 @@ class RemoteEnvs(VecEnv):
                 reason = str(error).strip().rpartition("\n")[2]
                 raise RuntimeError(f"a runner could not be made: {reason}") from error
             raise
-        self.places = [Place(0, "")] * self.n_runners
+        self.places = [Seat(0, "")] * self.n_runners
         """Where each runner is; process 0: there was none yet."""
         self._described: Described = next(iter(found.values()))[1]
         for worker, said in found.items():
@@ -152,7 +163,7 @@ class RemoteEnvs(VecEnv):
         number = 1 if as_one else self.n_runners * first.num_envs
         super().__init__(number, first.observation_space, first.action_space)
 
-    def _introduce(self, worker: int, said: tuple[Place, Described]) -> None:
+    def _introduce(self, worker: int, said: tuple[Seat, Described]) -> None:
         """Take in what a runner says of its process and its environments, which must be those of all."""
         self.places[worker], described = said
         if described != self._described:
@@ -193,18 +204,18 @@ class RemoteEnvs(VecEnv):
             self.send(method, arguments)
             return self.gather(method)
 
-    def send(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> None:
+    def send(self, method: str, arguments: Sequence[tuple[Any, ...]], apart: bool = False) -> None:
         """Ask for each block of environments the runner that makes its steps."""
         with self.integrity.changing():
             for block, own in enumerate(arguments):
-                self._send(_Wanted(block, method, own))
+                self._send(_Wanted(block, method, own, apart))
 
     def _send(self, asked: _Wanted) -> None:
         maker = self._makers[asked.block]
         asked.maker = None if maker in self.absent else maker
         self._pending.append(asked)
         if asked.maker is not None:
-            self.workers.ask(asked.maker, asked.method, *asked.arguments)
+            self.workers.ask(asked.maker, asked.method, *asked.arguments, apart=asked.apart)
 
     def gather(self, method: str) -> list[Any]:
         """The answers for all blocks to what was sent. Where a runner was lost, another one is asked."""
@@ -310,7 +321,8 @@ class RemoteEnvs(VecEnv):
                 self._renew(worker, answer)
             elif what == "collect":
                 self.workers.failures = 0
-                self.traffic.note(worker, answer)
+                seen = answer if isinstance(answer, Chunk) else answer[0]
+                self.traffic.note(worker, seen.steps * self.per_runner, seen)
         return found
 
     def _move(self) -> None:
@@ -338,7 +350,7 @@ class RemoteEnvs(VecEnv):
         self.on_absence(worker)
         self._send_again(worker)
 
-    def _renew(self, worker: int, said: tuple[Place, Described]) -> None:
+    def _renew(self, worker: int, said: tuple[Seat, Described]) -> None:
         self._introduce(worker, said)
         self.generation[worker] += 1
         self.absent.discard(worker)
@@ -510,6 +522,15 @@ class Received(NamedTuple):
     chunks: list[Chunk]
     continues: bool
     """Whether all of it continues the episodes of what was made before."""
+    headings: Sequence[Heading] = ()
+    """Of chunks whose rows are elsewhere; ``chunks`` are references then."""
+    weights: Any = None
+    """With which these were made, as they were sent."""
+
+    @property
+    def steps(self) -> int:
+        """Of each environment."""
+        return self.headings[0].steps if self.headings else len(self.chunks[0].infos)
 
 
 class _Ages(NamedTuple):
@@ -581,6 +602,9 @@ class RunnerGroup:
         self._unread: Received | None = None
         self._chunk: Chunk | None = None
         self._row = 0
+        self.apart = False
+        """Whether the rows of what is asked for from now on stay where they are made."""
+        self._sent_weights: Any = None
         self.epsilon_after: Callable[[int], float] | None = None
         """The probability of a random action after so many environment steps; ``None``: it stays while they collect."""
         self.on_loss: Callable[[], None] = lambda: None
@@ -636,7 +660,7 @@ class RunnerGroup:
         moments = None if self._shared is None else self._shared.request()
         return None if moments is None else Normalising(settings_of(cast(VecNormalize, self._normalizer)), moments)
 
-    def _merge(self, chunks: Sequence[Chunk]) -> None:
+    def _merge(self, chunks: Sequence[Chunk | Heading]) -> None:
         """Take in what runners have said of their statistics."""
         if self._shared is not None:
             self._shared.take([chunk.report for chunk in chunks if chunk.report is not None])
@@ -670,7 +694,7 @@ class RunnerGroup:
     def _drop(self) -> None:
         """Forget steps that were made and are not handed out."""
         if (received := self._received()) is not None:
-            self._merge(received.chunks)
+            self._merge(received.headings or received.chunks)
         self._chunk, self._row, self._unread, self._ages = None, 0, None, None
 
     def _look_at(self, observations: Observations) -> Observations:
@@ -691,6 +715,12 @@ class RunnerGroup:
             self.actor.is_new = False
 
     @property
+    def fetched(self) -> Chunk:
+        """The steps that were fetched last."""
+        assert self._chunk is not None
+        return self._chunk
+
+    @property
     def is_used_up(self) -> bool:
         """Whether all steps that runners have made are handed out."""
         return self._chunk is None or self._row == len(self._chunk.infos)
@@ -698,21 +728,24 @@ class RunnerGroup:
     def _request(self) -> None:
         """Ask all runners for the steps that are planned."""
         self._send_actor()
-        weights = self.env.workers.put(flat_weights(self.actor.policy))
-        order = self._order(self.actor.begins)
+        self._sent_weights = self.env.workers.put(flat_weights(self.actor.policy))
+        order = self._order(self.actor.begins)._replace(apart=self.apart, tells_last=self.apart)
         self.actor.begins, self._asked_at = False, self.updates()
-        self.env.send("collect", [(weights, order)] * self.env.n_runners)
+        self.env.send("collect", [(self._sent_weights, order)] * self.env.n_runners, self.apart)
 
     def _received(self) -> Received | None:
         """What they have made that was not looked at yet, when it is there; ``None``: they were not asked."""
         if self._unread is None and self.env.is_asked("collect"):
             with self.env.integrity.changing():
-                chunks: list[Chunk] = self.env.gather("collect")
+                found = self.env.gather("collect")
+                headings = [] if isinstance(found[0], Chunk) else [heading for heading, _ in found]
+                chunks: list[Chunk] = [rows for _, rows in found] if headings else found
                 before, self._made_by = self._made_by, self.env.made_by
                 whole = len(set(self._made_by)) == len(self._made_by)
-                self._unread = Received(chunks, whole and before in ([], self._made_by))
-            if chunks[0].streams is not None:
-                set_rng_state(*chunks[0].streams)
+                continues = whole and before in ([], self._made_by)
+                self._unread = Received(chunks, continues, headings, self._sent_weights)
+            if (streams := [*headings, *chunks][0].streams) is not None:
+                set_rng_state(*streams)
         return self._unread
 
     def _order(self, begins: bool) -> Order:
@@ -736,6 +769,19 @@ class RunnerGroup:
 
     def fetch(self) -> Chunk:
         """What runners have made of one request, none of which is handed out yet."""
+        self.apart = False
+        with self._taken() as received:
+            chunks = received.chunks
+            if received.headings:
+                chunks = [self.env.workers.fetch(rows) for rows in chunks]
+            self._chunk, self._row = self._together(chunks), 0
+            if self.in_advance:
+                self._request()
+        return self._chunk
+
+    @contextmanager
+    def _taken(self) -> Iterator[Received]:
+        """What runners have made of one request; within the block it is noted."""
         if self.obs is None:
             self.reset()
         with self.env.integrity.changing():
@@ -744,14 +790,31 @@ class RunnerGroup:
                     self._request()
                 received = self._received()
             assert received is not None
-            self._merge(received.chunks)
-            self._note_lag(len(received.chunks[0].infos))
-            self._chunk, self._row, self._unread = self._together(received.chunks), 0, None
-            if self.in_advance:
-                self._request()
+            self._merge(received.headings or received.chunks)
+            self._note_lag(received.steps)
+            self._unread = None
+            yield received
         if not received.continues:
             self.on_loss()
-        return self._chunk
+
+    def leave(self) -> Received:
+        """What runners have made of one request, as if each step had been handed out. Rows stay where they are, unless
+        they were asked for before."""
+        self.apart = True
+        with self._taken() as received:
+            if not received.headings:
+                self._chunk, self._row = self._together(received.chunks), 0
+                return received
+            parts = [cast(Chunk, heading.last) for heading in received.headings]
+            seen = _side_by_side([part.observations for part in parts])
+            self.allowed = None if parts[0].allowed is None else np.concatenate([part.allowed for part in parts])
+            memory = _side_by_side([part.memory for part in parts])
+            self.actor.memory = {name: torch.from_numpy(np.array(part)) for name, part in memory.items()} or None
+            self.episode_starts = np.concatenate([heading.dones for heading in received.headings])
+            self._look_at(seen)
+            self.steps += received.steps
+            self._chunk, self._row = None, 0
+        return received
 
     def _note_lag(self, steps: int) -> None:
         """Count how many updates the weights were old that made so many steps, which have come now. Of steps that came
@@ -777,7 +840,7 @@ class RunnerGroup:
 
     def _together(self, chunks: Sequence[Chunk]) -> Chunk:
         """What runners have made as steps of all environments."""
-        return _joined(chunks)
+        return side_by_side(chunks)
 
     def _handed_out(self) -> Step:
         assert self._chunk is not None
@@ -971,7 +1034,7 @@ def _side_by_side(columns: Sequence[Any], axis: int = 0) -> Any:
     return columns[0] if len(columns) == 1 else mapped(lambda *parts: joined(parts, axis), *columns)
 
 
-def _joined(chunks: Sequence[Chunk]) -> Chunk:
+def side_by_side(chunks: Sequence[Chunk]) -> Chunk:
     """The chunks of several runners as one of all their environments."""
     if len(chunks) == 1:
         return chunks[0]

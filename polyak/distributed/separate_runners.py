@@ -16,12 +16,13 @@ from polyak.arrays import under
 from polyak.collecting.exploration import ActingProgress
 from polyak.collecting.time_split import TimeSplit
 from polyak.distributed.ray_workers import Failure
-from polyak.distributed.runner_process import Chunk
+from polyak.distributed.runner_process import Chunk, Heading
 from polyak.distributed.runners import RemoteActor, RunnerGroup, chunk_from, chunk_state, row_of
+from polyak.distributed.unrolls import Last, last_of
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv
 from polyak.envs.nested_spaces import is_composed
-from polyak.experience.step import Observations, Step
+from polyak.experience.step import Step
 
 
 class Published(NamedTuple):
@@ -37,19 +38,13 @@ class Finished(NamedTuple):
     """The steps that a runner has made of one request."""
 
     worker: int
-    chunk: Chunk
+    chunk: Chunk | Heading
     version: int
     """Of the weights that acted."""
     weights: np.ndarray
     """These, as :func:`~polyak.distributed.weights.flat_weights` returned them."""
-
-
-class Last(NamedTuple):
-    """What there is after the last step of a chunk, under the names that a runner has for it."""
-
-    obs: Observations
-    episode_starts: np.ndarray
-    allowed: np.ndarray | None
+    apart: tuple[Any, Any] | None = None
+    """Of a heading: references to the chunk and to the weights."""
 
 
 class SeparateRunners(RunnerGroup):
@@ -84,11 +79,13 @@ class SeparateRunners(RunnerGroup):
         """What was taken and is not finished yet."""
         self.row, self.shown = 0, False
         """The row of it that callbacks are asked about next, and whether they have been asked already."""
+        self.apart = False
+        """Whether the rows of what is asked for from now on stay where they are made."""
         self._turn = 0
         self._idle: deque[int] = deque()
         self._waiting: deque[Finished] = deque()
-        self._under_way: dict[int, deque[Published]] = {}
-        """Runner -> the weights with which it makes what it was asked for."""
+        self._under_way: dict[int, deque[tuple[Published, bool]]] = {}
+        """Runner -> the weights with which it makes what it was asked for, and whether the rows stay there."""
         self._published: Published | None = None
         super().__init__(env, actor, numbers, split, uses_masks)
 
@@ -131,26 +128,32 @@ class SeparateRunners(RunnerGroup):
     def step_in_hand(self, row: int) -> Step:
         """One of the steps of what is in hand; the actor has the recurrent state after it."""
         assert self.in_hand is not None
-        step, self.actor.memory, _ = row_of(self.in_hand.chunk, row, self.actor.codec)
+        step, self.actor.memory, _ = row_of(self.in_hand_whole().chunk, row, self.actor.codec)
         return step
+
+    def in_hand_whole(self) -> Finished:
+        """What is in hand, with its rows."""
+        assert self.in_hand is not None
+        self.in_hand = self._whole(self.in_hand)
+        return self.in_hand
+
+    def _whole(self, finished: Finished) -> Finished:
+        if finished.apart is None:
+            return finished
+        return finished._replace(chunk=self.env.workers.fetch(finished.apart[0]), apart=None)
 
     def rows_in_hand(self) -> Iterator[tuple[int, bool]]:
         """The rows of it that are not done with, and whether callbacks are yet to be asked about each. One is done with
         when the next is wanted."""
         assert self.in_hand is not None
-        while self.row < len(self.in_hand.chunk.infos):
+        while self.row < self.in_hand.chunk.steps:
             is_new, self.shown = not self.shown, True
             yield self.row, is_new
             self.row, self.shown = self.row + 1, False
 
     def after_in_hand(self) -> Last:
         """What there is after its last step; the actor has the recurrent state then."""
-        assert self.in_hand is not None
-        chunk = self.in_hand.chunk
-        _, self.actor.memory, allowed = row_of(chunk, len(chunk.infos) - 1, self.actor.codec)
-        return Last(
-            chunk.observations, np.array(chunk.columns["dones"][-1]), None if allowed is None else allowed.copy()
-        )
+        return last_of(self.in_hand_whole().chunk, self.actor)
 
     def finish(self) -> None:
         """What is in hand has been read."""
@@ -158,7 +161,7 @@ class SeparateRunners(RunnerGroup):
         worker, chunk, *_ = self.in_hand
         with self.env.integrity.changing():
             self._turn = (worker + 1) % self.env.n_runners
-            self.steps += len(chunk.infos)
+            self.steps += chunk.steps
             has_more = worker in self._idle or self._under_way.get(worker)  # as another process, if it was lost
             if self.in_turn and not has_more and worker not in self.env.absent:
                 self._idle.append(worker)
@@ -189,16 +192,19 @@ class SeparateRunners(RunnerGroup):
             worker = self._idle.popleft()
             if worker in self.env.absent:  # it is about to go
                 continue
-            self._under_way.setdefault(worker, deque()).append(self._published)
-            self.env.workers.ask(worker, "collect", self._published.sent, self._order(True))
+            self._under_way.setdefault(worker, deque()).append((self._published, self.apart))
+            order = self._order(True)._replace(apart=self.apart)
+            self.env.workers.ask(worker, "collect", self._published.sent, order, apart=self.apart)
 
     def _receive(self, wait: bool = True) -> None:
         """Put what runners have finished among what waits."""
         with self.env.integrity.changing():
             for worker, asked, answer in self.env.answers(wait):
                 if asked == "collect" and not isinstance(answer, Failure):
-                    weights = self._under_way[worker].popleft()
-                    self._waiting.append(Finished(worker, answer, weights.version, weights.flat))
+                    weights, apart = self._under_way[worker].popleft()
+                    chunk, rows = answer if apart else (answer, None)
+                    references = (rows, weights.sent) if apart else None
+                    self._waiting.append(Finished(worker, chunk, weights.version, weights.flat, references))
                     if not self.in_turn:
                         self._idle.append(worker)
 
@@ -255,7 +261,8 @@ class SeparateRunners(RunnerGroup):
         if not columns:
             return columns
         held = [self.in_hand] if self.in_hand is not None else []
-        for number, (worker, chunk, version, weights) in enumerate([*held, *self._waiting]):
+        for number, finished in enumerate([*held, *self._waiting]):
+            worker, chunk, version, weights, _ = self._whole(finished)
             columns |= {f"finished/{number}/chunk/{name}": part for name, part in chunk_state(chunk).items()}
             columns[f"finished/{number}/source"] = np.array([worker, version])
             columns[f"finished/{number}/weights"] = weights

@@ -95,6 +95,8 @@ class RolloutBuffer(BaseBuffer):
     """[buffer_size, n_envs] what the states of rows count as successors, where that is not their ``values``."""
     _seen: Any
     """[buffer_size + 1, n_envs, ...] of a rollout that came with what was observed after its last step; else None."""
+    elsewhere: Any = None
+    """What stands for a rollout that is elsewhere: see :meth:`leave`; ``None``: it is here."""
     warns_of_rest = True
     """Whether it is worth a warning that ``batch_size`` leaves a smaller minibatch at the end of each pass."""
 
@@ -153,7 +155,13 @@ class RolloutBuffer(BaseBuffer):
         """Start a new rollout, in new arrays: references to the old ones keep their contents."""
         self.pos, self.full, self.generator_ready = 0, False, False
         self.finals, self._final_rows, self._state_values, self._seen = [], [_NO_ROWS], None, None
+        self.elsewhere = None
         vars(self).update(mapped(self._zeros, self._layouts))
+
+    def leave(self, elsewhere: Any) -> None:
+        """Be of a whole rollout that is not here: :meth:`passes` say which of its rows make minibatches."""
+        self.reset()
+        self.elsewhere, self.pos, self.full = elsewhere, self.buffer_size, True
 
     def adopt(self, rows: Mapping[str, Any], seen: Any, ends: Iterable[tuple[int, Step, Any]] = ()) -> None:
         """Take a whole rollout without values, uncopied where it has the types of the buffer.
@@ -489,7 +497,7 @@ class RolloutBuffer(BaseBuffer):
 
     def passes(self) -> Callable[[int | None], Generator[RolloutRows, None, None]]:
         """:meth:`minibatches` of the rollout as it is now, which is converted once for all passes over it."""
-        return partial(self.minibatches, rollout=self._rollout())
+        return partial(self.minibatches, rollout=self._rollout() if self.elsewhere is None else self.elsewhere)
 
     @cached_property
     def plain(self) -> bool:

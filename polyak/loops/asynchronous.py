@@ -20,28 +20,36 @@ from polyak.callbacks.callback import BaseCallback
 from polyak.collecting.actor_thread import ActorThread
 from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.time_split import TimeSplit
+from polyak.distributed.runner_process import Chunk
 from polyak.distributed.separate_runners import Finished, SeparateRunners
+from polyak.distributed.unrolls import UnrollElsewhere, write
 from polyak.distributed.weights import put_back
-from polyak.experience import Experience, RolloutBuffer
 from polyak.experience.step import Step
 from polyak.learning.vtrace_learner import Unroll, joined
-from polyak.loops.on_policy import OnPolicyLoop
+from polyak.loops.on_policy import OnPolicyLoop, learns
+
+_NOWHERE = np.zeros(0, bool)
 
 
 class Rollout(NamedTuple):
     """Steps that were made with the same weights, and what these say of them."""
 
-    buffer: RolloutBuffer
-    last: Experience
+    buffer: Any
+    """A :class:`~polyak.experience.RolloutBuffer`; ``None``: its rows are elsewhere."""
+    last: Any
     """What there was after the last step: see :meth:`~polyak.collecting.rollout.RolloutWriter.following`."""
     episode_starts: np.ndarray
     version: int
     """The learner's steps when the weights were published."""
     steps: Sequence[Step | None] = ()
     """As far as callbacks are yet to see them; ``None`` where none reads it."""
+    elsewhere: UnrollElsewhere | None = None
+    """Where its rows are."""
 
-    def unrolled(self) -> Unroll:
+    def unrolled(self) -> Unroll | UnrollElsewhere:
         """As learners see it."""
+        if self.elsewhere is not None:
+            return self.elsewhere
         return Unroll(self.buffer.trajectory(self.last.observations, self.episode_starts), self.last.memory)
 
     def evaluated(self, step: Step, row: int) -> Step:
@@ -76,7 +84,8 @@ class AsynchronousLoop:
             return False
         loop.note()
         with loop.split.update:
-            loop.updates.make(rollouts)
+            if not learns(loop.updates, rollouts):
+                settings.rollouts.begin(reset=True)
             if settings.learner.unpublished >= settings.broadcast_interval:
                 settings.learner.publish(settings.policy)
         for check in loop.between:
@@ -116,7 +125,7 @@ class RolloutCollector:
         self.actor: Any = model.runner.actor
         self.actor.act_by_copy()
         self.rollouts: list[Rollout] = []
-        self.unrolls: list[Unroll] = []
+        self.unrolls: list[Any] = []
         self.lags: list[int] = []
         self._resets = self.runner.env.resets
         self.forget()
@@ -140,8 +149,9 @@ class RolloutCollector:
         """Let these be learned from."""
         self.rollouts = rollouts
         self.lags = [self.settings.learner.steps - rollout.version for rollout in rollouts]
-        unrolls, size = [rollout.unrolled() for rollout in rollouts], self.per_batch
-        self.unrolls = [joined(unrolls[first : first + size]) for first in range(0, len(unrolls), size)]
+        unrolls: list[Any] = [rollout.unrolled() for rollout in rollouts]
+        size = self.per_batch
+        self.unrolls = [_side_by_side(unrolls[first : first + size]) for first in range(0, len(unrolls), size)]
         return rollouts
 
     def minibatches(self, size: int | None = None) -> Iterator[Unroll]:
@@ -179,7 +189,8 @@ class RolloutCollector:
             step_of: gives one of these; ``None``: no episode ended with it, and no callback reads it.
         """
         loop, clock, callback = self.loop, self.loop.collector.clock, self.loop.collector.callback
-        self.settings.rollout_buffer = rollout.buffer
+        if rollout.buffer is not None:
+            self.settings.rollout_buffer = rollout.buffer
         callback.on_rollout_start()
         asks, shows = not callback.is_idle, callback.needs_locals
         known = {"rollout_buffer": rollout.buffer, "n_rollout_steps": self.settings.n_steps}
@@ -187,7 +198,7 @@ class RolloutCollector:
         for row, is_new in rows:
             step = step_of(row)
             if is_new:
-                clock.steps += rollout.buffer.n_envs
+                clock.steps += self.settings.rollouts.n_envs
                 if shows and step is not None:
                     callback.update_locals(loop.published(rollout.evaluated(step, row), {**names, "n_steps": row}))
                 if asks and not callback.on_step():
@@ -278,8 +289,9 @@ class RunnersCollector(RolloutCollector):
                 self._given = settings.learner.published
             self.actor.begin(settings.n_envs)
             runner.plan(settings.n_steps)
+            runner.apart = self._rows_stay()
             with self.loop.split.env:
-                finished = runner.take()
+                finished = runner.take() if runner.apart else runner.take() and runner.in_hand_whole()
             rollout = self.rollout_of(finished)
             if not self.show(rollout, runner.rows_in_hand(), self._step_of(finished)):
                 return None
@@ -292,21 +304,35 @@ class RunnersCollector(RolloutCollector):
             runner.env.traffic.note_lag(settings.n_steps * rollout.buffer.n_envs, lag)
         return received
 
+    def _rows_stay(self) -> bool:
+        """Whether rows need not come here: learners elsewhere fetch them, and no callback reads them."""
+        if self.loop.collector.callback.needs_locals or not getattr(self.settings.learner.fellows, "fetches", False):
+            return False
+        return self.settings.rollouts.buffer_recipe() is not None
+
     def rollout_of(self, finished: Finished) -> Rollout:
         """What a runner has finished as a rollout."""
-        runner, chunk, writer = self.runner, finished.chunk, self.fresh()
+        if finished.apart is not None:
+            elsewhere = UnrollElsewhere(self.settings.rollouts.buffer_recipe(), [finished.apart])
+            return Rollout(None, None, _NOWHERE, finished.version, elsewhere=elsewhere)
+        writer = self.fresh()
         put_back(self.actor.policy, finished.weights)
-        if writer.adopts:
-            writer.adopt(chunk.rows, chunk.seen, ((end.step, runner.step_in_hand(end.step)) for end in chunk.ends))
-        else:
-            for row in range(writer.steps):
-                writer.record(runner.step_in_hand(row))
-        return self.whole(writer, runner.after_in_hand(), finished.version)
+        write(cast(Chunk, finished.chunk), writer, self.actor)
+        return self.whole(writer, self.runner.after_in_hand(), finished.version)
 
-    def _step_of(self, finished: Finished) -> Callable[[int], Step | None]:
-        ends = {end.step for end in finished.chunk.ends}
+    def _step_of(self, finished: Finished) -> Callable[[int], Any]:
+        ends = {end.step: end for end in finished.chunk.ends}
         shows, of = self.loop.collector.callback.needs_locals, self.runner.step_in_hand
-        return lambda row: of(row) if shows or row in ends else None
+        return of if shows else ends.get
+
+
+def _side_by_side(unrolls: list[Any]) -> Any:
+    """Rollouts of one gradient step; those that are here are sent with those that are elsewhere."""
+    if not any(isinstance(one, UnrollElsewhere) for one in unrolls):
+        return joined(unrolls)
+    parts = [one.parts if isinstance(one, UnrollElsewhere) else [one] for one in unrolls]
+    recipe = next(one.make_buffer for one in unrolls if isinstance(one, UnrollElsewhere))
+    return UnrollElsewhere(recipe, [part for some in parts for part in some])
 
 
 def _kept(step: Step, whole: bool) -> Step:

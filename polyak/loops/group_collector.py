@@ -5,6 +5,7 @@ from typing import Any
 
 from polyak.checkpoint.collection import Collection
 from polyak.distributed.runners import RunnerGroup
+from polyak.distributed.unrolls import RolloutElsewhere
 from polyak.experience.step import Step
 from polyak.loops.collector import Collector, Wanted
 
@@ -16,6 +17,9 @@ class GroupCollector(Collector):
     runner: RunnerGroup
     whole = False
     """Whether rollouts are stored, and rewards and all else come with the steps."""
+    rows_stay: Callable[[], Any] = staticmethod(lambda: None)
+    """Returns what makes a rollout buffer where learners elsewhere fetch the rows, which need not come here then;
+    ``None``: they must."""
 
     def prepare(self, wanted: Wanted, series: Collection, restart: bool = True) -> None:
         super().prepare(wanted, series, restart)
@@ -36,17 +40,30 @@ class GroupCollector(Collector):
         try:
             self.callback.on_rollout_start()
             self.actor.use(self.policy())
-            chunk = self.runner.fetch()
-            series.steps = len(chunk.infos)
-            self.clock.steps += series.steps * self.n_envs
-            into.adopt(chunk.rows, chunk.seen, self._noted(chunk))
-            self.runner.pass_over()
+            if (recipe := self.rows_stay()) is None or not self._left(recipe, into, series):
+                chunk = self.runner.fetch() if self.runner.is_used_up else self.runner.fetched
+                series.steps = len(chunk.infos)
+                self.clock.steps += series.steps * self.n_envs
+                into.adopt(chunk.rows, chunk.seen, self._noted(chunk))
+                self.runner.pass_over()
             for task in complete:
                 task()
             self.callback.on_rollout_end()
         finally:
             self.clock.series = None
         return series
+
+    def _left(self, recipe: Any, into: Any, series: Collection) -> bool:
+        """Whether a rollout is one whose rows are elsewhere."""
+        received = self.runner.leave()
+        if not received.headings:
+            return False
+        series.steps = received.headings[0].steps
+        self.clock.steps += series.steps * self.n_envs
+        for end in sorted((end for one in received.headings for end in one.ends), key=lambda end: end.step):
+            self.statistics.note(end.episodes)
+        into.buffer.leave(RolloutElsewhere(recipe, received.weights, received.chunks))
+        return True
 
     def _noted(self, chunk: Any) -> Iterator[tuple[int, Step]]:
         """The steps in which episodes ended, whose statistics are kept."""

@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, cast
 
 from polyak.checkpoint.saved import Saved, join_state, prefixed, split_state
@@ -28,6 +29,8 @@ class Rollouts(Part):
     """Where ``rollout_buffer_class`` is ``None``."""
     stores_masks: ClassVar[tuple[str, ...]] = ("masks",)
     explores_by: ClassVar = ("use_sde", "sde_sample_freq")
+    reads_rows_alone: ClassVar[bool] = False
+    """Whether lessons read a rollout by its minibatches alone."""
     numpy_alone: ClassVar[str | None] = None
     """Why rollouts are made in numpy alone; ``None``: they need not be."""
 
@@ -140,17 +143,34 @@ class Rollouts(Part):
 
     # -- the buffer ----------------------------------------------------------------------------------------------------
 
+    def buffer_recipe(self) -> Callable[..., Any] | None:
+        """Makes a buffer, on a ``device``, where a rollout may be written elsewhere; ``None``: where it may not, since
+        something of a program's own makes buffers, or looks at each step."""
+        is_own = (
+            type(self).make_buffer is not Rollouts.make_buffer or type(self).fresh_writer is not Rollouts.fresh_writer
+        )
+        return None if is_own or self.buffer is None or not self.writer().adopts else self._recipe()
+
+    def left_to_learners(self) -> Callable[..., Any] | None:
+        """What makes a buffer, where learners elsewhere fetch rollouts and nothing here reads them; else ``None``."""
+        if not (self.reads_rows_alone and getattr(self.model.learner.fellows, "fetches", False) and self.buffer.plain):
+            return None
+        return self.buffer_recipe()
+
     def make_buffer(self) -> Any:
         """A buffer as the hyper-parameters describe it, in numpy or in tensors."""
+        return self._recipe()(device=self.model.device)
+
+    def _recipe(self) -> Callable[..., Any]:
         model = self.model
         sequences: dict[str, Any] = {"in_tensors": True} if model.in_tensors else {}
         if isinstance(model.policy, RecurrentActorCriticPolicy):
             model.policy.sequence_length = sequences["sequence_length"] = self.sequence_length(model.policy.max_seq_len)
-        return (model.rollout_buffer_class or self.buffer_class)(
+        return partial(
+            model.rollout_buffer_class or self.buffer_class,
             model.n_steps,
             model.observation_space,
             model.action_space,
-            device=model.device,
             gamma=model.gamma,
             gae_lambda=model.gae_lambda,
             n_envs=self.n_envs,

@@ -13,8 +13,6 @@ from polyak import BC, MARWIL
 from polyak.algorithms import marwil
 from polyak.experience import Dataset, Transition, collect
 from polyak.hyperparameters.declaration import HyperparameterError
-from polyak.zoo.cli import main
-from polyak.zoo.run_folder import RunFolder
 from tests.algorithms.test_bc import SPACES
 from tests.pairs import one_of_each
 from tests.scores.small_envs import Corridor
@@ -233,16 +231,6 @@ def test_actor_and_values_remember_each_by_itself() -> None:
     for obs in np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32):
         (_, ours), (_, theirs) = (m.predict(obs, s, deterministic=True) for m, s in ((model, ours), (clone, theirs)))
         np.testing.assert_array_equal(ours, theirs)
-
-
-def test_it_trains_on_the_command_line(tmp_path: Path) -> None:
-    collect("CartPole-v1", None, 300, seed=0).save(tmp_path / "data.npz")
-    command = f"train --algo marwil --env CartPole-v1 --dataset {tmp_path / 'data.npz'} -n 40 --eval-freq -1 --seed 0"
-    with pytest.raises(SystemExit) as stopped:
-        main([*command.split(), "-params", "batch_size:16", "-f", str(tmp_path)])
-    assert not stopped.value.code
-    model = MARWIL.load(RunFolder.find(tmp_path, "marwil", "CartPole-v1").final_model, device="cpu")
-    assert model.num_timesteps == model._n_updates == 40
 
 
 def test_it_never_acts() -> None:

@@ -30,8 +30,6 @@ from polyak.experience import ReplayBuffer, Transition
 from polyak.hyperparameters.declaration import HyperparameterError
 from polyak.learning.learner import LearnerRecipe, OptimizerRecipe
 from polyak.nn.errors import PolicyError
-from polyak.zoo.cli import main
-from polyak.zoo.run_folder import RunFolder
 from tests.pairs import one_of_each
 from tests.tolerance import bound, sampling
 from tests.trials import trial
@@ -499,17 +497,3 @@ def test_what_does_not_fit_together_is_refused() -> None:
         MBPO(**{**trial(MBPO), "policy_kwargs": {"memory": "lstm"}})
     with pytest.raises(PolicyError, match="n_elites must be from 1 to n_members=2, got 3"):
         DynamicsModel(STATES, ACTIONS, n_members=2, n_elites=3)
-
-
-@pytest.mark.parametrize("name", one_of_each(["pets", "mbpo"], "pets"))
-def test_it_trains_on_the_command_line(name: str, tmp_path: Path) -> None:
-    sizes = {
-        "pets": "horizon:2 n_candidates:5 n_top:2 n_particles:5 train_freq:50 gradient_steps:5 learning_starts:20",
-        "mbpo": "n_rollouts:10 model_freq:50 model_gradient_steps:5 learning_starts:20 gradient_steps:1",
-    }
-    command = f"train --algo {name} --env Pendulum-v1 -n 120 --eval-freq -1 --seed 0 -params {sizes[name]} -f"
-    with pytest.raises(SystemExit) as stopped:
-        main([*command.split(), str(tmp_path)])
-    assert not stopped.value.code
-    model = polyak.load(RunFolder.find(tmp_path, name, "Pendulum-v1").final_model, device="cpu")
-    assert model._n_updates > 0  # type: ignore[attr-defined]

@@ -1,6 +1,5 @@
 """QAC: SARSA's targets, the policy gradient by action values, and the fixed point that both have."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,7 @@ from torch import Tensor
 from polyak import QAC
 from polyak.algorithms import qac
 from polyak.envs import DummyVecEnv
-from polyak.envs.tensor import TensorCartPole
 from polyak.experience.batch import ExtendedRolloutSamples
-from polyak.zoo.cli import main
-from polyak.zoo.run_folder import RunFolder
 from tests.algorithms.test_deep_sarsa import Restless
 from tests.algorithms.test_reinforce import ENDS, MOVES, REWARDS, TwoStates
 from tests.fields.test_masks import Forbidding
@@ -223,22 +219,3 @@ def test_it_carries_value_back_through_a_corridor(baseline: bool) -> None:
     model = QAC("MlpPolicy", env, gamma=0.97, baseline=baseline, device="cpu", seed=2, **rates)
     assert mean_return(model, Corridor(False)) < 1
     assert mean_return(model.learn(16 * 8 * 60), Corridor(False)) == pytest.approx(1.0)
-
-
-def test_it_trains_on_the_command_line(tmp_path: Path) -> None:
-    command = (
-        "train --algo qac --env CartPole-v1 -n 200 --eval-freq -1 --seed 0 -params n_envs:2 n_steps:8 baseline:True -f"
-    )
-    with pytest.raises(SystemExit) as stopped:
-        main([*command.split(), str(tmp_path)])
-    assert not stopped.value.code
-    model = QAC.load(RunFolder.find(tmp_path, "qac", "CartPole-v1").final_model, device="cpu")
-    assert model.baseline
-    assert model._n_updates == 200 // 16 + 1
-
-
-def test_environments_in_tensors_are_learned_in_as_they_are() -> None:
-    model = small(TensorCartPole(2))
-    assert model.in_tensors
-    model.learn(32)
-    assert model._n_updates == 2

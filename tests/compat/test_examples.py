@@ -31,6 +31,8 @@ SLOW = {
     "evolution",
     "hindsight",
     "multi_input",
+    "own_algorithm",
+    "record_video",
 }
 PEERS = {"stable_baselines3", "gymnasium", "numpy", "torch", "ale_py"}
 

@@ -72,7 +72,10 @@ def test_a_program_is_short_and_imports_what_is_public(name: str) -> None:
             assert node.module in public_modules()
 
 
-LONG = ("offline_learning", "imitation", "normalization", "recurrent", "hindsight")
+LONG = (
+    *("offline_learning", "imitation", "normalization", "recurrent", "hindsight"),
+    *("several_processes", "tuning", "self_play", "vectorized_environments"),
+)
 """Those that train for seconds."""
 
 

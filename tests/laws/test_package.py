@@ -1,11 +1,12 @@
 """What is published: wheel and sdist hold what they must, the wheel works where nothing else of the project is, and the
 files about the project agree with each other."""
 
+import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 import yaml
 
 import polyak
+from benchmarks.wheel_to_film import EXPORTED, FILM, MODEL, environment, wheel_to_film
+from benchmarks.wheel_to_film import run as run_within
 from tests.laws.floors import PACKAGE
 
 if sys.version_info >= (3, 11):
@@ -138,26 +141,13 @@ def test_the_wheel_runs_readme_and_a_tutorial_in_an_empty_environment(built: Pat
     """Dependencies are those of this interpreter, put behind what the environment has itself."""
     [wheel] = built.glob("*.whl")
     place = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
-    scripts = place / ("Scripts" if os.name == "nt" else "bin")
-    python = scripts / ("python.exe" if os.name == "nt" else "python")
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
-    subprocess.run(install, check=True, capture_output=True, text=True)
-    own = Path(
-        subprocess.check_output(
-            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
-        ).strip()
-    )
-    (own / "dependencies.pth").write_text("\n".join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
+    scripts = environment(wheel, place)
+    python = scripts / "python"
 
     def run(*words: str) -> str:
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        environment |= {"OMP_NUM_THREADS": "1"}
-        ended = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout
+        return run_within(list(words), tmp_path)
 
-    assert Path(run(str(python), "-c", "import polyak; print(polyak.__file__)").strip()).is_relative_to(own.resolve())
+    assert Path(run(str(python), "-c", "import polyak; print(polyak.__file__)").strip()).is_relative_to(place.resolve())
     program = tmp_path / "program.py"
     program.write_text(re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0], encoding="utf-8")
     run(str(python), str(program))
@@ -168,6 +158,53 @@ def test_the_wheel_runs_readme_and_a_tutorial_in_an_empty_environment(built: Pat
     tutorial = (ROOT / "docs/tutorials/normalization.md").read_text("utf-8")
     program.write_text("\n".join(re.findall(r"```python\n(.*?)```", tutorial, re.DOTALL)), encoding="utf-8")
     run(str(python), str(program))
+
+
+@pytest.mark.slow
+def test_from_the_wheel_to_a_film(built: Path, tmp_path: Path) -> None:
+    """How long it takes is `python benchmarks/wheel_to_film.py`'s matter."""
+    [wheel] = built.glob("*.whl")
+    out = tmp_path / "out"
+    assert wheel_to_film(wheel, tmp_path / "environment", out).keys() == {
+        "install",
+        "train and film",
+        "export",
+        "compare",
+    }
+    assert all((out / name).stat().st_size > 1_000 for name in (MODEL, FILM, EXPORTED))
+
+
+# -- other ways to install --------------------------------------------------------------------------------------------
+
+
+def test_the_conda_recipe_is_that_of_the_project() -> None:
+    recipe = yaml.safe_load((ROOT / "recipe" / "meta.yaml").read_text("utf-8"))
+    assert recipe["package"] == {"name": PROJECT["name"], "version": polyak.__version__}
+    wanted = [
+        re.sub(r"^([\w-]+)(?=[<>=])", r"\1 ", item.replace("torch", "pytorch")) for item in PROJECT["dependencies"]
+    ]
+    assert recipe["requirements"]["run"] == [f"python {PROJECT['requires-python']}", *wanted]
+    [backend] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    assert backend.replace(">", " >", 1) in recipe["requirements"]["host"]
+    assert recipe["build"]["entry_points"] == [f"{name} = {place}" for name, place in PROJECT["scripts"].items()]
+    about = recipe["about"]
+    assert (about["summary"], about["license"]) == (PROJECT["description"], PROJECT["license"])
+    for name in recipe["test"]["imports"]:
+        importlib.import_module(name)
+    exec(shlex.split(recipe["test"]["commands"][0])[2], {})
+
+
+def test_the_container_holds_what_it_copies_and_installs() -> None:
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    copied = [name for line in re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE) for name in line.split()]
+    kept = set(re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text("utf-8"), re.MULTILINE))
+    assert set(copied) == kept
+    assert all((ROOT / name).exists() for name in copied)
+    [version] = re.findall(r"^FROM python:([\d.]+)-slim$", text, re.MULTILINE)
+    assert f"Programming Language :: Python :: {version}" in PROJECT["classifiers"]
+    [extras] = re.findall(r"^ARG EXTRAS=(.+)$", text, re.MULTILINE)
+    assert set(extras.split(",")) <= EXTRAS.keys()
+    assert re.search("^torch==", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
 
 
 def test_no_room_of_the_tests_hides_a_module_of_python() -> None:

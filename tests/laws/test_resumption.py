@@ -53,7 +53,8 @@ def last_row(folder: Path) -> dict[str, str]:
     """The last that was logged, but for times."""
     with (folder / "progress.csv").open() as file:
         rows = list(csv.DictReader(file))
-    return {name: value for name, value in (rows[-1] if rows else {}).items() if not name.startswith("time/")}
+    last, measured = rows[-1] if rows else {}, ("time/", "cluster/")
+    return {name: value for name, value in last.items() if not name.startswith(measured)}
 
 
 def check(cases: list[str], folder: Path) -> None:

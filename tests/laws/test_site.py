@@ -149,7 +149,7 @@ def test_each_agent_of_the_gallery_has_a_small_film_and_a_curve() -> None:
     gallery = loaded("from_agents")
     assert gallery.PAGE.read_text("utf-8") == gallery.text(), "run python docs/from_agents.py"
     names = {gallery.stem(row) for row in gallery.agents()}
-    assert len(names) >= 9
+    assert len(names) >= 11
     there = {path.name: path.stat().st_size for path in gallery.IMAGES.iterdir()}
     assert there.keys() == {f"{name}.{kind}" for name in names for kind in ("webp", "png")}
     assert max(there.values()) <= gallery.MOST_BYTES

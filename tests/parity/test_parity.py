@@ -42,7 +42,7 @@ def answers(file: Path) -> dict[str, Any]:
         return result
 
 
-SLOW = ("whole", "contrib", "logs")
+SLOW = ("whole", "contrib", "files", "logs", "parameters")
 
 
 @pytest.mark.parametrize(

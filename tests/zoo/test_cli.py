@@ -172,15 +172,6 @@ def test_the_same_seed_gives_the_same_agent(tmp_path: Path) -> None:
     assert (weights[0] == weights[1]).all()
 
 
-def test_off_policy_run_with_noise_and_replay_buffer(tmp_path: Path) -> None:
-    small = ["-params", "learning_starts:50", "buffer_size:1000", "batch_size:16", "policy_kwargs:dict(net_arch=[8])"]
-    train = ["train", "--algo", "td3", "--env", "Pendulum-v1", "-f", tmp_path, "-n", 220, "--eval-freq", -1, *small]
-    assert run(*train, "--save-replay-buffer", "--seed", 0) == 0
-    folder = tmp_path / "td3" / "Pendulum-v1_1"
-    assert (folder / "replay_buffer.pkl").is_file()
-    assert run(*train, "-i", folder / "Pendulum-v1.zip", "--seed", 0) == 0
-
-
 def test_python_m_polyak() -> None:
     result = python(["-m", "polyak", "--version"], check=True)
     assert result.stdout.startswith("polyak ")

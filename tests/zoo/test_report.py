@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polyak.evaluation import mean_interval
+from polyak.evaluation import mean_interval, success_interval
 from polyak.zoo.errors import ZooError
 from polyak.zoo.report import figures as figures_module
 from polyak.zoo.report.figures import figures_of, group_runs, read_page, rounded
@@ -175,6 +175,33 @@ def test_a_group_is_drawn_as_its_mean_with_an_interval_and_its_runs(tmp_path: Pa
     assert [trace["name"] for trace in panel["data"] if trace["showlegend"]] == ["PPO (3)"]
     (alone,) = only_panel(tmp_path / "ppo" / "X-v0_1")["data"]  # type: ignore[misc]
     assert alone["name"] == "PPO", "a single run has no band"
+
+
+def test_groups_are_compared_by_their_last_evaluations(tmp_path: Path) -> None:
+    """Of three runs the interquartile mean is the mean, whose interval is Student's; pairs of runs are counted."""
+    for env in ("X-v0", "Y-v0"):
+        for algo, lasts in (("ppo", (0, 2, 7)), ("a2c", (1, 2, 3))):
+            for seed in lasts:  # write_run's last evaluation is 6 + seed
+                run = write_run(tmp_path / algo / f"{env}_{seed}", [1.0], seed=seed, algo=algo)
+                (run / "X-v0").rename(run / env)
+                (run / env / "args.yml").write_text(json.dumps({"algo": algo, "env": env, "seed": seed}))
+    data = read_page(tmp_path)
+    means = {row.pop(""): row for row in table_of(data, "Interquartile mean")}
+    assert means["X-v0"] == means["Y-v0"]
+    match = re.fullmatch(r"9 \((.+) to (.+)\), 3 runs", means["X-v0"]["PPO"])
+    assert match is not None
+    half = 4.302653 * np.std([0, 2, 7], ddof=1) / 3**0.5  # the quantile of Student's t with two degrees of freedom
+    low, high = map(float, match.groups())
+    # the standard error of 2,000 resamples has a relative deviation of 1 / sqrt(2 * 2000): five of them
+    assert [9 - low, high - 9] == pytest.approx([half, half], rel=0.08)
+    over = means["2 environments (0: their worst run, 1: their best)"]
+    scaled = np.sort(np.tile([0, 2, 7], 2) / 7)
+    assert over["PPO"].startswith(f"{scaled[1:-1].mean():.4g} (")
+    (pair,) = [row for row in table_of(data, "Probability") if row[""] == "A2C > PPO"]
+    # 1 > 0, 2 > 0, 3 > 0, 3 > 2, and 2 = 2 counts half, of nine pairs; Wilson's interval for three trials
+    low, high = success_interval(4.5 / 3, 3)
+    assert pair["X-v0"] == f"50 ({100 * low:.4g} to {100 * high:.4g})"
+    assert pair.keys() == {"", "X-v0", "Y-v0", "2 environments (0: their worst run, 1: their best)"}
 
 
 def test_reading_again_reads_only_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,17 @@ import numpy as np
 from polyak.zoo.errors import ZooError
 from polyak.zoo.plots.curves import Curve, mean_of_runs, time_unit
 from polyak.zoo.plots.look import style_of
+from polyak.zoo.plots.results import Results, methods_of
+from polyak.zoo.plots.statistics import Scores, aggregates, improvement, last_scores
 from polyak.zoo.report.groups import differing, labels
-from polyak.zoo.report.runs import BY_TIME, Problem, Run, find_runs, read_run, runner_row, stamps
+from polyak.zoo.report.runs import BY_TIME, Problem, Run, find_runs, number, read_run, runner_row, stamps
 
 Json = dict[str, Any]
 #: Points of one curve: as many as a screen shows, fewer for very many runs.
 MOST_POINTS, FEWEST_POINTS, ALL_POINTS = 300, 50, 40_000
+_EVALUATED = "evaluated return"
+_MANY = 6
+"""So many groups are compared on a click only."""
 _DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
 
 
@@ -173,12 +179,75 @@ def tables_of(runs: Sequence[Run]) -> list[Json]:
     elsewhere = [{"Run": run.name, **runner_row(runner)} for run in runs for runner in run.runners]
     return [
         _table("Runs", list(facts[0]) if facts else [], [list(row.values()) for row in facts]),
+        *comparisons_of(runs),
         _table("Runners", list(elsewhere[0]) if elsewhere else [], [list(row.values()) for row in elsewhere]),
         _side_by_side("Settings that differ", {group: _only(found, differ) for group, found in columns.items()}),
         _side_by_side("All settings (those with -- were given on the command line)", columns, folded=True),
         _side_by_side("Machine and versions", systems, folded=True),
         _table("Warnings", ["Warning", "Runs"], [[text, ", ".join(names)] for text, names in warnings.items()]),
     ]
+
+
+def comparisons_of(runs: Sequence[Run]) -> list[Json]:
+    """Return tables that compare groups by the last evaluations of their runs (Agarwal et al., 2021, arXiv:2108.13264).
+
+    They are the interquartile mean, and the probability that a run of one group ends higher than one of another: in
+    each environment that has several groups, and over those in which every group has the same number of runs.
+    """
+    members: dict[str, dict[str, dict[str, Curve]]] = defaultdict(lambda: defaultdict(dict))
+    for run in runs:
+        if _EVALUATED in run.curves:
+            members[run.env][run.group][run.name] = run.curves[_EVALUATED]
+    results: Results = defaultdict(dict)
+    for env, groups in members.items():
+        for group, curves in groups.items() if len(groups) > 1 else ():
+            with suppress(ZooError):  # of evaluations that have no stretch of steps in common
+                results[env][group] = mean_of_runs(curves, group, evaluated=True)
+    means: dict[str, dict[str, str]] = {group: {} for group in methods_of(results)}
+    pairs: dict[str, dict[str, str]] = defaultdict(dict)
+    alone = {env: {group: found.last[:, None] for group, found in known.items()} for env, known in results.items()}
+    for name, scores in (alone | _over_environments(results)).items():
+        for group, values in scores.items():
+            means[group][name] = f"{_interquartile(tuple(map(tuple, values.tolist())))}, {_counted(len(values))}"
+        for (first, second), share in improvement(scores).items():
+            pairs[name][f"{first} > {second}"] = _with_ends(
+                *(100 * end for end in (share.value, share.low, share.high))
+            )
+    many = len(means) > _MANY
+    return [
+        _side_by_side("Interquartile mean of the last evaluations (95 % interval)", means, many),
+        _side_by_side("Probability, in %, that a run of the first ends higher (95 % interval)", pairs, many),
+    ]
+
+
+def _over_environments(results: Results) -> dict[str, Scores]:
+    """Return scaled scores over the environments in which each group has the same number of runs, several; by name."""
+    groups = methods_of(results)
+    common = {
+        env: known
+        for env, known in results.items()
+        if len(known) == len(groups) and np.ptp(np.concatenate([found.last for found in known.values()])) > 0
+    }
+    counts = [{known[group].n_runs for known in common.values()} for group in groups]
+    if len(common) < 2 or any(len(count) > 1 or 1 in count for count in counts):
+        return {}
+    return {f"{len(common)} environments (0: their worst run, 1: their best)": last_scores(common)}
+
+
+@lru_cache(4096)
+def _interquartile(values: tuple[tuple[float, ...], ...]) -> str:
+    """Write the interquartile mean of scores, of each run one for each environment; new scores are resampled once."""
+    found = aggregates({"": np.array(values)})["IQM"][""]
+    return _with_ends(found.value, found.low, found.high)
+
+
+def _with_ends(value: Any, low: Any, high: Any) -> str:
+    ends = f"{number(float(low))} to {number(float(high))}" if np.isfinite(low) else "unknown"
+    return f"{number(float(value))} ({ends})"
+
+
+def _counted(n_runs: int) -> str:
+    return "1 run" if n_runs == 1 else f"{n_runs} runs"
 
 
 def _table(title: str, headers: list[str], rows: list[list[str]], folded: bool = False) -> Json:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from polyak.distributed.metrics import BY_RUNNER
 from polyak.envs.reading import plain_json, tables
 from polyak.envs.reading.limits import check_regular
 from polyak.envs.wrappers.monitor import LoadMonitorResultsError, get_monitor_files
+from polyak.parts.cluster import BY_RUNNER
 from polyak.zoo.errors import ZooError
 from polyak.zoo.evaluation_file import EVALUATIONS_NPZ
 from polyak.zoo.links import inside

@@ -18,6 +18,10 @@ class RayActorError(Exception):
     """A process is gone."""
 
 
+class ObjectLostError(Exception):
+    """Something is gone from the store."""
+
+
 class Death(BaseException):
     """What ends a process, which nothing in it can catch."""
 
@@ -28,8 +32,13 @@ class Reference:
     done = False
     value: Any = None
     error: Exception | None = None
+    rest: Reference | None = None
+    """To the second of two things that are returned apart."""
 
     def settle(self, value: Any = None, error: Exception | None = None) -> None:
+        if self.rest is not None:
+            value, second = value or (None, None)
+            self.rest.settle(second, error)
         self.done, self.value, self.error = True, _stored(value), error
 
 
@@ -42,13 +51,18 @@ class Actor:
         self.random = rng_state()
 
     def __getattr__(self, method: str) -> Any:
+        def apart(*arguments: Any) -> tuple[Reference, Reference]:
+            reference = remote(*arguments)
+            reference.rest = Reference()
+            return reference, reference.rest
+
         def remote(*arguments: Any) -> Reference:
             reference = Reference()
             given = tuple(each if isinstance(each, Reference) else _stored(each) for each in arguments)
             self.asked.append((reference, method, given))
             return reference
 
-        return SimpleNamespace(remote=remote)
+        return SimpleNamespace(remote=remote, options=lambda num_returns: SimpleNamespace(remote=apart))
 
     def work(self, requests: int) -> None:
         """Do some of what it was asked."""
@@ -57,6 +71,8 @@ class Actor:
             try:
                 with self._in_its_process():
                     self.made = self.make() if self.made is None else self.made
+                    for lost in (each.error for each in arguments if isinstance(each, Reference) and each.error):
+                        raise lost
                     values = [each.value if isinstance(each, Reference) else each for each in arguments]
                     reference.settle(getattr(self.made, method)(*values))
             except Death as death:
@@ -92,7 +108,7 @@ class Actor:
 class FakeRay:
     """The module. Actors do as many of the requests as ``speed`` says whenever somebody waits for any."""
 
-    exceptions = SimpleNamespace(RayActorError=RayActorError)
+    exceptions = SimpleNamespace(RayActorError=RayActorError, ObjectLostError=ObjectLostError)
 
     def __init__(self) -> None:
         self.running, self.works, self.speed = False, False, 1

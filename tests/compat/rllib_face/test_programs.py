@@ -14,10 +14,11 @@ FOLDER = Path(__file__).parent
 PROGRAMS = sorted(path.stem for path in (FOLDER / "recorded").glob("*.json"))
 LONG = {
     *("curiosity", "further_exploration_of_dqn", "learner_of_impala", "masked_values", "order_book", "own_algorithm"),
-    *("own_memory", "own_q_module", "recorded_data"),
+    *("own_memory", "own_q_module", "recorded_data", "settings_of_collecting"),
 }
 """Programs that take seconds, which are slow tests: own_losses, own_exploration_of_dqn, learner_of_sac, masked_actions,
-own_module, own_training_step, own_forward_with_memory, columns_of_dqn and test_offline.py touch the same parts."""
+own_module, own_training_step, own_forward_with_memory, columns_of_dqn, and the tests of recorded data and collecting
+touch the same parts."""
 
 
 @pytest.mark.parametrize("name", one_of_each(PROGRAMS, *[name for name in PROGRAMS if name not in LONG]))

@@ -17,7 +17,7 @@ function draw() {
       title: {text: env.replace(/</g, "&lt;"), font: {size: 15}}, font: {color: ink}, uirevision: `${figure.name} ${env}`,
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: {l: 55, r: 15, t: 40, b: 40},
       xaxis: {title: {text: figure.x}, gridcolor: "#8884"}, yaxis: {gridcolor: "#8884"}, legend: {orientation: "h", y: -0.2},
-    }, {responsive: true, displaylogo: false});
+    }, {responsive: true, displaylogo: false, displayModeBar: innerWidth < 600 ? false : "hover"});  // it covers the title
   });
 }
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import polyak
-from polyak.distributed import metrics, ray_workers
-from polyak.distributed.metrics import Traffic
+from polyak.distributed import ray_workers
+from polyak.distributed import traffic as counted
+from polyak.distributed.traffic import Traffic
 from polyak.logging.logger import KVWriter, Logger
 from tests.compat.rllib_face.fake_ray import FakeRay
 from tests.distributed.test_runners import REPLAY, ROLLOUT, TURNS, carts
@@ -53,7 +54,7 @@ class Metric:
 def test_runners_that_come_and_go_are_seen_in_tables_and_by_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     fake, clock, ray_metrics = FakeRay(), [0.0], dict[str, Any]()
     monkeypatch.setattr(ray_workers, "ray", lambda: fake)
-    monkeypatch.setattr(metrics, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(counted, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(ray_workers, "_METRICS", ray_metrics)
     module = SimpleNamespace(Gauge=Metric, Counter=Metric)
     monkeypatch.setattr(ray_workers, "import_module", {"ray.util.metrics": module}.__getitem__)
@@ -107,13 +108,13 @@ def test_bytes_are_those_that_travel() -> None:
 
 def test_rates_are_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(metrics, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(counted, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     traffic = Traffic(2)
     for second in range(1, 30):
         clock[0] = float(second)
         traffic.note_lag(10, second)
         flow = traffic.read()
-    assert flow.seconds == metrics.SPAN
+    assert flow.seconds == counted.SPAN
     assert flow.lag == pytest.approx(sum(range(20, 30)) / 10)
 
 

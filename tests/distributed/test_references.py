@@ -1,0 +1,130 @@
+"""Rollouts that go from runners to learners elsewhere by reference: their rows do not come here."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import polyak
+from polyak.collecting.actor import copy_of
+from polyak.distributed import ray_workers
+from polyak.distributed.learners import LearnersElsewhere
+from polyak.distributed.placement import Reservation
+from polyak.distributed.runner_process import Chunk
+from polyak.distributed.runners import RemoteActor
+from polyak.distributed.unrolls import UnrollElsewhere
+from tests.compat.rllib_face.fake_ray import FakeRay, ObjectLostError, Reference
+from tests.distributed.test_runners import REMEMBERS, ROLLOUT, TURNS, Kept, Parts, carts, strict, weights
+
+
+class Watched(FakeRay):
+    """Notes what comes here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came: list[type] = []
+
+    def get(self, reference: Reference) -> Any:
+        found = super().get(reference)
+        self.came.append(type(found))
+        return found
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    gc.collect()  # processes of other tests are looked at once more when they go
+    made = Watched()
+    monkeypatch.setattr(ray_workers, "ray", lambda: made)
+    return made
+
+
+MAKES: dict[str, Any] = {
+    "impala": lambda **o: polyak.IMPALA("MlpPolicy", carts, **TURNS, **{"n_runners": 2, **o}),
+    "appo": lambda **o: polyak.APPO("MlpPolicy", strict, target_update_interval=2, **TURNS, n_runners=2, **o),
+    "ppo": lambda **o: polyak.PPO("MlpPolicy", strict, **ROLLOUT, n_runners=2, **o),
+    "recurrent ppo": lambda **o: polyak.RecurrentPPO("MlpLstmPolicy", carts, **ROLLOUT, n_runners=2, **o),
+    "recurrent": lambda **o: polyak.IMPALA("MultiInputPolicy", Parts, **REMEMBERS, n_runners=2, **o),
+}
+
+
+def elsewhere(model: Any, fetches: bool = True, learners: int = 1) -> Any:
+    """Let the model's gradient steps be made in other processes, which it follows after each."""
+    group = LearnersElsewhere(learners, 0, False, "cpu", 1, Reservation())
+    group.fetches = fetches
+    group.begin(model.learner)
+    make = model.train
+    model.train = lambda: (make(), group.settle())
+    return model
+
+
+@pytest.mark.parametrize("case", MAKES)
+def test_what_is_learned_by_reference_is_what_is_learned_here(case: str, fake: Watched) -> None:
+    here = MAKES[case]().learn(300)
+    assert Chunk in fake.came
+    fake.came.clear()
+    there = elsewhere(MAKES[case]()).learn(300)
+    np.testing.assert_array_equal(weights(here), weights(there))
+    assert Chunk not in fake.came, "rows came here"
+    assert here.num_timesteps == there.num_timesteps
+    episodes = [[(one["r"], one["l"]) for one in model.ep_info_buffer] for model in (here, there)]
+    assert episodes[0] == episodes[1] != []
+    assert here.learner.steps == there.learner.steps
+    logged = [model.logger.name_to_value.get("train/explained_variance", 0.0) for model in (here, there)]
+    assert logged[0] == logged[1]
+
+
+@pytest.mark.parametrize("case", ["impala", "ppo"])
+def test_rows_come_where_a_callback_reads_them(case: str, fake: Watched) -> None:
+    here, there = MAKES[case](), elsewhere(MAKES[case]())
+    seen = [Kept(), Kept()]
+    for model, kept in zip((here, there), seen, strict=True):
+        model.learn(150)
+        model.learn(150, kept, reset_num_timesteps=False)
+        model.learn(150, reset_num_timesteps=False)
+    np.testing.assert_array_equal(seen[0].rewards, seen[1].rewards)
+    np.testing.assert_array_equal(weights(here), weights(there))
+
+
+def test_a_file_holds_the_rows(fake: Watched, tmp_path: Path) -> None:
+    whole = elsewhere(MAKES["impala"]())
+    whole.learn(150)
+    whole.runner.take()
+    assert whole.runner.in_hand.apart is not None
+    whole.save(tmp_path / "half.zip", include=whole.saves_also)
+    half = polyak.IMPALA.load(tmp_path / "half.zip", env=carts, resume=True, device="cpu")
+    whole.learn(150, reset_num_timesteps=False)
+    half.learn(150, reset_num_timesteps=False)
+    np.testing.assert_array_equal(weights(whole), weights(half))
+
+
+def test_each_of_several_learners_takes_its_share(fake: Watched) -> None:
+    model = elsewhere(MAKES["impala"]())
+    model.learn(150)
+    reference, weights_then = model.runner.take().apart
+    whole = UnrollElsewhere(model.rollouts.buffer_recipe(), [(reference.value, weights_then)])
+    actor = RemoteActor(copy_of(model.policy), {})
+    group = model.learner.fellows
+    group.size = 2
+    parts = [group._share(whole, rank).unrolled(model.learner, actor, "cpu").trajectory for rank in range(2)]
+    for name in ("rewards", "log_probs", "observations", "final_values"):
+        both = torch.cat([getattr(part, name) for part in parts], 1)
+        all_of_them = getattr(whole.unrolled(model.learner, actor, "cpu").trajectory, name)
+        assert torch.equal(both, all_of_them)
+
+
+def test_what_is_lost_with_a_node_is_not_learned_from(fake: Watched) -> None:
+    model = elsewhere(MAKES["impala"]())
+    model.learn(150)
+    steps = model.learner.steps
+    model.runner.take().apart[0].settle(error=ObjectLostError("its node died"))
+    with pytest.warns(RuntimeWarning, match="lost with its node: its node died It is not learned from"):
+        model.learn(model.n_steps * 2, reset_num_timesteps=False)
+    assert model.learner.steps == steps
+    model.learn(150, reset_num_timesteps=False)
+    assert model.learner.steps > steps
+    assert np.isfinite(weights(model)).all()
