@@ -18,6 +18,7 @@ from polyak.experience.batch import RolloutRows, gathered
 from polyak.learning.averaging import Average
 from polyak.learning.data_parallel import Fellows, Group, each, share_of
 from polyak.learning.engine.optimizer_rules import TracedOptimizer
+from polyak.learning.light_optimizers import spare_compiler, step
 from polyak.nn.compiled import keep_plain_names, plain_name
 from polyak.nn.policies.base import Policy
 from polyak.nn.precision import PRODUCTS_IN
@@ -67,6 +68,7 @@ class Executor(Protocol):
     """Whether a method has run where gradients are taken."""
 
 
+spare_compiler()
 _AVERAGE = "average."
 """Names of the average's tensors among those of the networks begin with it."""
 _FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
@@ -346,7 +348,7 @@ class Learner(nn.Module):
         for group in [group for group in optimizer.param_groups if group.get("l1")]:  # after clipping, as weight decay
             _add_l1(group)
         if unless is None:
-            optimizer.step()
+            step(optimizer)
         else:
             step_unless(optimizer, unless)
 
@@ -512,7 +514,7 @@ def step_unless(optimizer: Optimizer, unless: Tensor) -> None:
     if isinstance(optimizer, TracedOptimizer):
         optimizer.step(unless)
     elif not unless:
-        optimizer.step()
+        step(optimizer)
 
 
 def _add_l1(group: Mapping[str, Any]) -> None:

@@ -5,7 +5,6 @@ Shapes: B rows, K atoms of a categorical distribution, N and M quantiles. ``...`
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.nn.functional import pad
 
 
@@ -68,7 +67,7 @@ def quantile_huber_loss(quantiles: Tensor, targets: Tensor, levels: Tensor, kapp
     Returns:
         loss [..., B].
     """
-    if kappa > 0 and quantiles.device.type == "cpu" and not _traced():
+    if kappa > 0 and quantiles.device.type == "cpu" and not _traced(quantiles):
         return _loss_by_running_sums(quantiles, targets, levels, kappa)
     errors = targets[..., None, :] - quantiles[..., :, None]
     sizes = errors.abs()
@@ -78,9 +77,10 @@ def quantile_huber_loss(quantiles: Tensor, targets: Tensor, levels: Tensor, kapp
     return (weights * sizes).mean(-1).sum(-1)
 
 
-def _traced() -> bool:
-    """Whether a compiler traces the code: it fuses operations on pairs, so that these are never stored."""
-    return torch.compiler.is_compiling() or get_proxy_mode() is not None
+def _traced(tensor: Tensor) -> bool:
+    """Whether the code is traced, with tensors of another type: compilers fuse operations on pairs, so that these are
+    never stored."""
+    return torch.compiler.is_compiling() or type(tensor) is not Tensor
 
 
 def _loss_by_running_sums(quantiles: Tensor, targets: Tensor, levels: Tensor, kappa: float) -> Tensor:

@@ -104,11 +104,11 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def in_the_middle(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
-    """``do`` before and after the step is traced, while all is exchanged that tracing exchanges."""
+    """``do`` before and after the step, while it is traced."""
     eagerly = Learner.eagerly
 
     def interrupted(self: Learner, method: Any, batch: Any, *static: Any) -> Any:
-        tracing = torch.fx._symbolic_trace._is_fx_tracing_flag
+        tracing = not isinstance(next(self.parameters()), torch.nn.Parameter)  # but what stands for one
         if tracing:
             do()
         result = eagerly(self, method, batch, *static)

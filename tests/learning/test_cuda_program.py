@@ -284,19 +284,17 @@ def test_steps_stay_on_their_device_and_do_not_wait_for_it(name: str, monkeypatc
     assert steps
     devices = Devices()
 
-    def trace(step: Callable[..., Any], **_: Any) -> Callable[..., Any]:
-        def run(*tensors: Tensor) -> GraphModule:
-            empty = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in tensors]
-            for ours, theirs in zip(tensors, empty, strict=True):
-                theirs.requires_grad_(ours.requires_grad)
-            with devices:
-                step(*empty)
-            return GraphModule(nn.Module(), Graph())
+    def trace(step: Callable[..., Any], changed: Sequence[Tensor], given: Sequence[Tensor], _: Any) -> GraphModule:
+        tensors = [*changed, *given]
+        empty = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in tensors]
+        for ours, theirs in zip(tensors, empty, strict=True):
+            theirs.requires_grad_(ours.requires_grad)
+        with devices:
+            step(*empty)
+        return GraphModule(nn.Module(), Graph())
 
-        return run
-
-    monkeypatch.setattr(program, "make_fx", trace)
-    monkeypatch.setattr(program, "_hoist_random_numbers", lambda graph, place: ([], []))
+    monkeypatch.setattr(program, "trace", trace)
+    monkeypatch.setattr(program, "_hoist_random_numbers", lambda graph, *_: ([], []))
     for (method, *static), (learner, batch) in steps.items():
         program.Program(learner, method, batch, tuple(static))
     assert len(devices.seen) > (20 if name == "ars" else 50)

@@ -23,7 +23,7 @@ from polyak.learning.engine.optimizer_rules import device_factors
 from polyak.learning.engine.partition import Run
 from polyak.learning.engine.program import Cohort, Program, interpret
 from polyak.learning.engine.quiet import quiet
-from polyak.learning.engine.shared_library import options
+from polyak.learning.engine.shared_library import bare, options
 from polyak.learning.learner import Learner
 from polyak.seeding import random_states_kept
 
@@ -198,7 +198,7 @@ def fused(graph: GraphModule, arguments: Sequence[Tensor], device: torch.device)
     gpus = [device] if device.type == "cuda" else []
     with quiet(), random_states_kept(*gpus), torch.no_grad():
         copies: list[Any] = [argument.detach().clone() for argument in arguments]
-        kernels = torch._inductor.compile(copy.deepcopy(graph), copies, options=options())
+        kernels = torch._inductor.compile(bare(copy.deepcopy(graph)), copies, options=options())
 
         def run(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
             with torch.no_grad():

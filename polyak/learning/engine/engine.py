@@ -33,10 +33,10 @@ FLOP_SECONDS = 1e-12
 cache from one to the next."""
 NUMBER_SECONDS = 6e-9
 """The same for each number observed: images pass through memory less often where operations are joined."""
-REPLAYED_FROM = 250
+REPLAYED_FROM = 100
 """Updates of a learner's life that are made as they are written, where its others are replayed: to trace a step takes
-as long as a replay saves in some hundred of them. It is a number of updates of the learner, and not of the run, so that
-a training in pieces makes the numbers of one that is whole."""
+as long as a replay saves in about so many of them. It is a number of updates of the learner, and not of the run, so
+that a training in pieces makes the numbers of one that is whole."""
 Kinds = dict[str, type[Program]]
 """What a gradient step becomes, by the type of the learner's device."""
 COMPILED: Kinds = {"cpu": Program, "cuda": CudaProgram}

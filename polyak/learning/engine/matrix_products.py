@@ -58,7 +58,7 @@ def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
     that follows: torch would write the bias into every row of the result before it multiplies.
 
     Args:
-        graph: changed in place; its nodes carry example values, as ``make_fx`` leaves them.
+        graph: of tensors on the CPU, changed in place; its nodes carry example values, as ``trace`` leaves them.
         faster: the decisions; None: those of :func:`measured`.
 
     Returns:
@@ -90,12 +90,12 @@ def use_faster(graph: GraphModule, faster: Faster | None = None) -> int:
 
 
 def _parts(node: Node) -> tuple[Node | None, Node, Node] | None:
-    """Bias, left and right factor of a product of float32 matrices on the CPU; None if a node is something else."""
+    """Bias, left and right factor of a product of float32 matrices; None if a node is something else."""
     if node.op != "call_function" or node.kwargs or node.target not in (aten.mm.default, aten.addmm.default):
         return None
     *bias, a, b = (part for part in node.args if isinstance(part, Node))
     tensors = [part.meta["val"] for part in (*bias, a, b)]
-    if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in tensors):
+    if any(t.dtype != torch.float32 for t in tensors):
         return None
     if not bias:
         return None, a, b

@@ -24,7 +24,7 @@ Run = Callable[[list[Tensor]], Sequence[Tensor]]
 
 _library = torch.library.Library("polyak", "FRAGMENT")
 _library.define("sum_over_learners(Tensor x) -> Tensor")
-_library.impl("sum_over_learners", torch.empty_like, "Meta")
+_library.impl("sum_over_learners", torch.clone, "CPU")
 _MARKER = torch.ops.polyak.sum_over_learners.default
 
 
@@ -52,7 +52,7 @@ def in_parts(
     """A function that runs a graph, and sums over the learners at its markers.
 
     Args:
-        graph: its nodes carry example values, as ``make_fx`` leaves them.
+        graph: its nodes carry example values, as :func:`~polyak.learning.engine.tracing.trace` leaves them.
         arguments: examples of its inputs.
         group: the learner's; None: the graph has no markers, and is made as it is.
         make: makes a function of one part and examples of its inputs.
@@ -183,4 +183,4 @@ def _returned(node: Node) -> Any:
 
 def _blank(node: Node) -> Tensor:
     value = node.meta["val"]
-    return torch.zeros(value.shape, dtype=value.dtype, device=value.device)
+    return torch.zeros(value.shape, dtype=value.dtype)

@@ -1,6 +1,6 @@
 """A learner's gradient step as one compiled program: no Python layers, no autograd, no optimizer loop.
 
-The step is run once on fake tensors while every tensor operation of it, forward, backward, clipping, optimizer and
+The step is run once on copies while every tensor operation of it, forward, backward, clipping, optimizer and
 target update, is written down. What comes out is a flat graph over all tensors that the learner reads or changes.
 On the CPU TorchInductor compiles the graph to a shared library, which is kept on disk: a later process loads it in
 milliseconds. On a GPU see :mod:`polyak.learning.engine.cuda_program`.
@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim import Optimizer
 
 from polyak.learning.engine.matrix_products import use_faster
@@ -39,9 +38,11 @@ from polyak.learning.engine.partition import Marking, Run, in_parts
 from polyak.learning.engine.pytree import builder, layout, rebuilt, tensors_of
 from polyak.learning.engine.quiet import quiet
 from polyak.learning.engine.shared_library import loaded
+from polyak.learning.engine.tracing import trace
 from polyak.learning.engine.twin import twin
 from polyak.learning.learner import Learner
 from polyak.nn.backends.watch import Watch
+from polyak.seeding import random_states_kept
 
 aten = torch.ops.aten
 
@@ -86,14 +87,13 @@ class Program:
             stepped.update(name for name, optimizer in traced.items() if optimizer.stepped)
             return tensors_of(results)
 
-        with quiet():
-            graph = make_fx(step, decomposition_table=dict(self.decompositions), tracing_mode="fake")(
-                *inputs.tensors, *given
-            )
+        gpus = [inputs.device] if inputs.device.type == "cuda" else []
+        with quiet(), random_states_kept(*gpus):
+            graph = trace(step, inputs.tensors, given, self.decompositions)
         inputs.follow(frozenset(stepped))
         self.graph = graph
         self.method = method
-        self._draws, blanks = _hoist_random_numbers(graph, len(inputs.tensors))
+        self._draws, blanks = _hoist_random_numbers(graph, len(inputs.tensors), inputs.device)
         self._results_of = builder(results[0])
         self._inputs = inputs
         self._arguments = [*inputs.tensors, *blanks, *given]
@@ -376,8 +376,8 @@ _FILLING: dict[Any, Callable[..., Tensor]] = {
 _EMPTY: tuple[Any, ...] = (aten.empty_like.default, aten.empty.memory_format, aten.new_empty.default)
 
 
-def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], list[Tensor]]:
-    """Replace every random draw of a graph by an input, the first of them at ``place``.
+def _hoist_random_numbers(graph: GraphModule, place: int, device: torch.device) -> tuple[list[Draw], list[Tensor]]:
+    """Replace every random draw of a graph by an input on a device, the first of them at ``place``.
 
     Returns:
         The draws in order, and a tensor of the shape of each.
@@ -402,8 +402,8 @@ def _hoist_random_numbers(graph: GraphModule, place: int) -> tuple[list[Draw], l
         node.replace_all_uses_with(drawn)
         graph.graph.erase_node(node)
         shape = tuple(value.shape)
-        draws.append(partial(draw, shape, dtype=value.dtype, device=value.device))
-        blanks.append(torch.zeros(shape, dtype=value.dtype, device=value.device))
+        draws.append(partial(draw, shape, dtype=value.dtype, device=device))
+        blanks.append(torch.zeros(shape, dtype=value.dtype, device=device))
     graph.recompile()
     return draws, blanks
 

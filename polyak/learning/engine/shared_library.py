@@ -65,6 +65,7 @@ def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> Non
 
     if not teach_compiler():
         undo_unbiased(graph)
+    bare(graph)
     with quiet(), torch.no_grad():  # the compiler draws no random numbers
         built = torch._inductor.aot_compile(
             graph, tuple(arguments), options={**options(), "aot_inductor.output_path": str(folder / LIBRARY)}
@@ -73,6 +74,13 @@ def _build(graph: GraphModule, arguments: Sequence[Tensor], folder: Path) -> Non
         Path(str(built)).rename(folder / LIBRARY)
     for calls in folder.glob("*wrapper.json"):  # of operations that torch does not know: it looks for them here
         calls.rename((folder / LIBRARY).with_suffix(".json"))
+
+
+def bare(graph: GraphModule) -> GraphModule:
+    """A graph without the example values in its nodes, which the compiler would take to be on the right device."""
+    for node in graph.graph.nodes:
+        node.meta.pop("val", None)
+    return graph
 
 
 def options() -> dict[str, Any]:

@@ -1,0 +1,77 @@
+"""Flat graphs of functions: :mod:`polyak.learning.engine.tracing`; and training without torch's compiler."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyak.learning.engine.optimizer_rules import UntraceableError
+from polyak.learning.engine.tracing import trace
+
+ELSEWHERE = torch.ones(3)
+WITHOUT_COMPILER = """
+import sys
+from polyak import A2C, DQN
+DQN("MlpPolicy", "CartPole-v1", seed=0, learning_starts=8, train_freq=1, device="cpu").learn(120)
+model = A2C("MlpPolicy", "CartPole-v1", seed=0, n_steps=1, device="cpu").learn(110)
+assert model.engine.status == "replayed", model.engine.status
+assert "torch._dynamo" not in sys.modules
+optimizer, = model.learner.optimizers.values()
+import torch._dynamo
+optimizer.zero_grad()
+assert optimizer.zero_grad.__wrapped__.__dynamo_disable.__module__.startswith("torch._dynamo")
+"""
+
+
+def varied(weight: Tensor, state: Tensor, x: Tensor) -> list[Tensor]:
+    """Views that are changed, results in lists, constants that are changed and read, gradients, shapes in place."""
+    rows = state[1:]
+    rows.add_(torch.tensor(2.0).mul_(float(torch.tensor(3.0))))
+    first, second = (x @ weight).tanh().split(2)
+    loss = (first * second).sum() + state.detach().clone().unsqueeze_(0).mean() + weight.mv(torch.ones(3)).sum()
+    (grad,) = torch.autograd.grad(loss, [weight])
+    torch._foreach_mul_([grad, state], 0.5)
+    with torch.no_grad():
+        weight.sub_(grad)
+    return [loss.detach(), rows.t()]
+
+
+def test_a_graph_does_what_the_function_does_and_tracing_changes_nothing() -> None:
+    torch.manual_seed(0)
+    weight, state, x = torch.randn(3, 3, requires_grad=True), torch.randn(3, 2), torch.randn(4, 3)
+    given = [weight, state, x]
+    before = [tensor.detach().clone() for tensor in given]
+    graph = trace(varied, given[:2], given[2:], {})
+    for tensor, was in zip(given, before, strict=True):
+        torch.testing.assert_close(tensor.detach(), was, rtol=0, atol=0)
+    with torch.no_grad():
+        found = graph(*before)
+    expected = varied(*given)
+    for ours, theirs in zip([*found, *before], [*expected, *given], strict=True):
+        torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * x.sum().item(),
+        lambda x: x if x.sum() > 0 else -x,
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: torch.as_tensor(x.numpy() * 2),
+        lambda x: x + ELSEWHERE,
+        lambda x: x.mul_(2),
+        lambda x: x * torch.tensor(1.0).add_(x[0]).item(),
+    ],
+)
+def test_what_depends_on_numbers_or_reaches_further_becomes_no_graph(function: Callable[..., Any]) -> None:
+    with pytest.raises((UntraceableError, RuntimeError), match=r"depend on numbers|numpy|neither|changes the batch"):
+        trace(lambda x: [function(x)], [], [torch.randn(3)], {})
+
+
+def test_training_does_not_import_the_compiler_and_tells_it_once_it_is_there() -> None:
+    subprocess.run([sys.executable, "-c", WITHOUT_COMPILER], check=True)
