@@ -96,7 +96,7 @@ class NetworkAlgorithm(Algorithm):
     """``"bfloat16"`` lets layers multiply in half precision while they learn; parameters, losses and optimizers stay in
     float32. For large networks on a GPU."""
 
-    n_runners, n_learners, restarts_per_hour = 0, 1, 0  # declared by those that have them
+    n_runners, n_learners, restarts_per_hour = cast(Any, 0), 1, 0  # declared by those that have them
     transport, runner_timeout, placement = cast(Any, "ray"), cast("float | None", None), cast(Any, None)
     policies: ClassVar[Mapping[str, Callable[..., Policy]]] = {}
     learner_class: ClassVar[type[Learner]] = Learner

@@ -65,6 +65,13 @@ class LocalWorkers:
     def renew_due(self, wait: bool = True) -> None:
         """Nothing: none is ever gone."""
 
+    def waiting_for(self, worker: int) -> int:
+        """None: answers come at once."""
+        return 0
+
+    def renew(self, worker: int) -> None:
+        """Nothing: none is ever gone."""
+
     def leaving(self) -> list[int]:
         """None."""
         return []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -97,6 +97,8 @@ class RolloutBuffer(BaseBuffer):
     """[buffer_size + 1, n_envs, ...] of a rollout that came with what was observed after its last step; else None."""
     elsewhere: Any = None
     """What stands for a rollout that is elsewhere: see :meth:`leave`; ``None``: it is here."""
+    order_reads_rows: ClassVar[bool] = False
+    """Whether the order of rows in minibatches depends on what is in them, so that they may not be elsewhere."""
     warns_of_rest = True
     """Whether it is worth a warning that ``batch_size`` leaves a smaller minibatch at the end of each pass."""
 
@@ -154,8 +156,7 @@ class RolloutBuffer(BaseBuffer):
     def reset(self) -> None:
         """Start a new rollout, in new arrays: references to the old ones keep their contents."""
         self.pos, self.full, self.generator_ready = 0, False, False
-        self.finals, self._final_rows, self._state_values, self._seen = [], [_NO_ROWS], None, None
-        self.elsewhere = None
+        self.finals, self._final_rows, self._state_values, self._seen, self.elsewhere = [], [_NO_ROWS], None, None, None
         vars(self).update(mapped(self._zeros, self._layouts))
 
     def leave(self, elsewhere: Any) -> None:
@@ -497,18 +498,13 @@ class RolloutBuffer(BaseBuffer):
 
     def passes(self) -> Callable[[int | None], Generator[RolloutRows, None, None]]:
         """:meth:`minibatches` of the rollout as it is now, which is converted once for all passes over it."""
-        return partial(self.minibatches, rollout=self._rollout() if self.elsewhere is None else self.elsewhere)
+        return partial(self.minibatches, rollout=self.elsewhere or self._rollout())
 
     @cached_property
     def plain(self) -> bool:
         """Whether minibatches are just rows of the rollout: no subclass makes them otherwise."""
         cls = type(self)
         return cls.get is RolloutBuffer.get and cls._get_samples is RolloutBuffer._get_samples
-
-    @cached_property
-    def may_leave(self) -> bool:
-        """Whether :meth:`passes` read none of the rows, which may be elsewhere: see :meth:`leave`."""
-        return self.plain and type(self)._order is RolloutBuffer._order
 
     @property
     def _rows(self) -> int:

@@ -18,7 +18,7 @@ from polyak.experience.batch import RolloutRows, gathered
 from polyak.learning.averaging import Average
 from polyak.learning.data_parallel import Fellows, Group, each, share_of
 from polyak.learning.engine.optimizer_rules import TracedOptimizer
-from polyak.learning.light_optimizers import spare_compiler, step
+from polyak.learning.light_optimizers import lighten, spare_compiler
 from polyak.nn.compiled import keep_plain_names, plain_name
 from polyak.nn.policies.base import Policy
 from polyak.nn.precision import PRODUCTS_IN
@@ -301,6 +301,7 @@ class Learner(nn.Module):
             owner = source
         brought = getattr(owner, "optimizer", None)
         self.optimizers[name] = brought or recipe([p for p in params if p.requires_grad], lr)
+        lighten(self.optimizers[name])
         if owner is not None:
             object.__setattr__(owner, "optimizer", self.optimizers[name])
             object.__setattr__(self, "_owners", {**self._owners, name: owner})
@@ -348,7 +349,7 @@ class Learner(nn.Module):
         for group in [group for group in optimizer.param_groups if group.get("l1")]:  # after clipping, as weight decay
             _add_l1(group)
         if unless is None:
-            step(optimizer)
+            optimizer.step()
         else:
             step_unless(optimizer, unless)
 
@@ -514,7 +515,7 @@ def step_unless(optimizer: Optimizer, unless: Tensor) -> None:
     if isinstance(optimizer, TracedOptimizer):
         optimizer.step(unless)
     elif not unless:
-        step(optimizer)
+        optimizer.step()
 
 
 def _add_l1(group: Mapping[str, Any]) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from functools import cache, partial
-from typing import Any, cast
+from types import MethodType
+from typing import Any
 
 import torch
 from torch.optim import Optimizer
@@ -32,14 +33,11 @@ def _plainly(plain: Any, *args: Any, **kwargs: Any) -> Any:
     return plain.__dynamo_disable(*args, **kwargs)
 
 
-def step(optimizer: Optimizer) -> None:
-    """A step of an optimizer. Hooks are called, which those of users may be."""
-    replaced, cls = _COMPILER in sys.modules or "step" in vars(optimizer), cast(Any, type(optimizer))
-    if replaced or (plain := _plain_step(cls)) is None:
-        optimizer.step()
-    else:
-        with torch.set_grad_enabled(optimizer.defaults["differentiable"]):
-            plain(optimizer)
+def lighten(optimizer: Optimizer) -> None:
+    """Let an optimizer of torch's own make its steps, with the hooks of users, without torch's compiler."""
+    plain = _plain_step(type(optimizer))
+    if plain is not None and not optimizer.defaults["differentiable"]:
+        optimizer.step = MethodType(plain, optimizer)  # a copy of the optimizer makes them as torch does
 
 
 @cache
@@ -48,4 +46,4 @@ def _plain_step(cls: Any) -> Any:
     class, or where torch has another layer."""
     layer: Any = getattr(cls.step, "__wrapped__", None)
     found = layer is not None and getattr(layer, "__code__", None) is not None and layer.__code__.co_name == "_use_grad"
-    return Optimizer.profile_hook_step(layer.__wrapped__) if found else None
+    return torch.no_grad()(Optimizer.profile_hook_step(layer.__wrapped__)) if found else None

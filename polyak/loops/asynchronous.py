@@ -26,7 +26,8 @@ from polyak.distributed.unrolls import UnrollElsewhere, write
 from polyak.distributed.weights import put_back
 from polyak.experience.step import Step
 from polyak.learning.vtrace_learner import Unroll, joined
-from polyak.loops.on_policy import OnPolicyLoop, learns
+from polyak.loops.learners_elsewhere import UpdatesElsewhere
+from polyak.loops.on_policy import OnPolicyLoop
 
 _NOWHERE = np.zeros(0, bool)
 
@@ -72,6 +73,9 @@ class AsynchronousLoop:
         if model.collector is None or model.collector.runner is not model.runner:
             model.collector = collector_of(model)
         self.collector: RolloutCollector = model.collector
+        if isinstance(self.collector, RunnersCollector):
+            updates, begin = cast(Any, self.on_policy.updates), partial(model.rollouts.begin, reset=True)
+            self.on_policy.updates = UpdatesElsewhere(getattr(updates, "updates", updates), begin)
         self.collector.begin(self.on_policy)
         if model.learner.unpublished == 0:
             model.learner.publish(model.policy)
@@ -84,8 +88,7 @@ class AsynchronousLoop:
             return False
         loop.note()
         with loop.split.update:
-            if not learns(loop.updates, rollouts):
-                settings.rollouts.begin(reset=True)
+            loop.updates.make(rollouts)
             if settings.learner.unpublished >= settings.broadcast_interval:
                 settings.learner.publish(settings.policy)
         for check in loop.between:

@@ -19,7 +19,7 @@ class GroupCollector(Collector):
     """Whether rollouts are stored, and rewards and all else come with the steps."""
     rows_stay: Callable[[], Any] = staticmethod(lambda: None)
     """Returns what makes a rollout buffer where learners elsewhere fetch the rows, which need not come here then;
-    ``None``: they must."""
+    ``None``: they must. Nothing completes such a rollout here."""
 
     def prepare(self, wanted: Wanted, series: Collection, restart: bool = True) -> None:
         super().prepare(wanted, series, restart)
@@ -46,8 +46,8 @@ class GroupCollector(Collector):
                 self.clock.steps += series.steps * self.n_envs
                 into.adopt(chunk.rows, chunk.seen, self._noted(chunk))
                 self.runner.pass_over()
-            for task in complete:
-                task()
+                for task in complete:
+                    task()
             self.callback.on_rollout_end()
         finally:
             self.clock.series = None

@@ -13,14 +13,13 @@ from polyak.collecting import stepwise
 from polyak.collecting.rollout import RolloutWriter
 from polyak.collecting.runner import on_host
 from polyak.collecting.time_split import TimeSplit
-from polyak.distributed.ray_workers import LostRowsError
 from polyak.distributed.runners import RunnerGroup
 from polyak.experience.step import Step
 from polyak.loops.collector import Collector
 from polyak.loops.group_collector import GroupCollector
+from polyak.loops.learners_elsewhere import UpdatesElsewhere, explained_anywhere
 from polyak.loops.training import Task, engine_checks, is_own, tasks
 from polyak.loops.updates import RolloutUpdates, explained_variance, explained_variance_of_tensors
-from polyak.warning import warn_user
 
 
 class ModelLessons:
@@ -48,7 +47,7 @@ class OnPolicyLoop:
     """Where rollouts are kept: see :class:`~polyak.parts.rollouts.Rollouts`."""
     collector: Collector
     """Where experience comes from."""
-    updates: RolloutUpdates | ModelLessons
+    updates: RolloutUpdates | ModelLessons | UpdatesElsewhere
     """How it is learned from."""
     split: TimeSplit
     """Adds up the time."""
@@ -78,16 +77,19 @@ class OnPolicyLoop:
         collector = kind(
             runner, model._progress, clock, model.statistics, callback, unseen, policy, model._start_episodes
         )
+        updates: Any = ModelLessons(model) if is_own(model, "train") else rollout_updates(model)
         if isinstance(collector, GroupCollector):
             collector.whole = late is None
-            if late is None and not tasks(model, "completing"):
-                collector.rows_stay = model.rollouts.left_to_learners
+            if late is None and isinstance(updates, RolloutUpdates) and not tasks(model, "completing"):
+                if updates.explained is not None:
+                    updates.explained = partial(explained_anywhere, model, updates.explained)
+                collector.rows_stay, updates = model.rollouts.left_to_learners, UpdatesElsewhere(updates)
         completing = () if late is None else (lambda: late(model.rollout_buffer),)
         loop = cls(
             model,
             model.rollouts,
             collector,
-            ModelLessons(model) if is_own(model, "train") else rollout_updates(model),
+            updates,
             split,
             model._callback_locals(callback=callback),
             beginning=tasks(model, "beginning"),
@@ -108,7 +110,7 @@ class OnPolicyLoop:
             return False
         self.note()
         with self.split.update:
-            learns(self.updates, rollout.buffer)
+            self.updates.make(rollout.buffer)
         for check in self.between:
             check()
         return True
@@ -131,8 +133,6 @@ class OnPolicyLoop:
         """A rollout is whole: values and log-probabilities, which are the learner's, then advantages and returns."""
         for task in self.completing:
             task()
-        if self.rollout.buffer.elsewhere is not None:
-            return
         rollout, collector, settings = self.rollout, self.collector, self.settings
         with self.split.inference:
             last_values = rollout.evaluate(settings.learner, collector.runner, collector.policy())
@@ -163,16 +163,6 @@ class OnPolicyLoop:
             step = convert(step)
         later = partial(stepwise.locals_of, step, self.settings.learner, self.collector.policy(), self.split.inference)
         return LoopLocals({**names, **on_policy_locals(step)}, later)
-
-
-def learns(updates: RolloutUpdates | ModelLessons, rollout: Any) -> bool:
-    """Whether something is learned from a rollout: not where its rows are lost on their way to learners elsewhere."""
-    try:
-        updates.make(rollout)
-        return True
-    except LostRowsError as lost:
-        warn_user(f"{lost} It is not learned from, and learners continue from the one here.", RuntimeWarning)
-        return False
 
 
 def unseen(step: Step, series: Collection) -> dict[str, Any]:

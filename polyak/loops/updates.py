@@ -243,9 +243,7 @@ class RolloutUpdates:
         self.clock.updates += outcome.updates
         record_means(outcome.metrics, self.logger, self.host)
         if self.explained is not None:
-            is_here = buffer.elsewhere is None
-            explained = self.explained(buffer.values, buffer.returns) if is_here else self.learner.fellows.explained
-            self.logger.record("train/explained_variance", explained)
+            self.logger.record("train/explained_variance", self.explained(buffer.values, buffer.returns))
         self.logger.record("train/n_updates", self.clock.updates, exclude="tensorboard")
         if (log_std := getattr(self.learner.policy, "log_std", None)) is not None:
             self.logger.record("train/std", torch.exp(log_std.detach()).mean())

@@ -31,6 +31,8 @@ class Rollouts(Part):
     explores_by: ClassVar = ("use_sde", "sde_sample_freq")
     reads_rows_alone: ClassVar[bool] = False
     """Whether lessons read a rollout by its minibatches alone."""
+    made_by_recipe: ClassVar[bool] = True
+    """Whether hyper-parameters are all that buffers and writers are made of, wherever that is done."""
     numpy_alone: ClassVar[str | None] = None
     """Why rollouts are made in numpy alone; ``None``: they need not be."""
 
@@ -146,15 +148,14 @@ class Rollouts(Part):
     def buffer_recipe(self) -> Callable[..., Any] | None:
         """Makes a buffer, on a ``device``, where a rollout may be written elsewhere; ``None``: where it may not, since
         something of a program's own makes buffers, or looks at each step."""
-        is_own = (
-            type(self).make_buffer is not Rollouts.make_buffer or type(self).fresh_writer is not Rollouts.fresh_writer
-        )
-        return None if is_own or self.buffer is None or not self.writer().adopts else self._recipe()
+        may_be = self.made_by_recipe and self.buffer is not None and self.writer().adopts
+        return self._recipe() if may_be else None
 
     def left_to_learners(self) -> Callable[..., Any] | None:
         """What makes a buffer, where learners elsewhere fetch rollouts and nothing here reads them; else ``None``."""
         fetches = self.reads_rows_alone and getattr(self.model.learner.fellows, "fetches", False)
-        return self.buffer_recipe() if fetches and self.buffer.may_leave else None
+        may_leave = fetches and self.buffer.plain and not self.buffer.order_reads_rows
+        return self.buffer_recipe() if may_leave else None
 
     def make_buffer(self) -> Any:
         """A buffer as the hyper-parameters describe it, in numpy or in tensors."""

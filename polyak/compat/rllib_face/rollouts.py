@@ -44,6 +44,7 @@ class RowsInOrder(RolloutBuffer):
         ends: [T, N] bool: whether an episode ended with the step.
     """
 
+    order_reads_rows = True
     warns_of_rest = False
 
     def __init__(self, *args: Any, envs_per_runner: int, **kwargs: Any) -> None:
@@ -211,6 +212,7 @@ class WholeRollouts(WholeEpisodes):
     """Before rollouts. ``undivided``: a gradient step is made of all rows."""
 
     undivided: ClassVar[bool] = False
+    made_by_recipe: ClassVar = False
     n_envs = 1
 
     def make_buffer(self) -> RolloutBuffer:

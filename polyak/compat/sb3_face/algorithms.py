@@ -533,6 +533,7 @@ class TheirRollouts(Rollouts):
     """Rollouts in the peer's buffers, whose classes subclasses extend."""
 
     numpy_alone: ClassVar = "what extends Stable-Baselines3's classes reads numpy"
+    made_by_recipe: ClassVar = False
     buffer_classes: ClassVar[tuple[type[RolloutBuffer], ...]] = RolloutBuffer, DictRolloutBuffer
     """Of a single space, and of a Dict."""
 
