@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 from polyak.compat.rllib_face import Algorithm, APPOConfig, IMPALAConfig, MeanStdFilter, PPOConfig
+from polyak.distributed import ray_workers
+from polyak.distributed.runner_process import Chunk, Heading
 from polyak.distributed.statistics import moments_in
+from tests.compat.rllib_face.fake_ray import FakeRay
 from tests.compat.rllib_face.faulty_envs import Faulty
-from tests.compat.rllib_face.on_ray import config, session_of, trained, weights
+from tests.compat.rllib_face.on_ray import config, ray, session_of, trained, weights
 from tests.processes import assert_gone
 
 pytestmark = pytest.mark.slow  # a process takes seconds to begin, and every test begins some
@@ -55,6 +58,44 @@ def test_two_learners_of_a_half_each_learn_what_one_does_of_the_whole(cls: Any) 
 
     one, two = (trained(whole(learners)) for learners in (0, 2))
     for ours, theirs in zip(one, two, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
+
+
+class Watched:
+    """Ray, and what comes here through it."""
+
+    def __init__(self) -> None:
+        self.came: list[type] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(ray, name)
+
+    def get(self, reference: Any) -> Any:
+        found = ray.get(reference)
+        self.came.append(type(found))
+        return found
+
+
+@pytest.mark.parametrize("cls", [PPOConfig, IMPALAConfig])
+def test_two_learners_fetch_rows_from_two_runners(cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And learn of them what one learner does here, with runners that take turns in this process."""
+
+    def made(learners: int) -> Any:
+        found = config(cls, runners=2, learners=learners)
+        return found.training(minibatch_size=128 // max(1, learners)) if cls is PPOConfig else found
+
+    watched, alone = Watched(), FakeRay()
+    monkeypatch.setattr(ray_workers, "ray", lambda: watched)
+    with made(2).build() as algo:
+        algo.train()
+        for _ in range(3):  # the first of them may learn of what was asked for before there were learners
+            watched.came.clear()
+            algo.train()
+        assert Heading in watched.came
+        assert Chunk not in watched.came, "rows came here"
+        found = weights(algo)
+    monkeypatch.setattr(ray_workers, "ray", lambda: alone)
+    for ours, theirs in zip(trained(made(0), 4), found, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
 
 
