@@ -19,6 +19,7 @@ import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -126,15 +127,19 @@ class Process:
         store.passed[f"{name} out"] += sum(new.size for new, each in zip(sent, given, strict=True) if new is not each)
         began = process_time()
         found = getattr(self._made, method)(*(each.value for each in sent))
-        if (kept := store.packed.get(id(found), (None, ()))[1]) == ():
-            kept = [Answer(Packed(one), f"{name} in") for one in (found if apart else [found])]
+        if id(found) in store.packed:
+            made = store.packed[id(found)][1]
+        else:
+            made = [Packed(one) for one in (found if apart else [found])]
             if method == "collect":
-                store.packed[id(found)] = found, kept
+                store.packed[id(found)] = found, made
+        kept = [Answer(one, f"{name} in") for one in made]  # each request has answers of its own
         store.others += process_time() - began
         return kept if apart else kept[0]
 
 
-class Answer(NamedTuple):
+@dataclass(eq=False)
+class Answer:
     """That of a process, until it is fetched."""
 
     packed: Packed

@@ -165,8 +165,12 @@ class LearnerProcess:
         if not wanted:
             return None
         optimizers = {name: one.state_dict() for name, one in self.learner.optimizers.items()}
-        found: Learned = arrays_in(Learned(self.learner.networks(), optimizers))
-        return found
+        once: dict[Any, np.ndarray] = {}  # a module that is shared has several names, and travels once
+        networks = {
+            name: once.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride()), tensor.numpy(force=True))
+            for name, tensor in self.learner.networks().items()
+        }
+        return Learned(networks, arrays_in(optimizers))
 
     def apply(self, function: Callable[[Learner], Any]) -> Any:
         """What a function returns of the learner."""

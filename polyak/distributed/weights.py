@@ -7,9 +7,14 @@ import torch
 from torch import nn
 
 
+def _tensors_of(module: nn.Module) -> list[torch.Tensor]:
+    """The state of a module, each tensor once: a module that is shared has several names in it."""
+    return list({id(tensor): tensor for tensor in module.state_dict(keep_vars=True).values()}.values())
+
+
 def flat_weights(module: nn.Module) -> np.ndarray:
     """The state of a module, [bytes]."""
-    parts = [tensor.detach().cpu().contiguous().reshape(-1) for tensor in module.state_dict().values()]
+    parts = [tensor.detach().cpu().contiguous().reshape(-1) for tensor in _tensors_of(module)]
     return np.concatenate([part.numpy().view(np.uint8) for part in parts]) if parts else np.zeros(0, np.uint8)
 
 
@@ -20,13 +25,19 @@ def put_back(module: nn.Module, weights: np.ndarray) -> None:
     Raises:
         ValueError: it is of others.
     """
-    state = module.state_dict()
-    size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
-    if len(weights) != size:
+    once, named = _tensors_of(module), list(module.state_dict().values())
+    # files of earlier versions have a shared tensor under each of its names
+    tensors = named if len(weights) == _size(named) else once
+    if len(weights) != (size := _size(tensors)):
         raise ValueError(f"weights of {len(weights)} bytes do not fit networks of {size}: they are of another module.")
     at = 0
-    for tensor in state.values():
+    for tensor in tensors:
         until = at + tensor.numel() * tensor.element_size()
         own = torch.from_numpy(weights[at:until].copy()).view(tensor.dtype).reshape(tensor.shape)
         tensor.copy_(own)
         at = until
+
+
+def _size(tensors: list[torch.Tensor]) -> int:
+    """Bytes."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
