@@ -19,6 +19,7 @@ from polyak.distributed.placement import Reservation
 from polyak.distributed.runner_process import Chunk
 from polyak.distributed.runners import RemoteActor
 from polyak.distributed.unrolls import UnrollElsewhere
+from polyak.distributed.weights import flat_weights, put_back
 from tests.compat.rllib_face.fake_ray import FakeRay, ObjectLostError, Reference
 from tests.distributed.test_runners import REMEMBERS, ROLLOUT, TURNS, Kept, Parts, carts, strict, weights
 
@@ -136,3 +137,17 @@ def test_rows_come_where_their_order_depends_on_them(fake: Watched) -> None:
     model = elsewhere(MAKES["ppo"](**how)).learn(64)
     assert Chunk in fake.came
     assert np.isfinite(weights(model)).all()
+
+
+def test_weights_that_several_names_share_travel_once() -> None:
+    """And are read where each name has them, as in files of earlier versions."""
+    shared = torch.nn.Linear(2, 3)
+    module = torch.nn.ModuleDict({"actor": shared, "critic": shared})
+    expected = [tensor.clone() for tensor in module.state_dict().values()]
+    of_each_name = np.concatenate([tensor.reshape(-1).numpy().view(np.uint8) for tensor in expected])
+    once = flat_weights(module)
+    assert 2 * len(once) == len(of_each_name)
+    for flat in (once, of_each_name):
+        torch.nn.init.zeros_(shared.weight)
+        put_back(module, flat)
+        assert all(torch.equal(ours, own) for ours, own in zip(module.state_dict().values(), expected, strict=True))
