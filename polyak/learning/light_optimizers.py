@@ -35,9 +35,10 @@ def _plainly(plain: Any, *args: Any, **kwargs: Any) -> Any:
 
 def lighten(optimizer: Optimizer) -> None:
     """Let an optimizer of torch's own make its steps, with the hooks of users, without torch's compiler."""
-    plain = _plain_step(type(optimizer))
+    found: Any = optimizer
+    plain = _plain_step(type(found))
     if plain is not None and not optimizer.defaults["differentiable"]:
-        optimizer.step = MethodType(plain, optimizer)  # a copy of the optimizer makes them as torch does
+        found.step = MethodType(plain, optimizer)  # a copy of the optimizer makes them as torch does
 
 
 @cache

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from polyak.distributed.ray_workers import LostRowsError
-from polyak.loops.updates import RolloutUpdates
 from polyak.warning import warn_user
 
 
@@ -16,7 +15,7 @@ class UpdatesElsewhere:
         on_loss: called where nothing was learned from one.
     """
 
-    def __init__(self, updates: RolloutUpdates, on_loss: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, updates: Any, on_loss: Callable[[], None] = lambda: None) -> None:
         self.updates, self.on_loss = updates, on_loss
 
     def make(self, rollout: Any) -> None:

@@ -19,7 +19,8 @@ from polyak.loops.collector import Collector
 from polyak.loops.group_collector import GroupCollector
 from polyak.loops.learners_elsewhere import UpdatesElsewhere, explained_anywhere
 from polyak.loops.training import Task, engine_checks, is_own, tasks
-from polyak.loops.updates import RolloutUpdates, explained_variance, explained_variance_of_tensors
+from polyak.loops.updates import RolloutUpdates
+from polyak.ops.returns import explained_variance, explained_variance_of_tensors
 
 
 class ModelLessons:
@@ -80,9 +81,7 @@ class OnPolicyLoop:
         updates: Any = ModelLessons(model) if is_own(model, "train") else rollout_updates(model)
         if isinstance(collector, GroupCollector):
             collector.whole = late is None
-            if late is None and isinstance(updates, RolloutUpdates) and not tasks(model, "completing"):
-                if updates.explained is not None:
-                    updates.explained = partial(explained_anywhere, model, updates.explained)
+            if late is None and not tasks(model, "completing"):
                 collector.rows_stay, updates = model.rollouts.left_to_learners, UpdatesElsewhere(updates)
         completing = () if late is None else (lambda: late(model.rollout_buffer),)
         loop = cls(
@@ -174,7 +173,9 @@ def rollout_updates(model: Any) -> RolloutUpdates:
     """How a model learns from rollouts."""
     known = model.host, model._following(), model.clock, model.logger, model._split
     rollouts, watching = model.rollouts, tasks(model, "watching")
-    explained = explained_variance_of_tensors if model.in_tensors else explained_variance
+    explained: Any = explained_variance_of_tensors if model.in_tensors else explained_variance
+    if getattr(model.learner.fellows, "fetches", False):
+        explained = partial(explained_anywhere, model, explained)
     explain = None if model.learner.estimates_itself else explained
     return RolloutUpdates(model.learner, rollouts.lesson, rollouts.minibatches, *known, watching, explain)
 
