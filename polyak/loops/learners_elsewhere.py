@@ -11,7 +11,8 @@ class UpdatesElsewhere:
     """Lets learners elsewhere learn from one rollout after another, but for those whose rows are lost on their way.
 
     Args:
-        updates: learns from a rollout.
+        updates: learns from a rollout: :class:`~polyak.loops.updates.RolloutUpdates`, or what calls the model's own
+            ``train``.
         on_loss: called where nothing was learned from one.
     """
 

@@ -174,7 +174,7 @@ def rollout_updates(model: Any) -> RolloutUpdates:
     known = model.host, model._following(), model.clock, model.logger, model._split
     rollouts, watching = model.rollouts, tasks(model, "watching")
     explained: Any = explained_variance_of_tensors if model.in_tensors else explained_variance
-    if getattr(model.learner.fellows, "fetches", False):
+    if isinstance(model.runner, RunnerGroup):
         explained = partial(explained_anywhere, model, explained)
     explain = None if model.learner.estimates_itself else explained
     return RolloutUpdates(model.learner, rollouts.lesson, rollouts.minibatches, *known, watching, explain)
