@@ -7,7 +7,7 @@ compiled. Where nothing else has imported it, there is nothing to tell.
 from __future__ import annotations
 
 import sys
-from functools import cache, partial
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -41,7 +41,6 @@ def lighten(optimizer: Optimizer) -> None:
         found.step = MethodType(plain, optimizer)  # a copy of the optimizer makes them as torch does
 
 
-@cache
 def _plain_step(cls: Any) -> Any:
     """The step of a class of torch's, with its hooks, under the layer that speaks of the compiler; ``None`` of another
     class, or where torch has another layer."""
