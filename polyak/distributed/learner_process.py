@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import cloudpickle
 import numpy as np
@@ -139,11 +139,11 @@ class LearnerProcess:
     def _unrolled(self, batch: UnrollElsewhere, apart: Sequence[Any]) -> Any:
         """Rollouts that runners have made, whose parts are numbers of what came apart, or arrays."""
         parts = [(apart[one[0]], apart[one[1]]) if type(one) is tuple else self._here(one) for one in batch.parts]
-        return batch._replace(parts=parts).unrolled(self.learner, self._acting, self.device)
+        return batch._replace(parts=parts).unrolled(cast(Any, self.learner), self._acting, self.device)
 
     def _built(self, rollout: RolloutElsewhere) -> tuple[Any, float]:
         """A rollout that runners have made."""
-        return rollout.samples(self.learner, self._acting, self.device)
+        return rollout.samples(cast(Any, self.learner), self._acting, self.device)
 
     @property
     def _acting(self) -> RemoteActor:

@@ -23,7 +23,7 @@ from polyak.collecting.runner import Runner
 from polyak.collecting.train_freq import Series
 from polyak.distributed.ray_workers import own_node
 from polyak.distributed.statistics import Moments, Report, count_fresh, fresh_in, report_of, take_moments
-from polyak.distributed.traffic import Seat
+from polyak.distributed.traffic import RunnerPlace
 from polyak.distributed.watch import HangWatch
 from polyak.distributed.weights import put_back
 from polyak.envs import VecEnv, as_vec_env, unwrap_vec_normalize
@@ -237,9 +237,9 @@ class RunnerProcess:
         """The states of the generators that this runner draws from."""
         return rng_state() if self._streams is None else self._streams
 
-    def describe(self) -> tuple[Seat, Described]:
+    def describe(self) -> tuple[RunnerPlace, Described]:
         """Where it is, and its environments."""
-        env, place = self.env, Seat(os.getpid(), own_node() if self._alone else gethostname())
+        env, place = self.env, RunnerPlace(os.getpid(), own_node() if self._alone else gethostname())
         return place, Described(env.num_envs, env.observation_space, env.action_space, turned_images(env))
 
     def normalizer_made(self) -> bytes | None:

@@ -37,7 +37,7 @@ from polyak.distributed.runner_process import (
     RunnerProcess,
 )
 from polyak.distributed.statistics import Report, SharedStatistics, settings_of
-from polyak.distributed.traffic import Seat, Traffic
+from polyak.distributed.traffic import RunnerPlace, Traffic
 from polyak.distributed.weights import flat_weights
 from polyak.envs import VecEnv, VecNormalize
 from polyak.envs.adapters.infos import SUCCEEDED
@@ -151,7 +151,7 @@ class RemoteEnvs(VecEnv):
                 reason = str(error).strip().rpartition("\n")[2]
                 raise RuntimeError(f"a runner could not be made: {reason}") from error
             raise
-        self.places = [Seat(0, "")] * self.n_runners
+        self.places = [RunnerPlace(0, "")] * self.n_runners
         """Where each runner is; process 0: there was none yet."""
         self._described: Described = next(iter(found.values()))[1]
         for worker, said in found.items():
@@ -163,7 +163,7 @@ class RemoteEnvs(VecEnv):
         number = 1 if as_one else self.n_runners * first.num_envs
         super().__init__(number, first.observation_space, first.action_space)
 
-    def _introduce(self, worker: int, said: tuple[Seat, Described]) -> None:
+    def _introduce(self, worker: int, said: tuple[RunnerPlace, Described]) -> None:
         """Take in what a runner says of its process and its environments, which must be those of all."""
         self.places[worker], described = said
         if described != self._described:
@@ -350,7 +350,7 @@ class RemoteEnvs(VecEnv):
         self.on_absence(worker)
         self._send_again(worker)
 
-    def _renew(self, worker: int, said: tuple[Seat, Described]) -> None:
+    def _renew(self, worker: int, said: tuple[RunnerPlace, Described]) -> None:
         self._introduce(worker, said)
         self.generation[worker] += 1
         self.absent.discard(worker)

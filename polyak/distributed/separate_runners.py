@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from torch import nn
@@ -128,7 +128,7 @@ class SeparateRunners(RunnerGroup):
     def step_in_hand(self, row: int) -> Step:
         """One of the steps of what is in hand; the actor has the recurrent state after it."""
         assert self.in_hand is not None
-        step, self.actor.memory, _ = row_of(self.in_hand_whole().chunk, row, self.actor.codec)
+        step, self.actor.memory, _ = row_of(cast(Chunk, self.in_hand_whole().chunk), row, self.actor.codec)
         return step
 
     def in_hand_whole(self) -> Finished:
@@ -153,7 +153,7 @@ class SeparateRunners(RunnerGroup):
 
     def after_in_hand(self) -> Last:
         """What there is after its last step; the actor has the recurrent state then."""
-        return last_of(self.in_hand_whole().chunk, self.actor)
+        return last_of(cast(Chunk, self.in_hand_whole().chunk), self.actor)
 
     def finish(self) -> None:
         """What is in hand has been read."""
@@ -263,7 +263,9 @@ class SeparateRunners(RunnerGroup):
         held = [self.in_hand] if self.in_hand is not None else []
         for number, finished in enumerate([*held, *self._waiting]):
             worker, chunk, version, weights, _ = self._whole(finished)
-            columns |= {f"finished/{number}/chunk/{name}": part for name, part in chunk_state(chunk).items()}
+            columns |= {
+                f"finished/{number}/chunk/{name}": part for name, part in chunk_state(cast(Chunk, chunk)).items()
+            }
             columns[f"finished/{number}/source"] = np.array([worker, version])
             columns[f"finished/{number}/weights"] = weights
         columns["in_hand"] = np.array([len(held), self.row, self.shown, self._turn])

@@ -11,7 +11,7 @@ SPAN = 10.0
 """Seconds of which rates are, at least."""
 
 
-class Seat(NamedTuple):
+class RunnerPlace(NamedTuple):
     """Where a runner is."""
 
     process: int

@@ -17,7 +17,7 @@ from polyak.distributed.weights import put_back
 from polyak.experience.step import Observations, Step
 from polyak.learning.rollout_learner import RolloutLearner
 from polyak.learning.vtrace_learner import Unroll, joined
-from polyak.loops.updates import explained_variance
+from polyak.ops.returns import explained_variance
 
 
 class Last(NamedTuple):

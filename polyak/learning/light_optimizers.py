@@ -7,7 +7,7 @@ compiled. Where nothing else has imported it, there is nothing to tell.
 from __future__ import annotations
 
 import sys
-from functools import cache, partial
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -35,12 +35,12 @@ def _plainly(plain: Any, *args: Any, **kwargs: Any) -> Any:
 
 def lighten(optimizer: Optimizer) -> None:
     """Let an optimizer of torch's own make its steps, with the hooks of users, without torch's compiler."""
-    plain = _plain_step(type(optimizer))
+    found: Any = optimizer
+    plain = _plain_step(type(found))
     if plain is not None and not optimizer.defaults["differentiable"]:
-        optimizer.step = MethodType(plain, optimizer)  # a copy of the optimizer makes them as torch does
+        found.step = MethodType(plain, optimizer)  # a copy of the optimizer makes them as torch does
 
 
-@cache
 def _plain_step(cls: Any) -> Any:
     """The step of a class of torch's, with its hooks, under the layer that speaks of the compiler; ``None`` of another
     class, or where torch has another layer."""

@@ -19,7 +19,8 @@ from polyak.loops.collector import Collector
 from polyak.loops.group_collector import GroupCollector
 from polyak.loops.learners_elsewhere import UpdatesElsewhere, explained_anywhere
 from polyak.loops.training import Task, engine_checks, is_own, tasks
-from polyak.loops.updates import RolloutUpdates, explained_variance, explained_variance_of_tensors
+from polyak.loops.updates import RolloutUpdates
+from polyak.ops.returns import explained_variance, explained_variance_of_tensors
 
 
 class ModelLessons:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -253,24 +252,3 @@ class RolloutUpdates:
 
 def _timed(split: TimeSplit, minibatches: Minibatches, size: int | None) -> Any:
     return split.sample.timing(minibatches(size))
-
-
-def explained_variance_of_tensors(y_pred: Tensor, y_true: Tensor) -> Tensor:
-    """:func:`explained_variance`, which the host does not wait for: []"""
-    variance = _variance(y_true)
-    return torch.where(variance == 0, torch.nan, 1 - _variance(y_true - y_pred) / variance)
-
-
-def explained_variance(y_pred: np.ndarray, y_true: np.ndarray) -> float:
-    """1 - Var[y_true - y_pred] / Var[y_true]: 1 is perfect, 0 no better than the mean; NaN where y_true is constant.
-
-    Arrays of one shape.
-    """
-    variance = _variance(y_true)
-    return float("nan") if variance == 0 else float(1 - _variance(y_true - y_pred) / variance)
-
-
-def _variance(x: Any) -> Any:
-    """As ``np.var``, at a third of its cost, which counts where rollouts are short."""
-    apart = (x := x.reshape(-1)) - x.sum() / len(x)
-    return apart.dot(apart) / len(x)

@@ -13,7 +13,7 @@ from polyak.compat.rllib_face.models.cloning import CloningModulePolicy, ValuedC
 from polyak.experience import Transition
 from polyak.hyperparameters.declaration import NonNegative
 from polyak.learning.learner import Learner, Objective, Tunable, Update
-from polyak.loops.updates import explained_variance_of_tensors
+from polyak.ops.returns import explained_variance_of_tensors
 
 
 class BCModuleLearner(BCLearner):

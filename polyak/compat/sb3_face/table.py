@@ -164,7 +164,7 @@ SB3: dict[str, tuple[str, ...]] = {
     ),
     "common.utils": (
         "polyak.seeding: set_random_seed",
-        "polyak.loops.updates: explained_variance",
+        "polyak.ops.returns: explained_variance",
         "polyak.schedules: FloatSchedule LinearSchedule ConstantSchedule",
         "polyak.learning.engine.device: get_device",
         "polyak.logging.logger: get_latest_run_id configure_logger",

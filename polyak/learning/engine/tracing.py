@@ -7,6 +7,7 @@ on wrappers of tensors that have numbers, which its code cannot read.
 
 from __future__ import annotations
 
+import gc
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -225,10 +226,14 @@ def trace(
     tracer, cached = _Tracer(decompositions), torch.is_autocast_cache_enabled()
     inputs = [tracer.given(f"arg{i}_1", t, i >= len(changed)) for i, t in enumerate((*changed, *given))]
     torch.set_autocast_cache_enabled(False)  # it may hold a tensor that was not traced
+    collects = gc.isenabled()
+    gc.disable()  # what is collected may call torch when it goes, which is no part of the function
     try:
         with tracer:
             results: Any = function(*inputs)
     finally:
         torch.set_autocast_cache_enabled(cached)
+        if collects:
+            gc.enable()
     tracer.graph.output([result.node for result in results])
     return GraphModule(tracer.constants, tracer.graph)

@@ -21,7 +21,7 @@ from polyak.compat.rllib_face.learners.base import Batch, TorchLearner
 from polyak.experience.batch import RolloutBufferSamples
 from polyak.learning.learner import Objective, Update
 from polyak.learning.vtrace_learner import Evaluated, Unroll, in_time, rows_of
-from polyak.loops.updates import explained_variance_of_tensors
+from polyak.ops.returns import explained_variance_of_tensors
 
 
 class Coefficient(NamedTuple):
