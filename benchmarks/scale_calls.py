@@ -30,7 +30,7 @@ def start_ray(job: dict[str, Any]) -> None:
     runners = job["config"].get("env_runners", {}).get("num_env_runners", 0)
     if job["library"] != "polyak" or runners > 0:
         slots = max(os.cpu_count() or 1, runners + 1)
-        options = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
+        options = {"address": "local", "include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
         import_module("ray").init(num_cpus=slots, **options)
 
 
