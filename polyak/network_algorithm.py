@@ -188,8 +188,6 @@ class NetworkAlgorithm(Algorithm):
         values = {name: getattr(self, name) for name in self.learner.tunables if name != "learning_rate"}
         self.schedules.moving = {name: value for name, value in values.items() if not is_constant(value)}
         self.schedules.part_rates = getattr(self, "learning_rates", None) or {}
-        if self.n_runners != 0 or self.n_learners > 1 or getattr(self, "n_replay_shards", 0) > 0:
-            self.parts["cluster"] = Cluster(self)
         still = {name: value for name, value in values.items() if name not in self.schedules.moving}
         self.learner.set(**{name: value(1.0) if callable(value) else value for name, value in still.items()})
 

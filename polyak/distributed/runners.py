@@ -351,8 +351,8 @@ class RemoteEnvs(VecEnv):
         self._send_again(worker)
 
     def _renew(self, worker: int, said: tuple[RunnerPlace, Described]) -> None:
+        self.generation[worker] += self.places[worker].process > 0  # one that there was no room for was not restarted
         self._introduce(worker, said)
-        self.generation[worker] += 1
         self.absent.discard(worker)
         self.renewed.add(worker)
         self._share_out()

@@ -58,7 +58,7 @@ class GroupCollector(Collector):
         received = self.runner.leave()
         if not received.headings:
             return False
-        series.steps = received.headings[0].steps
+        series.steps = received.steps
         self.clock.steps += series.steps * self.n_envs
         for end in sorted((end for one in received.headings for end in one.ends), key=lambda end: end.step):
             self.statistics.note(end.episodes)

@@ -24,7 +24,7 @@ from polyak.zoo.keeping import MODEL, Kept, conclusion, keep, learned, save_soun
 from polyak.zoo.literals import parse_pairs
 from polyak.zoo.model_files import FORMATS, check_writable, has_no_statistics, load_statistics, save
 from polyak.zoo.models import fit_policy, new_model
-from polyak.zoo.options import option, to_arguments
+from polyak.zoo.options import is_given, option, to_arguments
 from polyak.zoo.output import note, outlasting_the_reader, writable_folder
 from polyak.zoo.own_code import stored_text
 from polyak.zoo.plain_yaml import plain
@@ -325,11 +325,11 @@ def _check_shards(options: TrainOptions, algorithm: type[Any], settings: Setting
 
 def _check_cluster(options: TrainOptions) -> None:
     """Join the cluster that the options name. Refuse what is said of processes that there are not."""
-    on_ray, plain = options.transport == "ray", TrainOptions()
+    on_ray = options.transport == "ray"
     for name in TrainOptions.PANELS["Cluster"]:
         joins = name in ("address", "working_dir")
         elsewhere = on_ray and (options.n_runners or (joins and options.n_replay_shards))
-        if not elsewhere and getattr(options, name) != getattr(plain, name):
+        if not elsewhere and is_given(options, name):
             flag = f"--{name.replace('_', '-')}"
             raise ZooError(f"{flag}: no part of this training is in another process on Ray. Give --n-runners.")
     join(options.address, options.working_dir)
