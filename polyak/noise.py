@@ -186,7 +186,7 @@ class VectorizedActionNoise(ActionNoise):
 
     @property
     def noises(self) -> list[ActionNoise]:
-        """One noise object per environment."""
+        """The noise objects, one per environment."""
         if self._joint is not None:
             self._noises = self._copies()
             if isinstance(self._joint, OrnsteinUhlenbeckActionNoise):
