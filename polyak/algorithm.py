@@ -261,7 +261,8 @@ class Algorithm(metaclass=Listed):
         raise NotImplementedError
 
     def _check_hyperparameters(self) -> None:
-        """Refuse invalid combinations of hyper-parameters, which annotations cannot express, before anything is built."""
+        """Refuse invalid combinations of hyper-parameters, which annotations cannot express, before anything is
+        built."""
         for part in self.parts.values():
             part.check()
 

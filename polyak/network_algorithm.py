@@ -371,7 +371,8 @@ class NetworkAlgorithm(Algorithm):
         return kind(self._acting_policy, self._exploration(), in_tensors=self.in_tensors)
 
     def _exploration(self) -> dict[str, Exploration]:
-        """Returns the exploration that is applied between policy and environments, by name, in the order of its calls."""
+        """Returns the exploration that is applied between policy and environments, by name, in the order of its
+        calls."""
         return {name: one for part in self.parts.values() for name, one in part.exploration().items()}
 
     @property

@@ -208,7 +208,8 @@ class CQLLearner(SACLearner):
         return batch.rewards + batch.discounts * value
 
     def clone(self, recorded: Tensor, log_prob: Tensor, alpha: Tensor) -> Metrics:
-        """Make a step of the actor towards the batch's actions, and one of the temperature. recorded and log_prob [B]"""
+        """Make a step of the actor towards the batch's actions, and one of the temperature. recorded and log_prob
+        [B]"""
         loss = cloning_loss(log_prob, recorded, alpha)
         self.minimise("actor", loss)
         return {"actor_loss": loss.detach(), **self.improve_temperature(log_prob, alpha)}

@@ -123,7 +123,8 @@ class HIROLearner(Learner):
         return Update({f"{level}_critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
     def delayed_step(self, batch: Transition, level: Level) -> Metrics:
-        """Makes a deterministic policy gradient step of one level through its first critic, then updates its targets."""
+        """Makes a deterministic policy gradient step of one level through its first critic, then updates its
+        targets."""
         networks: Any = getattr(self.policy, level)
         observations = self.seen_by_lower(batch) if level == "low" else self.seen_by_higher(batch)
         actions = networks.actor(observations)
@@ -160,7 +161,8 @@ class HIROLearner(Learner):
 
     @torch.no_grad()
     def lower(self, batch: Transition) -> Transition:
-        """Returns the drawn rows as the lower level's transitions: intrinsic rewards and remaining goals. -> [B, ...]"""
+        """Returns the drawn rows as the lower level's transitions: intrinsic rewards and remaining goals. -> [B,
+        ...]"""
         policy, middle = self.policy, self.policy.goal_steps - 1
         before, goals = self.seen_by_lower(batch), batch.extras[GOAL][:, middle]
         after = mapped(lambda part: part[:, middle], batch.next_observations)

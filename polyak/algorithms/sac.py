@@ -106,7 +106,8 @@ class SoftActorCriticLearner(Learner):
         return {"actor_loss": actor.loss.detach(), **temperature, **actor.metrics}
 
     def improve_temperature(self, log_prob: Tensor, alpha: Tensor) -> Metrics:
-        """Make a step of the temperature alpha, if it is learned, by log_prob [B] of the actor's own actions, eq. 18."""
+        """Make a step of the temperature alpha, if it is learned, by log_prob [B] of the actor's own actions, eq.
+        18."""
         if not self.learn_alpha:
             return {"ent_coef": alpha.mean()}
         temperature = self.temperature_objective(log_prob)

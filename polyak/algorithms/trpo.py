@@ -172,7 +172,8 @@ class TRPOLearner(OnPolicyLearner):
             step = self.line_search_shrinking_factor * step
 
     def products(self, batch: RolloutSamples, gradient: Parts) -> Callable[[Tensor], Tensor]:
-        """Returns the function v [P] -> (H + damping I) v [P]: as a program, or by one autograd graph for all products."""
+        """Returns the function v [P] -> (H + damping I) v [P]: as a program, or by one autograd graph for all
+        products."""
         some = batch if self.sub_sampling_factor == 1 else self.sub_sample(batch)
         # A program of a recurrent policy's unrolled steps would take minutes to build.
         if self.engine is not None and self.engine.compiles and not self.is_recurrent:

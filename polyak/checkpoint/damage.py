@@ -25,7 +25,7 @@ class ArgumentError(ValueError, TypeError):
 
 @contextlib.contextmanager
 def damage_named(source: Any) -> Iterator[None]:
-    """Convert errors that the contents of a file cause to a ``ValueError`` that names the file.
+    """Convert errors caused by the contents of a file to a ``ValueError`` that names the file.
 
     A ``ValueError`` keeps its class. Errors of environments and devices are not converted.
 
@@ -51,7 +51,8 @@ def damage_named(source: Any) -> Iterator[None]:
 
 
 def names_file(method: Method) -> Method:
-    """Wraps a method whose first argument is a dict or a file, so that errors name the file as in :func:`damage_named`."""
+    """Wraps a method whose first argument is a dict or a file, so that errors name the file: see
+    :func:`damage_named`."""
 
     @functools.wraps(method)
     def named(self: Any, source: Any, *args: Any, **kwargs: Any) -> Any:

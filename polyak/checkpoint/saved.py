@@ -311,7 +311,7 @@ def read(
     skip: Collection[str] = (),
     weights_only: bool = False,
 ) -> Saved:
-    """Read a model file (or, with ``kind="polyak-replay"``, a replay buffer's).
+    """Read a model file, or, with ``kind="polyak-replay"``, a replay buffer's.
 
     Args:
         source: a path or an open file.

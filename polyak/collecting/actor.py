@@ -161,7 +161,8 @@ class Actor:
     # -- weights and state ---------------------------------------------------------------------------------------------
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Load newer weights, a state dict of the policy; an actor that shares the learner's policy does not need it."""
+        """Load newer weights, a state dict of the policy; an actor that shares the learner's policy does not need
+        it."""
         self.policy.load_state_dict(weights)
 
     def state(self) -> Arrays:

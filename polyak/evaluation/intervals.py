@@ -179,7 +179,7 @@ def bootstrap_ends(
 
 
 def interquartile_mean(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Returns the mean without the lowest and highest quarter, rounded down (Agarwal et al., 2021, arXiv:2108.13264)."""
+    """Returns the mean without the lowest and highest quarter, rounded down (Agarwal et al. 2021, arXiv:2108.13264)."""
     ordered = np.sort(values, axis=axis)
     n = ordered.shape[axis]
     return np.mean(np.take(ordered, range(n // 4, n - n // 4), axis=axis), axis=axis)
@@ -207,7 +207,8 @@ def _ends(center: Any, error: Any, skewness: Any, freedom: Any, confidence: floa
 
 
 def _untransformed(y: np.ndarray, skewness: Any) -> np.ndarray:
-    """Returns t with t + s t^2 / 3 + s^2 t^3 / 27 + s / 6 = y: Hall's transformation, inverted without a pole at s = 0."""
+    """Returns t with t + s t^2 / 3 + s^2 t^3 / 27 + s / 6 = y: Hall's transformation inverted, without a pole at s =
+    0."""
     y = y - skewness / 6
     root = np.cbrt(1 + skewness * y)
     return 3 * y / (1 + root + root**2)

@@ -22,7 +22,7 @@ class Soft:
 
     _: KW_ONLY
     tau: Fraction = 0.005
-    """Update rate of the target networks, in [0, 1]; 1 copies."""
+    """Rate at which target networks follow, in [0, 1]; 1 copies."""
 
 
 @dataclass(eq=False, repr=False)

@@ -439,7 +439,8 @@ class Learner(nn.Module):
         self.tunables[name] = value
 
     def _set_learning_rate(self, value: float) -> None:
-        """Set the learning rate of all optimizers, even if it was changed or another optimizer was assigned meanwhile."""
+        """Set the learning rate of all optimizers, even if it was changed or another optimizer was assigned
+        meanwhile."""
         if self._rates != (value, self._present_rates()):
             self.adopt_optimizers()
             for optimizer in self.optimizers.values():

@@ -55,7 +55,8 @@ class Training:
 
     @contextmanager
     def under_way(self) -> Iterator[Loop]:
-        """Context of all iterations of the loop that it yields, until the last one, or until a callback stops training."""
+        """Context of all iterations of the loop that it yields, until the last one, or until a callback stops
+        training."""
         model, callback, log_interval = self.model, self.callback, self.log_interval
         with learning(model):
             names = model._callback_locals(callback=callback, log_interval=log_interval)
@@ -110,7 +111,8 @@ def engine_checks(model: Any) -> tuple[Task, ...]:
 
 
 def check_engine(model: Any, before: int) -> None:
-    """Refuse a learner whose gradient steps bypass the required engine; ``before``: updates at the start of training."""
+    """Refuse a learner whose gradient steps bypass the required engine; ``before``: updates at the start of
+    training."""
     model.host.check(model.learner, type(model).__name__, model.clock.updates > before)
 
 

@@ -117,7 +117,8 @@ def _begun(keep: Tensor) -> list[bool]:
 
 
 def _before(states: Tensor, first: Tensor, keep: Tensor) -> Tensor:
-    """Returns the state before each step [T, B, H]: ``first``, then the previous step's, zero where an episode begins."""
+    """Returns the state before each step [T, B, H]: ``first``, then the previous step's, zero where an episode
+    begins."""
     found = torch.cat([first[None], states[:-1]])
     return found * (keep[:, None, :, None] if found.dim() == 4 else keep[..., None])
 

@@ -119,7 +119,8 @@ class Part:
     """Called with the model before a log table is written."""
 
     def begin(self, reset: bool) -> None:
-        """Prepares for the first iteration of ``learn``, after the counters are set; ``reset``: they were set to zero."""
+        """Prepares for the first iteration of ``learn``, after the counters are set; ``reset``: they were set to
+        zero."""
 
     def expected_updates(self, timesteps: int) -> tuple[int, int] | None:
         """Returns the gradient steps that this many environment steps will bring, and the batch size; ``None`` if not

@@ -219,7 +219,8 @@ class Rollouts(Part):
         self.buffer.reset()
 
     def writer(self, steps: int | None = None) -> Any:
-        """Returns the writer of steps into the buffer; ``steps``: length of the rollout, by default the buffer's size."""
+        """Returns the writer of steps into the buffer; ``steps``: length of the rollout, by default the buffer's
+        size."""
         return self._writer_into(self.buffer, steps)
 
     def _writer_into(self, buffer: Any, steps: int | None = None) -> RolloutWriter:

@@ -82,7 +82,8 @@ def expected(q: np.ndarray, legal: np.ndarray, state: int, epsilon: float) -> fl
 
 
 def step_size(visits: np.ndarray, table: int, state: int, action: int, alpha: float) -> float:
-    """Count a visit, and return the step size alpha; a negative alpha gives 1 / n, for averages. visits [K, S, A] -> []"""
+    """Count a visit, and return the step size alpha; a negative alpha gives 1 / n, for averages. visits [K, S, A] ->
+    []"""
     visits[table, state, action] += 1
     return alpha if alpha >= 0.0 else 1.0 / visits[table, state, action]
 

@@ -31,7 +31,8 @@ def with_entropy(planner: PolicyPlanner, policy: Tensor) -> Tensor:
 
 
 def softly(planner: PolicyPlanner, policy: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the softmax of action values, and its soft state values, 0 in terminal states: both [S, A] -> [S, A], [S]"""
+    """Returns the softmax of action values, and its soft state values, 0 in terminal states: both [S, A] -> [S, A],
+    [S]"""
     over, legal, temperature = planner.known.over, planner.known.legal, planner.model.temperature
     improved = soft_policy(q, legal, temperature)
     best = soft_value(q.masked_fill(~legal, -torch.inf), temperature)

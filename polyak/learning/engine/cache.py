@@ -22,7 +22,8 @@ Fact = TypeVar("Fact")
 
 
 def chosen_folder() -> Path:
-    """Returns the configured folder of compiled programs: ``$POLYAK_CACHE``, or ``polyak`` in the user's cache folder."""
+    """Returns the configured folder of compiled programs: ``$POLYAK_CACHE``, or ``polyak`` in the user's cache
+    folder."""
     if chosen := os.environ.get("POLYAK_CACHE"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

@@ -119,7 +119,8 @@ class Program:
 
     @property
     def current(self) -> bool:
-        """Whether the learner's modules, parameters, optimizers and options are unchanged since the program was built."""
+        """Whether the learner's modules, parameters, optimizers and options are unchanged since the program was
+        built."""
         return self._inputs.current
 
     def rebind(self) -> bool:
@@ -264,7 +265,8 @@ class _InputPlace(int):
 
 
 class Cohort(NamedTuple):
-    """Parameters of an optimizer's group with equal step counts, and the positions of their tensors among the inputs."""
+    """Parameters of an optimizer's group with equal step counts, and the positions of their tensors among the
+    inputs."""
 
     name: str
     """Name of the optimizer."""

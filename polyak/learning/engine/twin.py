@@ -95,7 +95,8 @@ class _Twins:
         return self._begin(value, made, fill)
 
     def _key(self, key: Any) -> Any:
-        """Returns the copy of a key or a member of a set: its hash must not depend on values that are filled in later."""
+        """Returns the copy of a key or a member of a set: its hash must not depend on values that are filled in
+        later."""
         return self._of(key) if isinstance(key, nn.Module) else self._made.get(id(key), key)
 
     def _tuple(self, value: Any) -> Any:
