@@ -75,8 +75,7 @@ _NAMES_BY_PLACE = {
 }
 _PLACES = {name: f"{__name__}.{place}" for place, names in _NAMES_BY_PLACE.items() for name in names.split()}
 _MODULES = frozenset(("callbacks", "custom", "envs", "evaluation", "experience", "logging", "noise", "schedules"))
-"""Public modules: attributes of the package, but not exported by ``from polyak import *``, since ``logging`` would hide
-Python's."""
+"""Public modules: attributes of the package that ``import *`` leaves out, since ``logging`` would hide Python's."""
 
 __all__ = sorted([*class_names(), *_PLACES, "__version__"])
 

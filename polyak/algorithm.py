@@ -165,8 +165,7 @@ class Algorithm(metaclass=Listed):
     _saved_without_masks = False
     """Whether the model's file holds the state of a runner without action masks."""
     _would_replay = False
-    """Whether the model was loaded and its environments would start again with the seeds that they were given before.
-    """
+    """Whether the model was loaded and its environments would start again with the seeds given before."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -261,8 +260,7 @@ class Algorithm(metaclass=Listed):
         raise NotImplementedError
 
     def _check_hyperparameters(self) -> None:
-        """Refuse invalid combinations of hyper-parameters, which annotations cannot express, before anything is
-        built."""
+        """Refuse invalid combinations of hyper-parameters, which annotations cannot express, before the build."""
         for part in self.parts.values():
             part.check()
 
@@ -461,8 +459,7 @@ class Algorithm(metaclass=Listed):
             part.check_ready(first=False)
 
     def _prepare_to_learn(self, reset: bool) -> None:
-        """Prepare parts and episodes before the first iteration, after the counters are set; ``reset``: they were set
-        to zero."""
+        """Prepare parts and episodes before the first iteration; ``reset``: the counters were set to zero."""
         if self._acts:
             episodes.take_up(self, reset)
         for part in self.parts.values():
@@ -636,8 +633,7 @@ class Algorithm(metaclass=Listed):
         return values
 
     def _description(self) -> dict[str, Any]:
-        """Returns the JSON values that a file needs besides hyper-parameters, spaces and counters, to rebuild the
-        model."""
+        """Returns the JSON values that a file needs to rebuild the model, besides spaces, counters and parameters."""
         return {"n_envs": self.n_envs}
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:
@@ -701,8 +697,7 @@ class Algorithm(metaclass=Listed):
             part.load_state(state)
 
     def _resume(self, saved: Saved, resume: bool, force_reset: bool) -> None:
-        """Restore the state of collection: the environments with ``resume``, the last observations without
-        ``force_reset``."""
+        """Restore the state of collection: environments with ``resume``, last observations without ``force_reset``."""
         if self.runner is None:
             return
         self._would_replay = self.num_timesteps > 0

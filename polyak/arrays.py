@@ -104,8 +104,7 @@ def _moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def copied(tree: Any, device: Device) -> Any:
-    """Returns nested dicts and lists with copies of their arrays in numpy (``None``) or on a torch device; other values
-    are not copied."""
+    """Returns nested dicts and lists with copies of their arrays, in numpy (``None``) or on a torch device."""
     if isinstance(tree, dict):
         return {key: copied(part, device) for key, part in tree.items()}
     if isinstance(tree, list):
@@ -122,8 +121,7 @@ def full(shape: tuple[int, ...], value: float, dtype: np.dtype | type, device: D
 
 
 def zeros(shape: tuple[int, ...], layout: Any, device: Device) -> Array:
-    """Returns zeros of a numpy type, which may have a shape of its own, in the library of a device; numpy allocates the
-    memory lazily."""
+    """Returns zeros of a numpy type, perhaps one with a shape; numpy allocates the memory lazily."""
     if device is None:
         return np.zeros(shape, layout)
     kind = np.dtype(layout)

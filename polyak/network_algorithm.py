@@ -75,8 +75,7 @@ class NetworkAlgorithm(Algorithm):
     """
 
     policy: Becomes[str | type[Policy], Policy] = later()
-    """``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; after construction the policy itself.
-    """
+    """``"MlpPolicy"``, ``"CnnPolicy"``, ``"MultiInputPolicy"`` or a policy class; once built, the policy itself."""
     env: Becomes[GymEnv | Recipe | None, VecEnv | None] = later()
     """An environment, a vector of environments, or a registered name; ``None`` for a model that only predicts. After
     construction the vectorised environment with every wrapper."""
@@ -194,8 +193,7 @@ class NetworkAlgorithm(Algorithm):
         self.learner.set(**{name: value(1.0) if callable(value) else value for name, value in still.items()})
 
     def _expected_updates(self, timesteps: int) -> tuple[int, int]:
-        """Returns the gradient steps that this many environment steps will bring, and the batch size of each; (0, 1) if
-        unknown."""
+        """Returns the gradient steps that so many environment steps bring, and their batch size; (0, 1) if unknown."""
         found = (part.expected_updates(timesteps) for part in self.parts.values())
         return next((updates for updates in found if updates is not None), (0, 1))
 
@@ -371,8 +369,7 @@ class NetworkAlgorithm(Algorithm):
         return kind(self._acting_policy, self._exploration(), in_tensors=self.in_tensors)
 
     def _exploration(self) -> dict[str, Exploration]:
-        """Returns the exploration that is applied between policy and environments, by name, in the order of its
-        calls."""
+        """Returns the exploration between policy and environments, by name, in the order of its calls."""
         return {name: one for part in self.parts.values() for name, one in part.exploration().items()}
 
     @property

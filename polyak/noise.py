@@ -28,8 +28,7 @@ class ActionNoise(ABC):
         """Reset the state at the end of an episode."""
 
     def tiled(self, n_envs: int) -> "ActionNoise | None":
-        """Returns independent copies that draw all samples ``[n_envs, ...]`` at once; ``None`` if there is no such
-        form."""
+        """Returns independent copies that draw all samples ``[n_envs, ...]`` at once; ``None`` if unsupported."""
         return None
 
     def state(self) -> dict[str, np.ndarray]:

@@ -68,8 +68,7 @@ def not_mounted(path: str | os.PathLike[str]) -> str:
 def make_folder(
     folder: str | os.PathLike[str], argument: str = "path", named: str | os.PathLike[str] | None = None
 ) -> None:
-    """Create a folder and its parents, unless it exists; errors as of :func:`naming`, about the file ``named`` if
-    given."""
+    """Create a folder and its parents, unless it exists; errors as of :func:`naming`, about the file ``named``."""
     with naming(folder if named is None else named, argument):
         os.makedirs(folder, exist_ok=True)
 

@@ -260,8 +260,7 @@ def clipped_steps(*more: SearchPart) -> Search:
 
 
 def short_rollouts(per_env: int, *more: SearchPart) -> Search:
-    """Returns the search of algorithms with one update per rollout, with at least ``per_env`` steps of each
-    environment."""
+    """Returns the search of algorithms that update once per rollout of at least ``per_env`` steps per environment."""
     return Search(rate(), discount(), rollout(per_env=per_env), traces(), *more, clipped_gradients(), network())
 
 

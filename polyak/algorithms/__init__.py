@@ -234,8 +234,7 @@ def class_of(description: Mapping[str, Any], trust: bool = False) -> type[Any]:
 
 @cache
 def _offered() -> "dict[str, EntryPoint]":
-    """Returns the entry points of installed packages by name, without imports; names of polyak's algorithms are
-    skipped."""
+    """Returns the entry points of installed packages by name, without imports and without polyak's algorithms."""
     from importlib.metadata import entry_points  # which takes longer than all of polyak
 
     found: dict[str, EntryPoint] = {}

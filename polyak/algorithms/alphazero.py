@@ -369,8 +369,7 @@ class AlphaZero(NetworkAlgorithm):
     # -- acting --------------------------------------------------------------------------------------------------------
 
     def look_ahead(self, positions: np.ndarray, simulations: int | None = None) -> Found:
-        """Returns the search results for positions [B, ...] of the game; ``simulations``: None uses the model's own
-        number."""
+        """Returns the search results for positions [B, ...] of the game; ``simulations``: None for the model's."""
         self.policy.set_training_mode(False)
         return self._searching().search(positions, simulations)
 

@@ -88,8 +88,7 @@ class APPOLearner(IMPALALearner):
         return distribution if masks is None else distribution.masked(masks)
 
     def objective(self, batch: Unroll, evaluated: Evaluated) -> Objective:
-        """Returns clipped surrogate, value and entropy losses together, section 3.1. ``evaluated`` by the current
-        policy."""
+        """Returns clipped surrogate, value and entropy losses of the current policy together, section 3.1."""
         acting, actions = batch.trajectory.log_probs, rows_of(batch.trajectory.actions)
         with torch.no_grad():
             before = self.distribution(self.target_policy, batch)
@@ -134,15 +133,13 @@ class ClippedUses(UsedAgain):
 
 @dataclass(eq=False, repr=False)
 class APPO(AsynchronousAlgorithm):
-    """Asynchronous PPO: acting and learning at the same time, with clipped steps and a target network
-    (arXiv:1912.00167)."""
+    """Asynchronous PPO: acting and learning at once, with clipped steps and a target network (arXiv:1912.00167)."""
 
     _: KW_ONLY
     clip_range: Scheduled[Positive | Schedule] = 0.4
     """Clipping range of the probability ratio to the target network; a number or a schedule."""
     target_worker_clip: Positive = 2.0
-    """Largest ratio of the behaviour policy's probability to the target network's before the action is down-weighted.
-    """
+    """Largest ratio of the behaviour policy's probability to the target network's before an action is down-weighted."""
     target_update_interval: Count = 32
     """Gradient steps between two updates of the target network."""
     tau: Fraction = 1.0

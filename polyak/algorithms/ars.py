@@ -131,8 +131,7 @@ class Tournament:
         return self.ended == self.total
 
     def players(self, rows: Any = slice(None)) -> Tensor:
-        """Returns the parameters of the candidates in these environments [rows, P]; the last one's for those without
-        episode."""
+        """Returns the candidates' parameters in these environments [rows, P]; without an episode, the last one's."""
         playing = np.minimum(self.seats[rows], self.total - 1) // self.episodes
         return self.candidates[torch.from_numpy(playing).to(self.candidates.device)]
 
@@ -275,8 +274,7 @@ class Tournaments(Part):
 
 @dataclass(eq=False, repr=False)
 class ARS(NetworkAlgorithm):
-    """Augmented Random Search: a step along random directions weighted by their returns, without gradients
-    (arXiv:1803.07055)."""
+    """Augmented Random Search: gradient-free steps along random directions weighted by returns (arXiv:1803.07055)."""
 
     n_delta: Count = 8
     """Random directions per update; the policy is evaluated along each of them and against it."""
@@ -284,8 +282,7 @@ class ARS(NetworkAlgorithm):
     """Number of best directions that the update uses; ``None``: all."""
     _: KW_ONLY
     learning_rate: LearningRate = 0.02
-    """Step size in units of the direction: a number, or a function of the remaining progress (1 at the start, 0 at the
-    end)."""
+    """Step size in units of the direction: a number, or a function of the remaining progress, from 1 to 0."""
     delta_std: Positive | Schedule = 0.05
     """Standard deviation of the perturbation of each parameter."""
     zero_policy: WithNetworks[bool] = True

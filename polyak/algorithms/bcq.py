@@ -67,8 +67,7 @@ class BCQLearner(DQNLearner):
         return (values if self.double else next_q).masked_fill(~candidates, UNLIKELY).argmax(1)
 
     def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Returns Q-learning and imitation losses. q [B, 2, A]: values and logits of every action; target [B] of those
-        taken"""
+        """Returns Q-learning and imitation losses. q [B, 2, A]: values and logits; target [B] of the actions taken"""
         values, logits = q.unbind(1)
         imitation = imitation_loss(logits, batch.actions.flatten().long(), batch.weights)
         penalty = self.logit_coef * logit_penalty(logits, batch.weights)

@@ -138,8 +138,7 @@ class CQLLearner(SACLearner):
                 set_rate(self.optimizers[name], self.tunables["actor_learning_rate"])
 
     def update(self, batch: Transition) -> Update:
-        """Makes a gradient step of critics, actor and temperature; for the first ``bc_steps`` the actor clones the
-        data."""
+        """Makes a gradient step of critics, actor and temperature; at first (``bc_steps``) the actor clones the data."""
         self.begin()
         moves, clones = self.steps % self.target_update_interval == 0, self.steps <= self.bc_steps
         update: Update = self.run(self.gradient_step, batch, moves, clones)
@@ -196,8 +195,7 @@ class CQLLearner(SACLearner):
         )
 
     def backed_up(self, batch: Transition, there: Drawn, alpha: Tensor) -> Tensor:
-        """Returns the target Q-values of eq. 3, or of the options that replace it. ``there``: actions sampled at s' ->
-        [B]"""
+        """Returns the target Q-values of eq. 3, or of its alternatives. ``there``: actions sampled at s' -> [B]"""
         critics, actions = self.policy.critic_target, there.actions
         if self.max_q_backup:
             value = critics.q_values_of_many(batch.next_observations, actions).amax(2).amin(0)
@@ -208,8 +206,7 @@ class CQLLearner(SACLearner):
         return batch.rewards + batch.discounts * value
 
     def clone(self, recorded: Tensor, log_prob: Tensor, alpha: Tensor) -> Metrics:
-        """Make a step of the actor towards the batch's actions, and one of the temperature. recorded and log_prob
-        [B]"""
+        """Make a step of the actor towards the batch's actions and one of the temperature. recorded, log_prob [B]"""
         loss = cloning_loss(log_prob, recorded, alpha)
         self.minimise("actor", loss)
         return {"actor_loss": loss.detach(), **self.improve_temperature(log_prob, alpha)}
@@ -227,8 +224,7 @@ class CQLLearner(SACLearner):
 
 
 def with_uniform(here: Drawn, there: Drawn) -> Drawn:
-    """Returns the actions sampled at s and s' and as many uniform ones, all to evaluate at s: [B, N / 3, A] each -> [B,
-    N, A]"""
+    """Returns actions sampled at s and s' and uniform ones, to evaluate at s: [B, N / 3, A] each -> [B, N, A]"""
     uniform = 2 * torch.rand_like(here.actions) - 1
     log_density = torch.full_like(here.log_densities, -uniform.shape[2] * math.log(2))
     return Drawn(
@@ -256,8 +252,7 @@ def split(tried: Drawn, parts: int) -> Iterator[Drawn]:
 
 @dataclass(eq=False, repr=False)
 class CQL(SoftCritics, OfflineAlgorithm, OffPolicyAlgorithm):
-    """Conservative Q-Learning: SAC with critics that penalise high values of actions outside the data
-    (arXiv:2006.04779)."""
+    """Conservative Q-Learning: SAC with critics that penalise actions outside the data (arXiv:2006.04779)."""
 
     _: KW_ONLY
     actor_learning_rate: Scheduled[LearningRate] = 1e-4
@@ -265,8 +260,7 @@ class CQL(SoftCritics, OfflineAlgorithm, OffPolicyAlgorithm):
     conservative_weight: NonNegative = 5.0
     """Weight of the gap between sampled and recorded actions, relative to squared TD errors."""
     n_action_samples: Count = 10
-    """Actions sampled in each state from each of three sources: the policy, the policy at the next state, and
-    uniformly."""
+    """Actions sampled in each state from each of three sources: the policy, the policy at s', and uniformly."""
     softmax_temperature: Positive = 1.0
     """Temperature of the log-sum-exp over those actions."""
     lagrange_threshold: NonNegative | None = None

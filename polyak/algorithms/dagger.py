@@ -248,8 +248,7 @@ class DAgger(OfflineAlgorithm, OffPolicyAlgorithm):
     buffer_size: Count = 1_000_000
     """Steps that the replay buffer holds."""
     dataset_share: Fraction | None = None
-    """Share of each minibatch that comes from ``demonstrations``; ``None`` draws from both in proportion to their size.
-    """
+    """Share of each minibatch that comes from ``demonstrations``; ``None`` draws from both in proportion to size."""
 
     # rounds determine when it acts and learns; rewards are ignored
     learning_starts: Settled[int] = 0

@@ -101,8 +101,7 @@ class DecisionTransformerLearner(Learner):
         return Update({"loss": objective.loss.detach(), **objective.metrics})
 
     def objective(self, batch: Transition, outputs: Tensor) -> Objective:
-        """Returns the loss of the policy's outputs at each step: actions [B, L, A] for a Box, otherwise logits [B, L,
-        N]"""
+        """Returns the loss of the policy's outputs at each step: actions [B, L, A] of a Box, or logits [B, L, N]"""
         actions, valid = batch.actions, batch.valid
         assert valid is not None
         if self.policy.continuous:
@@ -175,8 +174,7 @@ class DecisionTransformer(OfflineAlgorithm):
     """Return to condition on, in the environment's units; ``None``: the best in the dataset. It may be changed at any
     time before an episode."""
     return_scale: WithDataset[Becomes[Positive | None, float]] = later(None)
-    """Divisor of returns before the network reads them; ``None``: the largest magnitude of a return-to-go in the
-    dataset."""
+    """Divisor of returns before the network reads them; ``None``: the largest magnitude in the dataset."""
     max_episode_steps: WithNetworks[Becomes[Count | None, int]] = later(None)
     """Number of distinct time steps in an episode; later ones count as the last. ``None``: the length of the longest
     episode in the dataset."""

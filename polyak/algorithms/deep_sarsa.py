@@ -94,8 +94,7 @@ class PassedOn(EpsilonOfRollouts):
 
 @dataclass(eq=False, repr=False)
 class DeepSARSA(GreedyOnPolicy, OnPolicyAlgorithm):
-    """SARSA with a network: learns the values of the epsilon-greedy behaviour policy from fresh rollouts (Sutton and
-    Barto 2018)."""
+    """SARSA with a network: learns the epsilon-greedy policy's values from fresh rollouts (Sutton and Barto 2018)."""
 
     learning_rate: LearningRate = 1e-3
     _: KW_ONLY

@@ -63,8 +63,7 @@ class QuantileCQLLearner(DiscreteCQLLearner, QRDQNLearner):
 
 @dataclass(eq=False, repr=False)
 class DiscreteCQL(CarefulTargets, OfflineAlgorithm, DQN):
-    """Conservative Q-Learning for discrete actions: DQN that penalises high values of actions outside the data
-    (arXiv:2006.04779)."""
+    """Discrete Conservative Q-Learning: DQN that penalises values of actions outside the data (arXiv:2006.04779)."""
 
     _: KW_ONLY
     conservative_weight: NonNegative = 1.0

@@ -100,8 +100,7 @@ class DiscreteSACLearner(SACLearner):
 
 @dataclass(eq=False, repr=False)
 class DiscreteSAC(Spaced, Entropy, OffPolicyAlgorithm):
-    """Soft Actor-Critic for discrete actions: maximum-entropy off-policy learning with exact means over all actions
-    (arXiv:1910.07207)."""
+    """Discrete Soft Actor-Critic: maximum-entropy learning with exact means over all actions (arXiv:1910.07207)."""
 
     _: KW_ONLY
     target_entropy: Fraction = 0.1

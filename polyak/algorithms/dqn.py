@@ -143,8 +143,7 @@ class DQNLearner(Learner):
         return taken(values, self.next_actions(batch, next_q))
 
     def next_actions(self, batch: Transition, next_q: Tensor) -> Tensor:
-        """Returns the greedy actions of the target network, or the online one: double Q-learning, arXiv:1509.06461 eq.
-        4. -> [B]"""
+        """Returns greedy actions of the target network, or of the online one: double Q-learning, eq. 4. -> [B]"""
         q = self.q_values(self.policy.q_net, batch.next_observations) if self.double else next_q
         return allowed(q, batch.extras.get("next_masks")).argmax(1)
 
@@ -255,8 +254,7 @@ class DQN(Greedy, OffPolicyAlgorithm):
     target_update_interval: Count = 10_000
     """Environment steps between two target updates."""
     double: bool = False
-    """Double Q-learning: the online network chooses the next action, the target network evaluates it
-    (arXiv:1509.06461)."""
+    """Double Q-learning: the online network chooses the next action, the target's evaluates it (arXiv:1509.06461)."""
     dueling: WithNetworks[bool | Literal["max"]] = False
     """Separate streams for state values and advantages, each with its own last hidden layer (arXiv:1511.06581).
     ``True`` subtracts the mean advantage (eq. 9), ``"max"`` the maximum (eq. 8)."""

@@ -68,8 +68,7 @@ class EDACLearner(SACLearner):
         return Update({"critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
     def estimates_and_slopes(self, batch: Transition) -> tuple[Tensor, Tensor]:
-        """Returns the critics' Q-values of the batch's actions, and their differentiable action gradients: [N, B], [N,
-        B, A]"""
+        """Returns the Q-values of the batch's actions and their differentiable action gradients: [N, B], [N, B, A]"""
         actions = batch.actions.flatten(1).detach().requires_grad_()
         each = self.policy.critic(batch.observations, actions)
         slopes = [torch.autograd.grad(q.sum(), actions, create_graph=True)[0] for q in each]

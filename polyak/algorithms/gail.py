@@ -35,8 +35,7 @@ def discriminator_loss(logits: Tensor, expert: Tensor) -> Tensor:
 
 
 def gradient_at(score: Callable[..., Tensor], inputs: tuple[Tensor, ...], terminated: Tensor) -> Tensor:
-    """|grad|^2 of a network with respect to its inputs, differentiable: section 4 of arXiv:1704.00028. inputs [B, F]
-    each -> [B]"""
+    """|grad|^2 of a network by its inputs, differentiable: section 4 of arXiv:1704.00028. inputs [B, F] each -> [B]"""
     free = tuple(x.detach().requires_grad_() for x in inputs)
     with torch.enable_grad():
         found = torch.autograd.grad(score(free, terminated).sum(), free, create_graph=True)

@@ -107,8 +107,7 @@ class HIROLearner(Learner):
         return update
 
     def level_update(self, batch: Transition, level: Level, steps: int) -> Update:
-        """Makes a level's TD3 step: of the critics, and every ``policy_delay`` ``steps`` also of the actor and the
-        targets."""
+        """Makes a level's TD3 step: of the critics, and every ``policy_delay`` ``steps`` of the actor and targets."""
         update: Update = self.run(self.critic_step, batch, level)
         if steps % self.policy_delay == 0:
             update = update._replace(metrics={**update.metrics, **self.run(self.delayed_step, batch, level)})
@@ -123,8 +122,7 @@ class HIROLearner(Learner):
         return Update({f"{level}_critic_loss": critic.loss.detach(), **critic.metrics}, critic.td_error)
 
     def delayed_step(self, batch: Transition, level: Level) -> Metrics:
-        """Makes a deterministic policy gradient step of one level through its first critic, then updates its
-        targets."""
+        """Makes a deterministic policy gradient step of one level by its first critic, then updates its targets."""
         networks: Any = getattr(self.policy, level)
         observations = self.seen_by_lower(batch) if level == "low" else self.seen_by_higher(batch)
         actions = networks.actor(observations)
@@ -161,8 +159,7 @@ class HIROLearner(Learner):
 
     @torch.no_grad()
     def lower(self, batch: Transition) -> Transition:
-        """Returns the drawn rows as the lower level's transitions: intrinsic rewards and remaining goals. -> [B,
-        ...]"""
+        """Returns the rows as the lower level's transitions: intrinsic rewards and remaining goals. -> [B, ...]"""
         policy, middle = self.policy, self.policy.goal_steps - 1
         before, goals = self.seen_by_lower(batch), batch.extras[GOAL][:, middle]
         after = mapped(lambda part: part[:, middle], batch.next_observations)
@@ -298,8 +295,7 @@ class HIRO(Soft, Noisy, OffPolicyAlgorithm):
     goal_steps: WithNetworks[Count] = 10
     """Environment steps between two goals, c."""
     goal_range: WithNetworks[Positive | Sizes] = 1.0
-    """Largest change of each entry that a goal may ask for, one number or one per entry, in the units of the policy's
-    observations."""
+    """Largest change of each entry that a goal asks for, in the units of observations: one number or one per entry."""
     goal_entries: WithNetworks[Entries | None] = None
     """Indices of the observation's entries that goals refer to; ``None``: all."""
     goal_noise: WithNetworks[NonNegative] = 0.2

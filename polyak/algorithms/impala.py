@@ -60,8 +60,7 @@ class IMPALALearner(VTraceLearner):
         return Update({"loss": objective.loss.detach(), **objective.metrics})
 
     def objective(self, batch: Unroll, evaluated: Evaluated) -> Objective:
-        """Returns policy gradient, value and entropy losses together, section 4.2. ``evaluated`` by the current
-        policy."""
+        """Returns policy gradient, value and entropy losses of the current policy together, section 4.2."""
         targets, advantages = self.vtrace(batch, evaluated.values, evaluated.log_probs)
         loss_pi = policy_gradient_loss(evaluated.log_probs, advantages)
         return self.with_values(loss_pi, evaluated, targets)

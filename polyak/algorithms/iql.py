@@ -136,8 +136,7 @@ class IQL(CriticFields, OfflineAlgorithm, OffPolicyAlgorithm):
 
     _: KW_ONLY
     actor_learning_rate: Scheduled[LearningRate] = _FALLING
-    """Learning rate of the actor, which falls along a cosine to 0 at the end of ``learn``; ``learning_rate`` is that of
-    the critics."""
+    """Learning rate of the actor, which falls to 0 along a cosine in ``learn``; ``learning_rate``: of the critics."""
     expectile: Fraction = 0.7
     """Expectile of the recorded actions' Q-values that a state's value is fitted to: 0.5 is the mean, 1 the maximum."""
     beta: NonNegative = 3.0

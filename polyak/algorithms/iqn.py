@@ -42,8 +42,7 @@ class IQNLearner(DQNLearner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition) -> Tensor:
-        """Returns samples of the targets, eq. 2; the next action is chosen by quantiles at separate levels. -> [B,
-        M]"""
+        """Returns samples of the targets, eq. 2; other levels' quantiles choose the next action. -> [B, M]"""
         network = self.policy.q_net_target
         levels = torch.rand(len(batch.rewards), self.n_target_levels, device=batch.rewards.device)
         returns = network.quantiles(batch.next_observations, levels)
@@ -51,8 +50,7 @@ class IQNLearner(DQNLearner):
         return self.rewards(batch)[:, None] + batch.discounts[:, None] * returns
 
     def quantile_objective(self, batch: Transition, quantiles: Tensor, levels: Tensor, target: Tensor) -> Objective:
-        """Returns the loss of eq. 3. Quantiles [B, N, A] of every action at levels [B, N], target [B, M] of those
-        taken"""
+        """Returns the loss of eq. 3. Quantiles [B, N, A] at levels [B, N], target [B, M] of the actions taken"""
         losses = quantile_huber_loss(taken(quantiles, batch.actions.long()), target, levels)
         return Objective((batch.weights * losses).mean(), td_error=losses.detach())
 
@@ -62,8 +60,7 @@ class IQNLearner(DQNLearner):
 
 @dataclass(eq=False, repr=False)
 class IQN(DQN):
-    """Implicit Quantile Networks: learns quantiles of returns at any level, and acts by their mean
-    (arXiv:1806.06923)."""
+    """Implicit Quantile Networks: learns return quantiles at any level, and acts by their mean (arXiv:1806.06923)."""
 
     _: KW_ONLY
     n_levels: Count = 64

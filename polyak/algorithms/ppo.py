@@ -129,8 +129,7 @@ class PPOLearner(OnPolicyLearner):
         return Update({"loss": objective.loss.detach(), "approx_kl": kl, **objective.metrics}, skipped=too_far)
 
     def objective(self, batch: RolloutSamples, values: Tensor, log_prob: Tensor, entropy: Tensor | None) -> Objective:
-        """Returns -(L^CLIP - c1 L^VF + c2 S), eq. 9. Under the current policy: values [B], log_prob [B] of the batch's
-        actions, entropy [B]"""
+        """Returns -(L^CLIP - c1 L^VF + c2 S), eq. 9. values, entropy and log_prob [B] of the current policy"""
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
             advantages = self.normalized(advantages)
@@ -222,8 +221,7 @@ class PPO(OnPolicyAlgorithm):
     clip_range_vf: Scheduled[Positive | Schedule | None] = None
     """Clipping range of the change of values in one update, in units of return; ``None``: no clipping."""
     dual_clip: Annotated[float, Only("a number greater than 1", lambda c: c > 1)] | None = None
-    """Bound of the clipped objective for negative advantages, as a multiple of the advantage (arXiv:1912.09729);
-    ``None``: no bound."""
+    """Bound of the clipped objective at negative advantages, in multiples of them (arXiv:1912.09729), or ``None``."""
     target_kl: Positive | None = None
     """Stop an update early once the approximate KL divergence exceeds 1.5 times this; ``None``: no early stopping."""
 

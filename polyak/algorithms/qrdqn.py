@@ -45,8 +45,7 @@ class QRDQNLearner(DQNLearner):
         return self.rewards(batch)[:, None] + batch.discounts[:, None] * returns
 
     def objective(self, batch: Transition, q: Tensor, target: Tensor) -> Objective:
-        """Returns the quantile regression loss of eq. 10. Quantiles q [B, N, A] of every action, target [B, N] of those
-        taken"""
+        """Returns the quantile regression loss, eq. 10. Quantiles q [B, N, A], target [B, N] of the actions taken"""
         chosen = taken(q, batch.actions.long())
         losses = quantile_huber_loss(chosen, target, midpoints(chosen.shape[1], chosen.device))
         return Objective((batch.weights * losses).mean(), td_error=losses.detach())

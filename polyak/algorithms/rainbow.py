@@ -39,8 +39,7 @@ class Rainbow(OnAtoms, DQN):
     """Prioritised replay by the KL divergence of distributions, with importance weights (arXiv:1511.05952). A dict
     changes settings, as for :class:`DQN`; ``True`` takes ``alpha=0.5``."""
     double: bool = True
-    """Double Q-learning: the online network chooses the next action, the target network evaluates it
-    (arXiv:1509.06461)."""
+    """Double Q-learning: the online network chooses the next action, the target's evaluates it (arXiv:1509.06461)."""
     dueling: bool | Literal["max"] = True
     """Separate streams for state values and advantages, each with its own last hidden layer (arXiv:1511.06581).
     ``True`` subtracts the mean advantage (eq. 9), ``"max"`` the maximum (eq. 8)."""

@@ -168,8 +168,7 @@ class ReBRAC(Smoothed, OfflineAlgorithm, OffPolicyAlgorithm):
     critic_bc_coef: NonNegative = 0.01
     """Weight of that distance in the critics' targets, beta_2: the authors use 0 to 0.5."""
     normalize_q: bool = True
-    """Divide the actor's Q-values by their mean magnitude, so that ``actor_bc_coef`` does not depend on the scale of
-    rewards."""
+    """Divide the actor's Q-values by their mean magnitude: ``actor_bc_coef`` is then independent of reward scale."""
 
     made_of: ClassVar[MadeOf] = {"replay": NextActions}
     learner_class: ClassVar[type[Learner]] = ReBRACLearner

@@ -46,8 +46,7 @@ class REDQLearner(SACLearner):
     policy_delay: Tunable[int]
 
     def update(self, batch: Transition) -> Update:
-        """Makes a gradient step of the critics, and updates their targets; every ``policy_delay`` steps also of the
-        actor."""
+        """Makes a gradient step of the critics and targets; every ``policy_delay`` steps also of the actor."""
         self.begin()
         moves = self.steps % self.target_update_interval == 0
         return self.with_actor(self.run(self.critic_step, batch, moves), batch)
@@ -94,8 +93,7 @@ class ManyUpdates:
     gradient_steps: GradientSteps = 20
     """Gradient steps per update; -1 makes as many as transitions were collected."""
     subset: Count = 2
-    """Number of target critics whose minimum is the target, M: redrawn for each gradient step, at most ``n_critics``.
-    """
+    """Number of target critics whose minimum is the target, M: redrawn each gradient step, at most ``n_critics``."""
     policy_delay: Count = 20
     """Gradient steps of the critics per step of the actor and the temperature."""
 

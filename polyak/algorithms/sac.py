@@ -98,16 +98,14 @@ class SoftActorCriticLearner(Learner):
         return self.improve_actor(batch, actions, log_prob, self.temperature())
 
     def improve_actor(self, batch: Transition, actions: Tensor, log_prob: Tensor, alpha: Tensor) -> Metrics:
-        """Make a step of the actor on its own actions [B, A] with log_prob [B], eq. 9 and 10, and one of the
-        temperature."""
+        """Make a step of the actor on its actions [B, A] with log_prob [B], eq. 9 and 10, and of the temperature."""
         actor = self.actor_objective(batch, actions, log_prob, self.q_of_policy(batch, actions), alpha)
         self.minimise("actor", actor.loss)
         temperature = self.improve_temperature(log_prob, alpha)
         return {"actor_loss": actor.loss.detach(), **temperature, **actor.metrics}
 
     def improve_temperature(self, log_prob: Tensor, alpha: Tensor) -> Metrics:
-        """Make a step of the temperature alpha, if it is learned, by log_prob [B] of the actor's own actions, eq.
-        18."""
+        """Make a step of the temperature alpha, if it is learned, eq. 18. log_prob [B] of the actor's own actions"""
         if not self.learn_alpha:
             return {"ent_coef": alpha.mean()}
         temperature = self.temperature_objective(log_prob)

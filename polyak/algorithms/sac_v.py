@@ -46,8 +46,7 @@ class SACVLearner(SACLearner):
     optimized = ("value",)
 
     def gradient_step(self, batch: Transition, update_target: bool) -> Update:
-        """Makes the steps of algorithm 1: state values, critics, actor, each by the others' latest update; then the
-        target."""
+        """Makes the steps of algorithm 1: state values, critics, actor, each with the latest others; then targets."""
         alpha = self.temperature()
         actions, log_prob = self.policy.actor.action_log_prob(batch.observations)
         target = self.soft_values(batch, actions, log_prob, alpha)
@@ -62,8 +61,7 @@ class SACVLearner(SACLearner):
 
     @torch.no_grad()
     def soft_values(self, batch: Transition, actions: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
-        """Returns the targets of V: one sample of eq. 3, by the smaller critic. The actor's actions [B, A], log_prob
-        [B] -> [B]"""
+        """Returns the targets of V: one sample of eq. 3, by the smaller critic. Actions [B, A], log_prob [B] -> [B]"""
         return soft_value(self.q_of_policy(batch, actions), log_prob, alpha)
 
     @torch.no_grad()
@@ -97,8 +95,7 @@ class SACV(SAC):
     """Entropy temperature alpha, 1 over the paper's reward scale: a number fixes it, as in the paper; ``"auto"`` learns
     it from 1, ``"auto_0.1"`` learns it from 0.1."""
     learning_rates: PartRates | None = None
-    """Learning rates of single parts that override ``learning_rate``: ``"actor"``, ``"critic"``, ``"value"``,
-    ``"ent_coef"``."""
+    """Learning rates of parts, over ``learning_rate``: ``"actor"``, ``"critic"``, ``"value"``, ``"ent_coef"``."""
 
     made_of: ClassVar[MadeOf] = {"temperature": TemperatureBesideValues}
     learner_class: ClassVar[type[Learner]] = SACVLearner

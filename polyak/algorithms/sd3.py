@@ -97,8 +97,7 @@ class SD3Learner(Learner):
 
     @torch.no_grad()
     def td_target(self, batch: Transition, i: int) -> Tensor:
-        """Returns the i-th critic's target Q-values: the softmax value of noisy actions of the i-th target actor. ->
-        [B]"""
+        """Returns target Q-values of the i-th critic: the softmax over noisy actions of its target actor. -> [B]"""
         targets = self.policy.pairs_target
         next_actions = targets[i].actor(batch.next_observations)
         shape = (len(next_actions), self.n_noise_samples, next_actions.shape[1])
@@ -153,8 +152,7 @@ class SD3(Soft, Noisy, OffPolicyAlgorithm):
     n_noise_samples: Count = 50
     """Number of sampled target actions in each state."""
     importance_sampling: bool = False
-    """Divide each target action's weight by the density of its noise, for an unbiased estimate of the softmax over all
-    actions."""
+    """Divide weights of target actions by the density of their noise: an unbiased estimate of the softmax."""
     target_policy_noise: NonNegative = 0.2
     """Standard deviation of the noise of target actions."""
     target_noise_clip: NonNegative = 0.5

@@ -172,8 +172,7 @@ class TRPOLearner(OnPolicyLearner):
             step = self.line_search_shrinking_factor * step
 
     def products(self, batch: RolloutSamples, gradient: Parts) -> Callable[[Tensor], Tensor]:
-        """Returns the function v [P] -> (H + damping I) v [P]: as a program, or by one autograd graph for all
-        products."""
+        """Returns the function v [P] -> (H + damping I) v [P]: a program, or one autograd graph for all products."""
         some = batch if self.sub_sampling_factor == 1 else self.sub_sample(batch)
         # A program of a recurrent policy's unrolled steps would take minutes to build.
         if self.engine is not None and self.engine.compiles and not self.is_recurrent:
@@ -213,16 +212,14 @@ class TRPOLearner(OnPolicyLearner):
         return self.change_along((self.divergence_slope((rows, vector)), vector))
 
     def divergence_slope(self, batch: tuple[RolloutSamples, Parts]) -> tuple[Tensor, ...]:
-        """Returns the differentiable gradient of E[KL(old || new)] with respect to the named parameters, whose value is
-        0."""
+        """Returns the differentiable gradient of E[KL(old || new)], which is 0, for the named parameters."""
         rows, names = batch
         with torch.no_grad():
             old = self.distribution(rows)
         return torch.autograd.grad(old.kl(self.distribution(rows)).mean(), self.parameters_of(names), create_graph=True)
 
     def change_along(self, batch: tuple[tuple[Tensor, ...], Parts]) -> Parts:
-        """Returns the derivative of a gradient along v, plus the damping. The gradient's graph is kept for further
-        calls."""
+        """Returns the derivative of a gradient along v, plus the damping; the gradient's graph is kept."""
         slope, vector = batch
         along = torch.stack([(s * v).sum() for s, v in zip(slope, vector.values(), strict=True)]).sum()
         changes = torch.autograd.grad(along, self.parameters_of(vector), retain_graph=True, materialize_grads=True)
@@ -231,8 +228,7 @@ class TRPOLearner(OnPolicyLearner):
 
     @torch.no_grad()
     def outcome(self, batch: tuple[RolloutSamples, Parts]) -> Metrics:
-        """Returns surrogate objective, gain and KL divergence after a step of the actor. Afterwards its parameters are
-        restored bitwise."""
+        """Returns surrogate objective, gain and KL divergence after a step of the actor, then undoes the step."""
         rows, step = batch
         params = self.parameters_of(step)
         old = self.distribution(rows)
@@ -319,8 +315,7 @@ class TRPO(OnPolicyAlgorithm):
     """
 
     learning_rate: LearningRate = 1e-3
-    """Learning rate of the value function: a number, or a function of the remaining progress (1 at the start, 0 at the
-    end)."""
+    """Learning rate of the value function: a number, or a function of the remaining progress, from 1 to 0."""
     _: KW_ONLY
     batch_size: Count = 128
     """Rows of the rollout per minibatch of the value function."""
@@ -329,8 +324,7 @@ class TRPO(OnPolicyAlgorithm):
     cg_max_steps: Count = 15
     """Largest number of conjugate gradient steps, which compute the direction."""
     cg_damping: NonNegative = 0.1
-    """Added to the diagonal of the Fisher information matrix; a larger value turns the direction towards the gradient.
-    """
+    """Added to the diagonal of the Fisher information matrix; larger values turn the step towards the gradient."""
     line_search_max_iter: Count = 10
     """Largest number of step lengths tried, until one improves the policy within ``target_kl``."""
     line_search_shrinking_factor: Shrinking = 0.8

@@ -113,8 +113,7 @@ class Beside:
 
 
 def _numbers_of(callback: BaseCallback) -> dict[str, Any]:
-    """Returns the attributes that are numbers or collections of numbers, as JSON values; without those too long for a
-    file."""
+    """Returns attributes that are numbers or collections of numbers, as JSON values, unless too long for a file."""
     found = {name: value for name, value in vars(callback).items() if name not in _OF_ALL and _is_numbers(value)}
     if long := [name for name, value in found.items() if _size(value) > _MOST]:
         kind = type(callback).__name__

@@ -46,8 +46,7 @@ def restore_environments(saved: Saved, runner: Runner) -> bool:
 
 
 def save_statistics(saved: Saved, normalisation: Normalisation) -> None:
-    """Store the statistics that a model was trained with in its file: of ``VecNormalize``, and of wrappers in its
-    environments."""
+    """Store the statistics of training in a model's file: of ``VecNormalize``, and of wrappers in its environments."""
     if any(found := normalisation.of_wrappers):
         kept = [{key: {name: one[name] for name in KEPT} for key, one in each.items()} for each in found]
         held: dict[str, np.ndarray] = {}

@@ -169,8 +169,7 @@ def decode(value: Any, trust: bool = False) -> Any:
 
 
 def _member(kind: type, name: Any) -> enum.Enum:
-    """Returns the member of an enum; ValueError if `kind` is no enum, or has no such member: no other attribute is
-    read."""
+    """Returns the member of an enum; ValueError if `kind` is no enum or lacks it: no other attribute is read."""
     members = kind.__members__ if issubclass(kind, enum.Enum) else {}
     if not isinstance(name, str) or name not in members:
         raise ValueError(f"the file names {name!r:.100} of {class_name(kind)}, which is not a member of an enum.")

@@ -161,13 +161,11 @@ class Actor:
     # -- weights and state ---------------------------------------------------------------------------------------------
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Load newer weights, a state dict of the policy; an actor that shares the learner's policy does not need
-        it."""
+        """Load newer weights, a state dict of the policy; actors that share the learner's policy do not need it."""
         self.policy.load_state_dict(weights)
 
     def state(self) -> Arrays:
-        """Returns the recurrent state and the state of exploration as arrays by name; without weights and random
-        generators."""
+        """Returns the recurrent state and the state of exploration as arrays by name, without random generators."""
         state = {f"memory/{name}": value.numpy(force=True) for name, value in (self.memory or {}).items()}
         for name, part in self.exploration.items():
             state |= {f"{name}/{key}": value for key, value in part.state(self.policy).items()}

@@ -358,8 +358,7 @@ class EpisodicExploration(StateDependentExploration):
     def __init__(self) -> None:
         super().__init__()
         self.matrices: dict[str, torch.Tensor] = {}
-        """Name of the noise module -> matrices [N, L, A], kept here since learning draws into the modules' own tensors.
-        """
+        """Name of the noise module -> matrices [N, L, A], kept since learning draws into the modules' own tensors."""
 
     def begin(self, policy: Policy, rows: int) -> None:
         """Keeps the matrices between collections."""

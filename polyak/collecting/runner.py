@@ -208,8 +208,7 @@ class Runner:
             self._ahead = _Ahead(acted, outcome.result() if error is None else None, error)
 
     def close_thread(self) -> None:
-        """End the idle thread of :meth:`ahead`; the next call starts another. Stops the other :attr:`thread` until it
-        is started again."""
+        """End the idle thread of :meth:`ahead`; the next call starts another. Stops the other :attr:`thread`."""
         if self.thread is not None:
             self.thread.stop()
         if self._thread is not None:
@@ -220,8 +219,7 @@ class Runner:
         return {**vars(self), "_thread": None}  # a copy starts its own
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns the last observations as arrays by name; empty before the first step. Stops :attr:`thread` until it
-        is started again."""
+        """Returns the last observations as arrays by name; empty before the first step. Stops :attr:`thread`."""
         if self.thread is not None:
             self.thread.stop()
         if self.obs is None:

@@ -24,8 +24,7 @@ from polyak.nn.policies.base import Policy
 
 
 def with_values(step: Step, learner: RolloutLearner, policy: Policy) -> Step:
-    """Returns a step with ``values`` and ``log_probs`` [N] among its extras, computed unless the policy has added
-    them."""
+    """Returns a step with ``values`` and ``log_probs`` [N] among its extras, computed if the policy lacks them."""
     if "values" in step.extras:
         return step
     observations = policy.obs_to_tensor(step.observations)[0]

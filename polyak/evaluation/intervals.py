@@ -31,8 +31,7 @@ Ends = tuple[np.ndarray, np.ndarray]
 
 
 class Interval(NamedTuple):
-    """The ends of an interval, both NaN if it is unknown. ``f"{interval:.2f}"`` is ``"1.00 to 2.00"``, or
-    ``"unknown"``."""
+    """The ends of an interval, both NaN if unknown. ``f"{interval:.2f}"`` is ``"1.00 to 2.00"``, or ``"unknown"``."""
 
     low: float
     high: float
@@ -196,8 +195,7 @@ def student_quantile(probability: float, freedom: Any) -> np.ndarray:
 
 
 def _ends(center: Any, error: Any, skewness: Any, freedom: Any, confidence: float) -> Ends:
-    """Returns the ends of intervals around estimates, from their standard errors, skewness and degrees of freedom,
-    [...]."""
+    """Returns intervals around estimates, from standard errors, skewness and degrees of freedom, [...]."""
     check_confidence(confidence)
     quantile = student_quantile((1 + confidence) / 2, freedom)
     with np.errstate(invalid="ignore"):
@@ -207,8 +205,7 @@ def _ends(center: Any, error: Any, skewness: Any, freedom: Any, confidence: floa
 
 
 def _untransformed(y: np.ndarray, skewness: Any) -> np.ndarray:
-    """Returns t with t + s t^2 / 3 + s^2 t^3 / 27 + s / 6 = y: Hall's transformation inverted, without a pole at s =
-    0."""
+    """Returns t with t + s t^2 / 3 + s^2 t^3 / 27 + s / 6 = y: Hall's transformation inverted, also at s = 0."""
     y = y - skewness / 6
     root = np.cbrt(1 + skewness * y)
     return 3 * y / (1 + root + root**2)

@@ -49,8 +49,7 @@ class OffPolicyAlgorithm(WithRunners, LearnsFromData):
     learning_starts: Natural = 100
     """Environment steps of random actions before the first update."""
     random_warm_up: bool = True
-    """Take uniform random actions before ``learning_starts``; ``False``: those of the policy, with its usual
-    exploration."""
+    """Take uniform random actions before ``learning_starts``; ``False``: the policy's, with its usual exploration."""
     batch_size: Count = 256
     """Transitions per gradient step."""
     gamma: Fraction = 0.99
@@ -60,8 +59,8 @@ class OffPolicyAlgorithm(WithRunners, LearnsFromData):
     gradient_steps: GradientSteps = 1
     """Gradient steps per update; -1 makes as many as transitions were collected."""
     replay_buffer_class: Reload[type[ReplayBuffer] | None] = None
-    """A class such as :class:`~polyak.experience.HerReplayBuffer`; ``None``: :class:`~polyak.experience.ReplayBuffer`.
-    """
+    """A class such as :class:`~polyak.experience.HerReplayBuffer`; ``None``:
+    :class:`~polyak.experience.ReplayBuffer`"""
     replay_buffer_kwargs: Reload[dict[str, Any] | None] = None
     """Further arguments of the replay buffer."""
     optimize_memory_usage: Reload[bool] = False

@@ -35,8 +35,7 @@ class OfflineAlgorithm(WithLearners, LearnsFromData):
     optimize_memory_usage: Reload[bool] = False
     """Store each observation once instead of twice; samples are unchanged."""
     replay_buffer_kwargs: Reload[dict[str, Any] | None] = None
-    """Further arguments of the :class:`~polyak.experience.ReplayBuffer` that transitions are drawn from, such as
-    ``storage_device``."""
+    """Further arguments of the :class:`~polyak.experience.ReplayBuffer` of the dataset, such as ``storage_device``."""
     normalize_observations: WithNetworks[bool] = True
     """Standardise the networks' inputs by the mean and standard deviation of the dataset's observations, which are
     stored in the model. Images are not standardised."""

@@ -52,8 +52,7 @@ class CarefulTargets:
 
     _: KW_ONLY
     double: bool = True
-    """Double Q-learning: the online network chooses the next action, the target network evaluates it
-    (arXiv:1509.06461)."""
+    """Double Q-learning: the online network chooses the next action, the target's evaluates it (arXiv:1509.06461)."""
     tau: Fraction = 0.005
     """Update rate of the target network at each of its updates, in [0, 1]; 1 copies."""
     target_update_interval: Count = 1

@@ -64,8 +64,7 @@ Seed = Annotated[int, Only("an integer in [0, 2**32)", lambda n: 0 <= n < 2**32)
 
 T = TypeVar("T")
 Scheduled = Annotated[T, get_schedule_fn]
-"""A field that a built model holds as a function of the remaining progress, even if a number is given; ``None`` is
-kept."""
+"""A field held as a function of the remaining progress after the build, even if given as a number; ``None`` is kept."""
 Mark = TypeVar("Mark")
 Argument = TypeVar("Argument", contravariant=True)
 Value = TypeVar("Value", covariant=True)
@@ -109,8 +108,7 @@ def require(condition: bool, name: str, value: Any, fix: str) -> None:
 
 
 def declared(cls: type) -> Mapping[str, Any]:
-    """Returns the fields of an algorithm and their annotations; ``Any`` for annotations that only a function's scope
-    resolves."""
+    """Returns the fields of an algorithm and their annotations; ``Any`` if only a function's scope resolves it."""
     found = [item for base in reversed(cls.__mro__) for item in _annotations(base).items()]
     scheduled = {name for name, hint in found if get_schedule_fn in getattr(hint, "__metadata__", ())}
     hints = dict(found)
@@ -118,8 +116,7 @@ def declared(cls: type) -> Mapping[str, Any]:
 
 
 def marked(cls: type, name: str, mark: type[Mark]) -> Mark | None:
-    """Returns the mark of a kind in a field's annotation, of the class or its nearest base with one; ``None`` without
-    one."""
+    """Returns the mark of a kind in a field's annotation, of the class or its nearest base with one, or ``None``."""
     parts = (part for base in cls.__mro__ for part in getattr(_annotations(base).get(name), "__metadata__", ()))
     return next((part for part in parts if isinstance(part, mark)), None)
 

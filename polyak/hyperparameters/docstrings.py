@@ -44,8 +44,7 @@ FOR_AUTHORS = frozenset(
 
 
 class Listed(ABCMeta):
-    """A metaclass whose ``dir`` and ``help`` list the methods for users. Hyper-parameters are listed as constructor
-    arguments."""
+    """A metaclass with ``dir`` and ``help`` for users: their methods, and hyper-parameters as constructor arguments."""
 
     def __dir__(cls) -> list[str]:
         return sorted({*super().__dir__()} - FOR_AUTHORS - set(getattr(cls, "__dataclass_fields__", ())))

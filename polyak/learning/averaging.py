@@ -16,8 +16,7 @@ class Average(AveragedModel):
     """
 
     acts: Tensor
-    """[] bool: whether the average and the trained weights are exchanged: the policy holds the average, this module the
-    trained weights."""
+    """[] bool: whether the weights are exchanged: the policy holds the average, this module the trained weights."""
 
     def __init__(self, policy: nn.Module) -> None:
         super().__init__(policy)
@@ -28,8 +27,7 @@ class Average(AveragedModel):
 
     @torch.no_grad()
     def follow(self, policy: nn.Module, decay: float | None) -> None:
-        """Add the policy's present weights w to the average: average <- decay average + (1 - decay) w; ``None`` weighs
-        all equally."""
+        """Add the policy's weights w to the average: average <- decay average + (1 - decay) w; ``None``: their mean."""
         self.multi_avg_fn = None if decay is None else get_ema_multi_avg_fn(decay)
         self.update_parameters(policy)
 

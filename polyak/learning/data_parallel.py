@@ -46,8 +46,7 @@ class Fellows(Protocol):
     """Remote learners that make the same steps as the local one."""
 
     def update(self, batches: Iterable[Any]) -> list[Any]:
-        """Make a gradient step of all learners on each minibatch, each on its share of the rows, until one is
-        skipped."""
+        """Make a gradient step of all learners on each minibatch, each on its share of the rows, until one skips."""
         ...
 
     def call(self, method: str) -> None:
@@ -109,8 +108,7 @@ class ThreadGroup:
         return _ThreadPlace(self, rank)
 
     def _add(self) -> None:
-        """Sum the tensors, in one thread while the others wait; in the order of ranks, so that runs are
-        reproducible."""
+        """Sum the tensors in one thread while the others wait, in the order of ranks, for reproducible runs."""
         self._total = torch.stack(self._tensors).sum(0)
 
     def sum(self, rank: int, tensor: Tensor) -> Tensor:

@@ -45,8 +45,7 @@ class LearnerHost:
     ) -> None:
         self.compile, self.precision, self._report = compile, precision, report
         self.must_run = compile in (True, "replay") or precision != "float32"
-        """Whether the engine must make the gradient steps, since ``compile`` or ``precision`` require it: see
-        :meth:`check`."""
+        """Whether ``compile`` or ``precision`` require that the engine makes the gradient steps: see :meth:`check`."""
         self.engine: Engine | None = None
         """Runs gradient steps; ``None`` before :meth:`take`, which a user's own algorithms need not call."""
         self.guard: Guard | None = None
@@ -89,8 +88,7 @@ class LearnerHost:
             self.guard, self.watch = None, unwatched
 
     def check_if_must(self, learner: Learner | None, name: str) -> None:
-        """Refuse options that only the engine supports if a learner makes its gradient steps without it; ``name``: of
-        the algorithm."""
+        """Refuse options that only the engine supports if a learner bypasses it; ``name``: of the algorithm."""
         if self.must_run:
             self.check(learner, name, False)
 

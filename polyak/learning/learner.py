@@ -152,8 +152,7 @@ class Learner(nn.Module):
     steps: int
     """Calls of :meth:`update` so far."""
     precision: str = "float32"
-    """Precision of the layers' products in methods called by :meth:`run`: see :data:`~polyak.nn.precision.PRODUCTS_IN`.
-    """
+    """Precision of the layers' products in methods run by :meth:`run`: see :data:`~polyak.nn.precision.PRODUCTS_IN`."""
     optimized: ClassVar[tuple[str, ...]] = ()
     """Networks of the policy that have an optimizer each; ``"policy"`` is one optimizer for the whole policy."""
     steps_are_shared: ClassVar[bool] = True
@@ -180,8 +179,7 @@ class Learner(nn.Module):
     average: Average | None
     """The average of the policy's weights, if a callback requires it: see :meth:`add_average`."""
     limit = staticmethod(clip_gradients)
-    """``(gradients, max_norm)``: clips gradients in place, by default by their global norm. Subclasses may override it.
-    """
+    """``(gradients, max_norm)``: clips gradients in place, by default by their global norm. Subclasses may override."""
 
     def __init__(self, recipe: LearnerRecipe | None = None) -> None:
         super().__init__()
@@ -439,8 +437,7 @@ class Learner(nn.Module):
         self.tunables[name] = value
 
     def _set_learning_rate(self, value: float) -> None:
-        """Set the learning rate of all optimizers, even if it was changed or another optimizer was assigned
-        meanwhile."""
+        """Set the learning rate of all optimizers, even if it was changed or another optimizer was assigned."""
         if self._rates != (value, self._present_rates()):
             self.adopt_optimizers()
             for optimizer in self.optimizers.values():
@@ -448,8 +445,7 @@ class Learner(nn.Module):
             self.tunables["learning_rate"], self._rates = value, (value, self._present_rates())
 
     def _present_rates(self) -> list[Any]:
-        """Returns the identities of the modules' optimizers, and the rates in use: numbers, or identity and version of
-        tensors."""
+        """Returns identities of the modules' optimizers and their rates: numbers, or identity and version of tensors"""
         owned = [id(getattr(owner, "optimizer", None)) for owner in self._owners.values()]
         rates = [group["lr"] for optimizer in self.optimizers.values() for group in optimizer.param_groups]
         return owned + [(id(rate), rate._version) if isinstance(rate, Tensor) else rate for rate in rates]
@@ -501,8 +497,7 @@ class Learner(nn.Module):
 
 
 def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> dict[Any, Tensor]:
-    """Returns the gradients of the sum of some losses, one after another, by parameter; parameters without one are left
-    out."""
+    """Returns the gradients of the sum of some losses by parameter, one loss at a time; only where there is one."""
     total: dict[Any, Tensor] = {}
     for loss in losses:
         found = torch.autograd.grad(loss, params, allow_unused=True) if params else ()

@@ -21,7 +21,6 @@ def check_part_rates(rates: PartRates | None, *parts: str) -> None:
 
 
 def set_part_rate(learner: Learner, name: str, rate: float | Schedule, progress: float) -> None:
-    """Set the learning rate of a part's optimizer, if the learner has it; ``progress`` is the remaining share, 1 to
-    0."""
+    """Set the learning rate of a part's optimizer, if the learner has it; ``progress``: the remaining share, 1 to 0."""
     if name in learner.optimizers:
         set_rate(learner.optimizers[name], value_of(f"learning_rates[{name!r}]", get_schedule_fn(rate), progress))

@@ -33,8 +33,7 @@ class SequenceRows:
     memory: tuple[str, ...]
 
     def __call__(self, batch: Any) -> Any:
-        """Converts sequences [B, L, ...] to R rows. If an episode ends early, its rows are repeated. Other batches are
-        returned unchanged."""
+        """Converts sequences [B, L, ...] to R rows, repeated where an episode ends early; not other batches."""
         batch = gathered(batch)
         valid = getattr(batch, "valid", None)
         if valid is None:

@@ -16,8 +16,7 @@ from polyak.learning.learner import Learner, Metrics
 from polyak.nn.policies.actor_critic import ActorCriticPolicy
 
 _EVALUATION_ROWS = 1024
-"""Rows of a rollout evaluated at once: enough to be fast, few enough for the activations of images to fit into memory.
-"""
+"""Rows of a rollout evaluated at once: enough to be fast, few enough that activations of images fit into memory."""
 _SMALL_ROLLOUT = 256
 """Largest rollout that a compiled program evaluates: its evaluation is mostly overhead, which the program removes.
 Larger ones would gain less than 1 % of a training, less than the program costs."""
@@ -27,8 +26,7 @@ class RolloutLearner(Learner):
     """A learner with a stochastic actor and a value function."""
 
     policy: Any
-    """An :class:`~polyak.nn.policies.actor_critic.ActorCriticPolicy`, or another policy if a subclass computes its
-    values."""
+    """An :class:`~polyak.nn.policies.actor_critic.ActorCriticPolicy`, or another if a subclass computes its values."""
 
     @property
     def rows_together(self) -> int:

@@ -276,8 +276,7 @@ class CSVOutputFormat(KVWriter):
         return csv.writer(self.file, delimiter=self.separator, quotechar=self.quotechar, lineterminator="\n")
 
     def _add_columns(self, new_keys: list[str]) -> None:
-        """Replace the file by one with the longer header; if the program is killed meanwhile, the earlier file
-        remains."""
+        """Replace the file by one with the longer header; if the program is killed, the earlier file remains."""
         self.file.seek(0)
         rows = list(csv.reader(self.file, delimiter=self.separator, quotechar=self.quotechar))
         self.file.close()
@@ -486,8 +485,7 @@ class Logger:
 
 
 def _detached(value: Any) -> Any:
-    """Returns a copy, since training may overwrite a tensor in place before the dump; does not synchronise with a
-    GPU."""
+    """Returns a copy, since training may overwrite a tensor in place before the dump; without waiting for a GPU."""
     if not isinstance(value, torch.Tensor):
         return value
     return value.item() if value.ndim == 0 and value.device.type == "cpu" else value.detach().clone()

@@ -284,8 +284,7 @@ class RunnersCollector(RolloutCollector):
         """Rollouts received for the next gradient step."""
 
     def take(self) -> list[Rollout] | None:
-        """Returns the next finished rollouts, or all waiting ones. Rollouts received before a callback stops training
-        are kept."""
+        """Returns the next finished rollouts, or all waiting ones; those received before a callback stops are kept."""
         settings, runner = self.settings, self.runner
         batches = runner.waiting() // self.per_batch if settings.rollouts.takes_all and settings.asynchronous else 1
         while len(self._received) < max(batches, 1) * self.per_batch:

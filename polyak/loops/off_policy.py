@@ -100,8 +100,7 @@ class OffPolicyLoop:
         )
 
     def iterate(self) -> bool:
-        """Collect a series of steps and make the gradient steps that are due. Returns False if a callback stops
-        training."""
+        """Collect a series of steps and make the gradient steps due. Returns False if a callback stops training."""
         settings, updates, clock = self.settings, self.updates, self.updates.clock
         memory = updates.memory
         if clock.series is None:  # otherwise the series restored from a file is continued

@@ -55,8 +55,7 @@ class Training:
 
     @contextmanager
     def under_way(self) -> Iterator[Loop]:
-        """Context of all iterations of the loop that it yields, until the last one, or until a callback stops
-        training."""
+        """Context of all iterations of the loop that it yields, until the last one or a callback stops training."""
         model, callback, log_interval = self.model, self.callback, self.log_interval
         with learning(model):
             names = model._callback_locals(callback=callback, log_interval=log_interval)
@@ -103,16 +102,14 @@ def tasks(model: Any, name: str) -> tuple[Callable[..., Any], ...]:
 
 
 def engine_checks(model: Any) -> tuple[Task, ...]:
-    """Returns checks to run between iterations: they refuse options that only the engine supports if gradient steps
-    bypass it."""
+    """Returns checks between iterations, which refuse options of the engine if gradient steps bypass it."""
     before = model.clock.updates
     check = partial(check_engine, model, before)
     return (check,) if model.host.must_run else ()
 
 
 def check_engine(model: Any, before: int) -> None:
-    """Refuse a learner whose gradient steps bypass the required engine; ``before``: updates at the start of
-    training."""
+    """Refuse a learner that bypasses the required engine; ``before``: updates at the start of training."""
     model.host.check(model.learner, type(model).__name__, model.clock.updates > before)
 
 

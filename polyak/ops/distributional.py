@@ -78,8 +78,7 @@ def quantile_huber_loss(quantiles: Tensor, targets: Tensor, levels: Tensor, kapp
 
 
 def _traced(tensor: Tensor) -> bool:
-    """Whether the code is traced, with tensors of another type: compilers fuse pairwise operations, whose results are
-    then never stored."""
+    """Whether the code is compiled or tensors are of another type: compilers fuse the pairwise operations."""
     return torch.compiler.is_compiling() or type(tensor) is not Tensor
 
 

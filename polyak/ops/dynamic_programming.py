@@ -119,8 +119,7 @@ def soft_policy(q: Tensor, legal: Tensor, temperature: float) -> Tensor:
 
 
 def _leads_to(moves: Tensor, goal: Tensor) -> Tensor:
-    """Returns the states from which a goal is reached with positive probability. moves [S, S], goal [S] bool -> [S]
-    bool"""
+    """Returns the states that reach a goal with positive probability. moves [S, S], goal [S] bool -> [S] bool"""
     reached = goal
     while True:
         wider = reached | ((moves > 0).to(moves.dtype) @ reached.to(moves.dtype) > 0)

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 Unrolled = Callable[[Tensor, tuple[Tensor, ...], Tensor, Tensor, Tensor], tuple[Tensor, tuple[Tensor, ...]]]
-"""(inputs, memory, weight, bias, keep) -> outputs, and memory after each step: the signature of the four functions
-below."""
+"""(inputs, memory, weight, bias, keep) -> outputs, and memory after each step: signature of the four below."""
 
 
 def lstm(
@@ -117,8 +116,7 @@ def _begun(keep: Tensor) -> list[bool]:
 
 
 def _before(states: Tensor, first: Tensor, keep: Tensor) -> Tensor:
-    """Returns the state before each step [T, B, H]: ``first``, then the previous step's, zero where an episode
-    begins."""
+    """Returns the state before each step [T, B, H]: ``first``, then the previous one, zero where an episode begins."""
     found = torch.cat([first[None], states[:-1]])
     return found * (keep[:, None, :, None] if found.dim() == 4 else keep[..., None])
 

@@ -70,8 +70,7 @@ class Part:
         """Refuses a model that cannot be trained; ``first``: at the end of construction, otherwise before ``learn``."""
 
     def adopt(self, name: str, before: Any) -> None:
-        """Applies the effects of a hyper-parameter that was set; ``before`` is its previous value, which is restored if
-        this raises."""
+        """Applies the effects of a changed hyper-parameter; ``before``: its previous value, restored if this raises."""
 
     def change_env(self) -> None:
         """Adapts to new environments of the model."""
@@ -87,8 +86,7 @@ class Part:
         return ()
 
     def column_options(self) -> dict[str, Any]:
-        """Returns all columns as an argument of buffers; without columns none, so that a user's buffer need not take
-        it."""
+        """Returns all columns as an argument of buffers; none without columns, so that a user's buffer may lack it."""
         columns = self.model._columns()
         return {"columns": columns} if columns else {}
 
@@ -111,20 +109,17 @@ class Part:
     storing: ClassVar[tuple[Callable[[Any, Any], Any], ...]] = ()
     """Called with the model and a step of the environments, one after another; each returns the step to store."""
     after_step: ClassVar[tuple[Callable[[Any], None], ...]] = ()
-    """Called with the model after each step of the environments is stored; in offline training, after each gradient
-    step."""
+    """Called with the model after each stored step of the environments; offline, after each gradient step."""
     watching: ClassVar[tuple[Callable[[Any, Any], None], ...]] = ()
     """Called with the model and the metrics of its updates."""
     logs: ClassVar[tuple[Callable[[Any], None], ...]] = ()
     """Called with the model before a log table is written."""
 
     def begin(self, reset: bool) -> None:
-        """Prepares for the first iteration of ``learn``, after the counters are set; ``reset``: they were set to
-        zero."""
+        """Prepares for the first iteration of ``learn``; ``reset``: the counters were set to zero."""
 
     def expected_updates(self, timesteps: int) -> tuple[int, int] | None:
-        """Returns the gradient steps that this many environment steps will bring, and the batch size; ``None`` if not
-        its matter."""
+        """Returns the gradient steps that this many environment steps bring, and the batch size, or ``None``."""
         return None
 
     def end_episodes(self) -> None:

@@ -152,8 +152,7 @@ class Rollouts(Part):
         return self._recipe() if may_be else None
 
     def left_to_learners(self) -> Callable[..., Any] | None:
-        """Returns the factory of buffers if remote learners fetch rollouts and nothing local reads them; otherwise
-        ``None``."""
+        """Returns the factory of buffers, or ``None`` unless remote learners fetch rollouts that no local one reads."""
         fetches = self.reads_rows_alone and getattr(self.model.learner.fellows, "fetches", False)
         may_leave = fetches and self.buffer.plain and not self.buffer.order_reads_rows
         return self.buffer_recipe() if may_leave else None
@@ -219,8 +218,7 @@ class Rollouts(Part):
         self.buffer.reset()
 
     def writer(self, steps: int | None = None) -> Any:
-        """Returns the writer of steps into the buffer; ``steps``: length of the rollout, by default the buffer's
-        size."""
+        """Returns the writer of steps into the buffer; ``steps``: length of the rollout, by default the buffer's."""
         return self._writer_into(self.buffer, steps)
 
     def _writer_into(self, buffer: Any, steps: int | None = None) -> RolloutWriter:
