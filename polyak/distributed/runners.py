@@ -44,6 +44,7 @@ from polyak.envs.adapters.infos import SUCCEEDED
 from polyak.envs.nested_spaces import is_composed
 from polyak.envs.vec.sending import packed
 from polyak.envs.wrapper_statistics import Found
+from polyak.experience.frames import Compression, lz4
 from polyak.experience.record import Experience
 from polyak.experience.step import NO_EXTRAS, Observations, Step
 from polyak.hyperparameters.declaration import Positive, fitted, require
@@ -96,6 +97,7 @@ class RemoteEnvs(VecEnv):
             is replaced. ``None`` waits for ever.
         restarts: how many are replaced within an hour; when one more is lost, training ends with an error.
         as_one: show all as one environment, whose steps come one after another.
+        compression: of images on their way from runners.
 
     Raises:
         ValueError: ``env`` is an environment, which cannot be in several processes, ``timeout`` is no time, or a
@@ -116,13 +118,16 @@ class RemoteEnvs(VecEnv):
         timeout: float | None = TIMEOUT,
         restarts: int = MOST_RESTARTS,
         as_one: bool = False,
+        compression: Compression | None = None,
     ) -> None:
+        if compression is not None:
+            lz4()
         timeout = None if timeout == math.inf else fitted("runner_timeout", timeout, Positive | None)
         least, most = (n_runners, n_runners) if isinstance(n_runners, int) else n_runners
         if workers is None:
             workers = _runners(env, (least, most), transport, seed, timeout, placement, restarts)
         self.recipe, self.workers, self.n_runners = env, workers, most
-        self.integrity, self.traffic = Integrity(), Traffic(most)
+        self.integrity, self.traffic, self.compression = Integrity(), Traffic(most), compression
         self.masked, self.resets = False, 0
         self.absent: set[int] = set()
         """Runners that were lost, whose places others have not taken yet, that there was no room for yet, or that are
@@ -759,7 +764,9 @@ class RunnerGroup:
         streams = rng_state() if self.shares_streams else None
         wanted = self._wanted if self.in_advance else None
         begins = begins and wanted is None
-        return Order(self._planned, made, epsilon, stride, begins, self._normalising(), streams, wanted)
+        how = self.env.compression
+        normalising = self._normalising()
+        return Order(self._planned, made, epsilon, stride, begins, normalising, streams, wanted, compression=how)
 
     def step(self) -> Step:
         """The next step of all environments."""

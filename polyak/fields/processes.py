@@ -5,6 +5,7 @@ from typing import Any
 
 from polyak.distributed.ray_workers import MOST_RESTARTS
 from polyak.distributed.runners import Transport
+from polyak.experience.frames import Compression
 from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import FewestAndMost, Learners, Natural, Positive, Runners
 
@@ -41,5 +42,8 @@ class WithRunners(WithLearners):
     runner_timeout: Reload[Positive | None] = 60.0
     """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
     environments take longer is replaced, with a warning. ``None`` waits for ever."""
+    compression: Reload[Compression | None] = None
+    """How runners on Ray compress images that they send: ``"lz4"`` (needs ``polyak[scale]``), or ``None``, not at all.
+    Frames of stacked images are sent once in any case."""
     restarts_per_hour: Reload[Natural] = MOST_RESTARTS
     """Runners that are replaced within an hour; when one more is lost, training ends with an error."""

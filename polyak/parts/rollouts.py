@@ -13,6 +13,7 @@ from polyak.collecting.stepwise import StepwiseWriter
 from polyak.experience import RolloutBuffer
 from polyak.hyperparameters.declaration import require
 from polyak.loops.on_policy import rollout_updates
+from polyak.loops.training import has_own
 from polyak.loops.updates import Gained, Minibatches
 from polyak.nn.policies.recurrent import RecurrentActorCriticPolicy
 from polyak.parts.part import Part
@@ -147,9 +148,9 @@ class Rollouts(Part):
 
     def buffer_recipe(self) -> Callable[..., Any] | None:
         """Makes a buffer, on a ``device``, where a rollout may be written elsewhere; ``None``: where it may not, since
-        something of a program's own makes buffers, or looks at each step."""
+        something of a program's own makes buffers, looks at each step, or learns from the rollout."""
         may_be = self.made_by_recipe and self.buffer is not None and self.writer().adopts
-        return self._recipe() if may_be else None
+        return self._recipe() if may_be and not has_own(type(self.model), "train") else None
 
     def left_to_learners(self) -> Callable[..., Any] | None:
         """What makes a buffer, where learners elsewhere fetch rollouts and nothing here reads them; else ``None``."""
