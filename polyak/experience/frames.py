@@ -260,12 +260,12 @@ def as_sent(
         return plain
     steps, envs, channels = seen.shape[:3]
     stack, numbers = FrameStack(dtype, steps, envs), np.empty((steps, envs, channels), np.int64)
-    for step in range(steps):
-        if step == TRIAL_STEPS and 2 * stack.head > numbers[:step].size:
-            return plain
-        for env, frames in enumerate(seen[step]):
-            last = (seen[step - 1, env], numbers[step - 1, env])
-            numbers[step, env] = stack.follow(frames, *last) if step else stack.start(frames)
+    for env in range(envs):  # so that like frames are near each other, which compression needs
+        numbers[0, env] = stack.start(seen[0, env])
+        for step in range(1, steps):
+            numbers[step, env] = stack.follow(seen[step, env], seen[step - 1, env], numbers[step - 1, env])
+            if (env, step) == (0, TRIAL_STEPS) and 2 * stack.head > step * channels:
+                return plain
     found = [numbers]
     for images, (step, rows) in zip(others, after, strict=True):
         own = [stack.follow(*each) for each in zip(images, seen[step, rows], numbers[step, rows], strict=True)]
