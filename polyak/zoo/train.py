@@ -452,6 +452,7 @@ class _Run:
             placement=placement_of(self._placement, "runners"),
             timeout=limit,
             restarts=self.settings.arguments.get("restarts_per_hour", MOST_RESTARTS),
+            compression=self.settings.arguments.get("compression"),
         )
         self.envs.append(envs)
         return envs.normalized()
