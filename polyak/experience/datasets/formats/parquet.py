@@ -20,7 +20,7 @@ from polyak.writing import unfinished
 
 _KEY = b"polyak"
 _INDEX = re.compile(r"__index_level_[0-9]+__")
-"""What pandas calls the index of a table that it writes."""
+"""The names that pandas gives to the index of a table that it writes."""
 EPISODES = frozenset(NAMES["episodes"].split())
 
 
@@ -70,7 +70,7 @@ def _is_number(pa: Any, kind: Any) -> bool:
 
 
 def _numbers(column: Any) -> np.ndarray:
-    """Numbers; what is missing is not one."""
+    """Returns a column as numbers; missing values become NaN."""
     values = column.to_numpy()
     return np.asarray(values)
 
@@ -87,7 +87,7 @@ def _texts(pa: Any, pq: Any, source: Source, schema: Any) -> dict[str, np.ndarra
 
 
 def write(recording: RecordedData, path: Path) -> None:
-    """A table, and what it was recorded in."""
+    """Write a table with its spaces and environment id."""
     pa, pq = libraries()
     about = {
         "observation_space": encode_space(recording.observation_space),  # type: ignore[arg-type]
