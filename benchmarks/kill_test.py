@@ -51,6 +51,8 @@ OF_CLOCKS = ("/t", "/seconds", "start_time")
 """How the names of arrays end that hold times."""
 OF_CLOCK_GROUPS = ("time/", "cluster/")
 """How names in tables begin that are of times, processes and rates."""
+PATIENCE = 10.0
+"""Seconds that the workers of a killed program may take to end."""
 STEPS = ("time/total_timesteps", "time/iterations")
 """What tables have under ``time/`` that is not of the clock."""
 
