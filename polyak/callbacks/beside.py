@@ -28,8 +28,8 @@ _OF_ALL = ("model", "parent", "_locals", "globals", "verbose")
 _TABLES = "*.csv"
 _EVENTS = "events.out.tfevents*"
 _MOST = 500_000
-"""Largest number of numbers in one attribute."""
-_NAME = re.compile(r"[\w.-]+")
+"""Numbers of one attribute."""
+_NAME = re.compile(r"\w[\w.-]*")
 
 
 class Beside:
@@ -176,8 +176,12 @@ def _tensorboard(logger: Any) -> dict[str, Any]:
     sinks = logger.output_formats if isinstance(logger, Logger) and logger.dir is not None else []
     if not any(isinstance(sink, TensorBoardOutputFormat) for sink in sinks):
         return {}
-    folder = Path(logger.dir)
-    return {"tensorboard": {"folder": folder.name, "files": lengths(folder, _EVENTS)}}
+    return {"tensorboard": events_in(Path(logger.dir))}
+
+
+def events_in(folder: Path) -> dict[str, Any]:
+    """A folder of TensorBoard's, and the lengths of its files, as :func:`cut_events` takes them."""
+    return {"folder": folder.name, "files": lengths(folder, _EVENTS)}
 
 
 def cut_tables(folder: Path, state: Mapping[str, Any]) -> None:

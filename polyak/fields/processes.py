@@ -5,6 +5,7 @@ from typing import Any
 
 from polyak.distributed.ray_workers import MOST_RESTARTS
 from polyak.distributed.runners import Transport
+from polyak.experience.frames import Compression
 from polyak.hyperparameters.changing import Reload
 from polyak.hyperparameters.declaration import FewestAndMost, Learners, Natural, Positive, Runners
 
@@ -38,7 +39,10 @@ class WithRunners(WithLearners):
     of all. All make the same number of steps. ``(min, max)``: as many as the cluster has room for; ``model.n_envs`` and
     rollouts are those of ``max``, and present runners make the steps of missing ones."""
     runner_timeout: Reload[Positive | None] = 60.0
-    """Seconds within which the environments of a runner on Ray must answer a step or a reset; a slower runner is
-    replaced, with a warning. ``None``: no limit."""
+    """Seconds within which the environments of a runner on Ray must have answered to a step or a reset; a runner whose
+    environments take longer is replaced, with a warning. ``None`` waits for ever."""
+    compression: Reload[Compression | None] = None
+    """How runners on Ray compress images that they send: ``"lz4"`` (needs ``polyak[scale]``), or ``None``, not at all.
+    Frames of stacked images are sent once in any case."""
     restarts_per_hour: Reload[Natural] = MOST_RESTARTS
     """Number of runners that may be replaced within an hour; when one more is lost, training ends with an error."""
