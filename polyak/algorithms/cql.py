@@ -138,7 +138,7 @@ class CQLLearner(SACLearner):
                 set_rate(self.optimizers[name], self.tunables["actor_learning_rate"])
 
     def update(self, batch: Transition) -> Update:
-        """Makes a gradient step of critics, actor and temperature; at first (``bc_steps``) the actor clones the data."""
+        """Makes a gradient step of critics, actor and temperature; for the first ``bc_steps`` the actor clones."""
         self.begin()
         moves, clones = self.steps % self.target_update_interval == 0, self.steps <= self.bc_steps
         update: Update = self.run(self.gradient_step, batch, moves, clones)
