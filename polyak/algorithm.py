@@ -114,7 +114,7 @@ class Algorithm(metaclass=Listed):
     tensorboard_log: Becomes[str | os.PathLike[str] | None, str | None] = later(None)
     """Folder for TensorBoard files; ``None`` writes none."""
     verbose: Natural | bool = 0
-    """0 prints nothing, 1 the training table and what was wrapped, 2 debugging messages too."""
+    """0 prints nothing, 1 the training table and added wrappers, 2 debugging messages too."""
     seed: Annotated[
         Seed | None, Fixed("it has been used. Call model.set_random_seed(seed), or load(path, {}=...).")
     ] = None
@@ -265,7 +265,7 @@ class Algorithm(metaclass=Listed):
             part.check()
 
     def _read_arguments(self) -> None:
-        """Convert checked arguments, before there is an environment."""
+        """Convert checked arguments, before the environments are made."""
 
     def _setup_model(self) -> None:
         """Seed the random generators, then build networks, runner and parts."""
@@ -280,7 +280,7 @@ class Algorithm(metaclass=Listed):
             part.build()
 
     def _build(self) -> None:
-        """Build networks, tables or models, before there is a runner."""
+        """Build networks, tables or models, before the runner."""
 
     def make_actor(self) -> Acting:
         """Returns the actor, which chooses actions while experience is collected."""
@@ -382,7 +382,7 @@ class Algorithm(metaclass=Listed):
         return self.env
 
     def get_vec_normalize_env(self) -> VecNormalize | None:
-        """The normalising wrapper among the environment's wrappers, if there is one."""
+        """The normalising wrapper among the environment's wrappers, if any."""
         return self.normalisation.own
 
     def set_env(self, env: GymEnv | Recipe, force_reset: bool = True) -> None:

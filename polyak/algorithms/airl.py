@@ -141,6 +141,6 @@ class AIRL(AdversarialImitation):
 
 
 def _actor(policy: Any) -> Any:
-    """Returns the module with the distribution of a policy's actions; None if there is none."""
+    """Returns the module with the distribution of a policy's actions, or None."""
     actor = policy if isinstance(policy, ActorCriticPolicy) else getattr(policy, "actor", None)
     return actor if hasattr(actor, "get_distribution") else None

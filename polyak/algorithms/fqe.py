@@ -171,7 +171,7 @@ class FQE(OfflineAlgorithm):
     n_samples: Annotated[Count, CHOSEN] = 4
     """Continuous actions of a stochastic policy that are sampled in each state, to average their values."""
     n_critics: WithNetworks[Count] = 1
-    """Number of critics, each with its own target: their spread shows what the data leave uncertain."""
+    """Number of critics, each with its own target: their spread shows the uncertainty that the data leave."""
     tau: Fraction = 0.02
     """Update rate of the target networks, in [0, 1]; 1 copies. Values propagate along episodes within about 1 / (tau (1
     - gamma)) gradient steps: train for several times as many."""

@@ -47,7 +47,7 @@ class ActorThread(Generic[Item]):
         self._thread = None
 
     def take(self) -> Item:
-        """Returns the oldest item; waits until there is one.
+        """Returns the oldest item; waits for one.
 
         Raises:
             BaseException: raised in the thread, which has ended.

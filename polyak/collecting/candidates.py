@@ -45,7 +45,7 @@ class CandidateActor:
             self.policy, self.weights, self._quick, self._translates = policy, weights.clone(), None, True
 
     def prepare(self, observations: Observations) -> None:
-        """Does nothing, since there are no candidates yet."""
+        """Does nothing: the candidates arrive later, by :meth:`begin`."""
 
     def act(
         self, observations: Observations, episode_starts: np.ndarray | None = None, masks: np.ndarray | None = None
@@ -86,7 +86,7 @@ class CandidateActor:
         return {}
 
     def load_state(self, state: dict[str, np.ndarray]) -> None:
-        """Does nothing, since there is no state."""
+        """Does nothing: :meth:`state` is empty."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_quick": None}  # it watches the weights of this object

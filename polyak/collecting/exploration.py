@@ -59,7 +59,7 @@ class Exploration:
         return actions
 
     def in_tensors(self, policy: Policy) -> "Exploration | None":
-        """Returns this exploration for environments in tensors; ``None`` if there is none."""
+        """Returns this exploration for environments in tensors; ``None`` if unsupported."""
         return None
 
     def made_for_tensors(self, policy: Policy) -> "Exploration":

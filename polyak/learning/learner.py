@@ -53,7 +53,7 @@ class Update(NamedTuple):
 
     metrics: Metrics
     td_error: Tensor | None = None
-    """[B] absolute temporal-difference error of each row, for prioritised replay; None if there is none."""
+    """[B] absolute temporal-difference error of each row, for prioritised replay, or None."""
     skipped: Tensor | None = None
     """[] bool: early stopping was triggered, and nothing was changed; None: no early stopping."""
 
@@ -211,7 +211,7 @@ class Learner(nn.Module):
         self.learn_all = self.updates if fellows is None else fellows.update
 
     def learn(self, batch: Any) -> Update:
-        """Returns the result of :meth:`update` on a batch, of which remote learners take their shares."""
+        """Returns the result of :meth:`update` on a batch; remote learners take their shares of it."""
         (shared,) = self.learn_all([batch])
         return shared
 

@@ -53,7 +53,7 @@ class Part:
         """Refuses environments that the model cannot continue in."""
 
     def prepare(self) -> None:
-        """Creates what the networks depend on, once the spaces are known."""
+        """Creates the dependencies of the networks, once the spaces are known."""
 
     def policy_options(self, options: dict[str, Any]) -> dict[str, Any]:
         """Returns the policy's arguments, with additions."""
@@ -64,7 +64,7 @@ class Part:
         return None
 
     def build(self) -> None:
-        """Builds what depends on networks, and on environments if there are any."""
+        """Builds objects that depend on networks, and on environments if the model has any."""
 
     def check_ready(self, first: bool) -> None:
         """Refuses a model that cannot be trained; ``first``: at the end of construction, otherwise before ``learn``."""

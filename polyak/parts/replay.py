@@ -59,7 +59,7 @@ class DatasetReplay(Part):
 
     @property
     def offline(self) -> bool:
-        """Whether there is a dataset and no environment."""
+        """Whether the model has a dataset and no environment."""
         return self.model.env is None and self.memory.dataset is not None
 
     # -- the dataset ---------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class DatasetReplay(Part):
 
 
 def log_episodes(model: Any) -> None:
-    """Logs the number of finished episodes, if there are environments."""
+    """Logs the number of finished episodes, if the model has environments."""
     if not model.learns_offline:
         model.logger.record("time/episodes", model.clock.episodes, exclude="tensorboard")
 

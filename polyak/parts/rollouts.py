@@ -40,7 +40,7 @@ class Rollouts(Part):
     def __init__(self, model: Any) -> None:
         super().__init__(model)
         self.buffer: Any = None
-        """The rollout buffer, once there are environments."""
+        """The rollout buffer, once environments are set."""
         self.rewards_follow: Callable[[Any], None] | None = None
         """Computes the rewards of a rollout that was collected without them."""
         self._is_outdated = False

@@ -44,7 +44,7 @@ else:
 
 @dataclass
 class ImaginingMemory(ReplayMemory):
-    """Replays imagined steps beside real ones, once there are any."""
+    """Replays imagined steps beside real ones, after the first imagined ones."""
 
     imagined: ReplayBuffer | None = None
     """The replay buffer of imagined steps."""
@@ -259,7 +259,7 @@ class Imagining(FitsModel, Base):
 
     _: KW_ONLY
     real_share: Fraction = 0.05
-    """Share of real steps in each minibatch, once there are imagined ones."""
+    """Share of real steps in each minibatch, after the first imagined ones."""
     rollout_length: Count | Schedule = 1
     """Imagined steps from each start: a number, or a function of the remaining progress (1 at the start, 0 at the end),
     which is rounded."""

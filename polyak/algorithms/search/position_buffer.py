@@ -60,7 +60,7 @@ class PositionBuffer(Randomness):
         return self.ring.filled
 
     def add(self, observations: np.ndarray, policies: np.ndarray, legal: np.ndarray, values: np.ndarray) -> None:
-        """Store positions [n, ...]; if there are more than fit, the last ones are kept."""
+        """Store positions [n, ...]; if not all fit, the last ones are kept."""
         rows = zip(_COLUMNS, (observations, policies, legal, values), strict=True)
         self.ring.extend(Experience({name: column[:, None] for name, column in rows}), copy=True)
 

@@ -168,7 +168,7 @@ def openings(game: Game, n: int, moves: int | np.ndarray, random: Any) -> np.nda
 
 
 def _one_further(game: Game, positions: np.ndarray, random: Any) -> np.ndarray:
-    """Returns positions [R, ...] after one random move that does not end the game; unchanged if there is none."""
+    """Returns positions [R, ...] after one random move that does not end the game, or unchanged without such a move."""
     further, left, rows = positions.copy(), np.array(game.legal(positions)), np.arange(len(positions))
     while len(rows):
         moves = rules.draw(left[rows].astype(float), random)

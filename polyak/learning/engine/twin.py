@@ -46,7 +46,7 @@ class _Twins:
 
     def __init__(self, stand_ins: Mapping[int, Any]) -> None:
         self._made: dict[int, Any] = dict(stand_ins)
-        self._originals: list[Any] = []  # kept alive, so that ids are not reused meanwhile
+        self._originals: list[Any] = []  # kept alive, so that their ids are not reused
         self._unfilled: list[Callable[[], None]] = []
 
     def whole(self, original: T) -> T:
