@@ -335,7 +335,7 @@ class Algorithm(metaclass=Listed):
 
     @property
     def saves_also(self) -> frozenset[str]:
-        """The names of things that :meth:`save` writes only if ``include`` lists them."""
+        """The names of optional contents that :meth:`save` writes only if ``include`` lists them."""
         return frozenset(name for part in self.parts.values() for name in part.saves_also)
 
     @property

@@ -247,7 +247,7 @@ class VectorizedActionNoise(ActionNoise):
 
 
 def for_environments(noise: ActionNoise, n_envs: int) -> ActionNoise:
-    """Returns ``noise`` for ``n_envs`` environments: vectorised if there are several."""
+    """Returns ``noise`` for ``n_envs`` environments: vectorised for several."""
     if isinstance(noise, VectorizedActionNoise):
         return noise if noise.n_envs == n_envs else VectorizedActionNoise(noise.base_noise, n_envs)
     return noise if n_envs == 1 else VectorizedActionNoise(noise, n_envs)

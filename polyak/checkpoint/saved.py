@@ -1,4 +1,4 @@
-"""Model files: a description (JSON) and what was learned (safetensors), in one zip.
+"""Model files: a description (JSON) and the learned arrays (safetensors), in one zip.
 
 =======================  ===============================================================================================
 ``polyak.json``          format version, algorithm, policy, hyper-parameters, spaces, counters, small state

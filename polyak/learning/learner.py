@@ -497,7 +497,7 @@ class Learner(nn.Module):
 
 
 def _gradients(losses: Iterable[Tensor], params: Sequence[Tensor]) -> dict[Any, Tensor]:
-    """Returns the gradients of the sum of some losses by parameter, one loss at a time; only where there is one."""
+    """Returns the gradients of the sum of some losses by parameter, one loss at a time; without unused parameters."""
     total: dict[Any, Tensor] = {}
     for loss in losses:
         found = torch.autograd.grad(loss, params, allow_unused=True) if params else ()

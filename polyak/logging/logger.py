@@ -560,7 +560,7 @@ def configure_logger(
 
 
 def get_latest_run_id(log_path: str = "", log_name: str = "") -> int:
-    """Returns the highest n of the entries ``<log_name>_<n>`` in ``log_path``; 0 if there is none."""
+    """Returns the highest n of the entries ``<log_name>_<n>`` in ``log_path``, or 0."""
     prefix = log_name + "_"
     entries = os.listdir(log_path or ".") if os.path.isdir(log_path or ".") else []
     numbers = [entry[len(prefix) :] for entry in entries if entry.startswith(prefix)]

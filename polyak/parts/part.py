@@ -38,7 +38,7 @@ class Part:
     explores_by: ClassVar[tuple[str, ...]] = ()
     """Hyper-parameters that its exploration depends on."""
     saves_also: ClassVar[tuple[str, ...]] = ()
-    """Names of things that it saves only if ``include`` lists them."""
+    """Names of optional contents of this part, saved only if ``include`` lists them."""
 
     # -- construction --------------------------------------------------------------------------------------------------
 

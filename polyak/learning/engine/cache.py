@@ -80,7 +80,7 @@ def _processor() -> str:
 
 
 def recall(name: str) -> dict[str, Any]:
-    """Returns what :func:`store` last wrote under ``name``; empty if nothing readable is there."""
+    """Returns the content that :func:`store` last wrote under ``name``; empty if it is missing or unreadable."""
     with suppress(OSError, ValueError):
         known = json.loads((cache_folder() / f"{name}.json").read_text())
         if isinstance(known, dict):

@@ -78,7 +78,7 @@ def _put(made: Path, entry: Path) -> None:
     for attempt in range(_TRIES):
         if is_sound(entry):
             return
-        with suppress(OSError):  # usually nothing is there
+        with suppress(OSError):  # the entry is usually absent
             if not entry.is_symlink() and entry.is_dir():
                 entry.chmod(0o700)
             entry.rename(made.parent / f"unsound-{attempt}")

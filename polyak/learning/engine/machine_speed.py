@@ -62,7 +62,7 @@ def _sound(fact: Any) -> bool:
 
 
 def _machine() -> str:
-    """Returns a key of everything that the speeds depend on."""
+    """Returns a key of the machine and the versions that the speeds depend on."""
     gpu, threads = torch.cuda.get_device_name(), torch.get_num_threads()
     return f"{platform.node()}: {', '.join(machine())}, {threads} thread(s), {gpu}"
 
