@@ -180,7 +180,7 @@ def _tensorboard(logger: Any) -> dict[str, Any]:
 
 
 def events_in(folder: Path) -> dict[str, Any]:
-    """A folder of TensorBoard's, and the lengths of its files, as :func:`cut_events` takes them."""
+    """A TensorBoard folder, and the lengths of its files, as arguments of :func:`cut_events`."""
     return {"folder": folder.name, "files": lengths(folder, _EVENTS)}
 
 

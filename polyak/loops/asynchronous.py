@@ -310,15 +310,14 @@ class RunnersCollector(RolloutCollector):
         return received
 
     def _recipe_elsewhere(self) -> Callable[..., Any] | None:
-        """What makes a rollout buffer where learners elsewhere fetch the rows, which no callback reads; ``None``: they
-        come here."""
+        """Returns the factory of rollout buffers if remote learners fetch rows that no callback reads, or ``None``."""
         if self.loop.collector.callback.needs_locals or not getattr(self.settings.learner.fellows, "fetches", False):
             return None
         recipe: Callable[..., Any] | None = self.settings.rollouts.buffer_recipe()
         return recipe
 
     def rollout_of(self, finished: Finished, recipe: Callable[..., Any] | None) -> Rollout:
-        """What a runner has finished as a rollout; ``recipe``: makes its buffer, where its rows are elsewhere."""
+        """Returns a runner's finished rows as a rollout; ``recipe``: the factory of its buffer for remote learners."""
         if finished.apart is not None:
             assert recipe is not None
             elsewhere = UnrollElsewhere(recipe, [finished.apart])

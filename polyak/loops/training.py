@@ -121,12 +121,12 @@ def restart_if_interrupted(model: Any) -> None:
 
 
 def is_own(model: Any, name: str) -> bool:
-    """Whether a model has a method of a program's own in the place of the library's."""
+    """Whether a model of the user overrides a method of the library."""
     return name in vars(model) or has_own(type(model), name)
 
 
 def has_own(cls: type, name: str) -> bool:
-    """Whether a class has a method of a program's own in the place of the library's."""
+    """Whether a class of the user overrides a method of the library."""
     return not str(getattr(cls, name).__module__).startswith("polyak.")
 
 

@@ -147,8 +147,8 @@ class Rollouts(Part):
     # -- the buffer ----------------------------------------------------------------------------------------------------
 
     def buffer_recipe(self) -> Callable[..., Any] | None:
-        """Makes a buffer, on a ``device``, where a rollout may be written elsewhere; ``None``: where it may not, since
-        something of a program's own makes buffers, looks at each step, or learns from the rollout."""
+        """Returns the factory of buffers on a ``device`` for rollouts written elsewhere; ``None`` if the user's code
+        makes buffers, reads each step, or learns from the rollout."""
         may_be = self.made_by_recipe and self.buffer is not None and self.writer().adopts
         return self._recipe() if may_be and not has_own(type(self.model), "train") else None
 
