@@ -633,7 +633,7 @@ class Algorithm(metaclass=Listed):
         return values
 
     def _description(self) -> dict[str, Any]:
-        """Returns the JSON values that a file needs to rebuild the model, besides spaces, counters and parameters."""
+        """Returns the JSON values that a file needs to rebuild a model, without spaces, counters, hyper-parameters."""
         return {"n_envs": self.n_envs}
 
     def _save_state(self, saved: Saved, include: set[str]) -> None:

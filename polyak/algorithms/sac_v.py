@@ -95,7 +95,7 @@ class SACV(SAC):
     """Entropy temperature alpha, 1 over the paper's reward scale: a number fixes it, as in the paper; ``"auto"`` learns
     it from 1, ``"auto_0.1"`` learns it from 0.1."""
     learning_rates: PartRates | None = None
-    """Learning rates of parts, over ``learning_rate``: ``"actor"``, ``"critic"``, ``"value"``, ``"ent_coef"``."""
+    """Parts' rates instead of ``learning_rate``: of ``"actor"``, ``"critic"``, ``"value"``, or ``"ent_coef"``."""
 
     made_of: ClassVar[MadeOf] = {"temperature": TemperatureBesideValues}
     learner_class: ClassVar[type[Learner]] = SACVLearner

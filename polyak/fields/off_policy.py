@@ -60,7 +60,7 @@ class OffPolicyAlgorithm(WithRunners, LearnsFromData):
     """Gradient steps per update; -1 makes as many as transitions were collected."""
     replay_buffer_class: Reload[type[ReplayBuffer] | None] = None
     """A class such as :class:`~polyak.experience.HerReplayBuffer`; ``None``:
-    :class:`~polyak.experience.ReplayBuffer`"""
+    :class:`~polyak.experience.ReplayBuffer`."""
     replay_buffer_kwargs: Reload[dict[str, Any] | None] = None
     """Further arguments of the replay buffer."""
     optimize_memory_usage: Reload[bool] = False

@@ -445,7 +445,7 @@ class Learner(nn.Module):
             self.tunables["learning_rate"], self._rates = value, (value, self._present_rates())
 
     def _present_rates(self) -> list[Any]:
-        """Returns identities of the modules' optimizers and their rates: numbers, or identity and version of tensors"""
+        """Returns identities of the modules' optimizers and their rates: numbers, or id and version of a tensor."""
         owned = [id(getattr(owner, "optimizer", None)) for owner in self._owners.values()]
         rates = [group["lr"] for optimizer in self.optimizers.values() for group in optimizer.param_groups]
         return owned + [(id(rate), rate._version) if isinstance(rate, Tensor) else rate for rate in rates]
