@@ -82,7 +82,7 @@ class LearnerGroup:
         """Process ids of the fellows."""
 
     def _introduced(self) -> list[int]:
-        """The processes of fellows that have just been made."""
+        """Returns the processes of fellows that have just been made."""
         self.fellows.ask_all("seed_streams")
         return self.fellows.ask_all("describe")
 
@@ -175,7 +175,7 @@ class LearnerGroup:
         return [*before, *_joined([said_of(made[first:]), *said], whole[first:])]
 
     def _read(self, batches: Iterable[Any]) -> list[Any]:
-        """Minibatches: rows of one rollout, which fellows are to be given, or gathered."""
+        """Minibatches: rows of one rollout, which is sent to fellows, or gathered."""
         given = list(batches)
         rollout = getattr(given[0], "rollout", None) if given else None
         if rollout is not self._rollout[0]:
@@ -331,7 +331,7 @@ class LearnersElsewhere(LearnerGroup):
 
     @whole
     def settle(self) -> None:
-        """Bring the learner here to where the others are."""
+        """Update the local learner to the state of the others."""
         self._settle()
 
     def _settle(self) -> None:

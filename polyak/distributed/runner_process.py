@@ -75,7 +75,7 @@ class Order(NamedTuple):
     normalising: Normalising | None
     """``None``: environments are not normalised, or as the runner does it."""
     streams: Any = None
-    """Random numbers to draw from, which are handed back with the steps; ``None``: the runner's own."""
+    """Random streams to draw from, whose state is returned with the steps; ``None``: the runner's own."""
     wanted: Any = None
     """Length of collections that begin at any step, which the runner counts; ``None``: :attr:`begins` marks them."""
     apart: bool = False
@@ -264,7 +264,7 @@ class RunnerProcess:
             space.seed(seed)
 
     def _sampled(self) -> list[spaces.Space[Any]]:
-        """The spaces that exploration draws from."""
+        """Returns the spaces that exploration draws from."""
         acting: Any = None if self.runner is None else self.runner.actor
         parts = [] if acting is None else acting.exploration.values()
         return list({id(part.random.space): part.random.space for part in parts if hasattr(part, "random")}.values())
@@ -407,7 +407,7 @@ class RunnerProcess:
 
 
 def seed_of_runner(seed: int, index: int) -> int:
-    """The seed of one of the runners, from 0, of a model that has this one."""
+    """Returns the seed of one of the runners, from 0, of a model that has this one."""
     return (seed + SEEDS_APART * index) % 2**32
 
 

@@ -427,7 +427,7 @@ class ShardedReplay:
 
     @whole
     def contents(self) -> dict[str, Any]:
-        """Copies of the newest steps that all shards hold, the oldest first, as of
+        """Returns copies of the newest steps that all shards hold, the oldest first, as of
         :meth:`~polyak.experience.ReplayBuffer.contents`: [T, N, ...]"""
         self._send()
         parts = self._all("contents")

@@ -65,7 +65,7 @@ def make_env(env_id: str | EnvSpec, **env_kwargs: Any) -> gym.Env:
 
 
 def find_spec(env_id: str) -> EnvSpec:
-    """The registered spec of a name; imports the package that registers it, if that is known.
+    """Returns the registered spec of a name; imports the package that registers it, if that is known.
 
     Raises:
         ValueError: for an unknown name; the message has the names closest to it.
@@ -111,7 +111,7 @@ def _unknown_name(env_id: str, name: str, error: Exception) -> str:
 
 
 def missing_package(spec: EnvSpec, error: Exception) -> str:
-    """The message when an environment needs a package that is not installed: the extra to install."""
+    """Returns the message when an environment needs a package that is not installed: the extra to install."""
     entry_point = spec.entry_point if isinstance(spec.entry_point, str) else ""
     for module, extra in _EXTRAS.items():
         if entry_point.startswith(module):

@@ -46,7 +46,8 @@ def all_finite(observations: Any) -> bool:
 
 
 def shown(number: Any) -> str:
-    """A number that is not finite in float32, in words. One that has become float32 may have been finite before."""
+    """Returns a number that is not finite in float32, in words. One that has become float32 may have been finite
+    before."""
     if math.isnan(number) or (math.isinf(number) and np.asarray(number).dtype != np.float32):
         return f"{number}"
     limit = f"too large for float32 ({np.finfo(np.float32).max:.2g} at most)"

@@ -222,7 +222,7 @@ class Normalisation:
         return normalizer.normalize_obs(observations)
 
     def frozen(self) -> VecNormalize | None:
-        """A copy of the normaliser of the policy's observations; ``None``: they are not normalised.
+        """Returns a copy of the normaliser of the policy's observations; ``None``: they are not normalised.
 
         Raises:
             ValueError: wrappers around ``VecNormalize`` change observations further.
@@ -233,7 +233,7 @@ class Normalisation:
         return normalizer.detached()
 
     def as_learned(self, observation: Any, space: spaces.Space) -> Any:
-        """An observation given to ``predict``, in the scale in which the policy learned.
+        """Returns an observation given to ``predict``, in the scale in which the policy learned.
 
         An observation that does not match the statistics is returned as it is, for the policy to refuse.
 
@@ -362,7 +362,7 @@ def _first(found: list[Found]) -> str:
 
 
 def _wrapper(key: str) -> str:
-    """The class in the name of statistics."""
+    """Returns the class in the name of statistics."""
     return key.partition(".")[0]
 
 

@@ -32,7 +32,7 @@ def shown_to(model: Any, observations: Any) -> Any:
 
 
 def as_seen_in(env: VecEnv, model: Any) -> Callable[[Any], Any]:
-    """A function from observations that ``env`` has just returned to those that ``model.predict`` takes.
+    """Returns a function from observations that ``env`` has just returned to those that ``model.predict`` takes.
 
     A model without an environment normalises by the statistics of its file: it gets observations as they were before
     the ``VecNormalize`` of ``env``. Any other gets them as they are.

@@ -67,7 +67,7 @@ class FrameStack:
 
     @classmethod
     def size_of(cls, dtype: np.dtype, cells: int) -> int:
-        """Bytes expected for so many observations, their plane numbers included."""
+        """Returns the expected number of bytes for this many observations, their plane numbers included."""
         channels, height, width = dtype.shape
         return cls._expected(cls._likely_shift(channels), channels, cells) * height * width + cells * channels * 8
 
@@ -110,7 +110,7 @@ class FrameStack:
         return self.start(frames)
 
     def frames(self, numbers: np.ndarray) -> np.ndarray:
-        """Numbers [..., C] -> images [..., C, H, W]; a copy."""
+        """Copies the frames with plane numbers [..., C] to images [..., C, H, W]."""
         places = self._places(numbers.reshape(-1))
         planes = torch.index_select(self.planes, 0, torch.from_numpy(places)).numpy()
         return planes.reshape(*numbers.shape, *self.plane_shape)
@@ -124,7 +124,7 @@ class FrameStack:
         return planes[:, :-shift], planes[:, shift:]
 
     def state_dict(self) -> np.ndarray:
-        """The planes in use, [head - tail, H, W]; numbers saved with them count from ``tail``."""
+        """Returns the planes in use, [head - tail, H, W]; numbers saved with them count from ``tail``."""
         return self.frames(np.arange(self.tail, self.head))
 
     def load_state_dict(self, planes: np.ndarray, slots: np.ndarray, numbers: np.ndarray) -> None:

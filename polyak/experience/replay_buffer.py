@@ -67,7 +67,7 @@ class _Draw(NamedTuple):
 
 
 def _column(name: str) -> property:
-    """A stored column as an array attribute [steps, envs, ...]: a view, so writing into it edits the buffer."""
+    """Returns a stored column as an array attribute [steps, envs, ...]: a view, so writing into it edits the buffer."""
 
     def read(self: ReplayBuffer) -> Any:
         if name not in self.storage.columns:
@@ -131,7 +131,7 @@ class ReplayBuffer(BaseBuffer):
         cls._overrides = frozenset(name for name in names if getattr(cls, name) is not getattr(ReplayBuffer, name))
 
     def _has_own(self, names: frozenset[str]) -> bool:
-        """Whether a subclass, or a patch of this object, has one of these methods of its own."""
+        """Whether a subclass, or a patch of this object, overrides one of these methods."""
         return not (names.isdisjoint(self._overrides) and names.isdisjoint(vars(self)))
 
     @property
@@ -506,7 +506,7 @@ class ReplayBuffer(BaseBuffer):
         self.storage.edited(newest=1)
 
     def _sync(self, relabel: Relabel) -> None:
-        """Let the relabelling catch up with rows written from elsewhere."""
+        """Update the relabelling with rows that other code has written."""
         relabel.sync(self.storage.columns["dones"], self.pos, self.full)
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -589,7 +589,7 @@ class ReplayBuffer(BaseBuffer):
         )
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> ReplayBufferSamples:
-        """The batch of some rows (slots) [B].
+        """Returns the batch of some rows (slots) [B].
 
         :meth:`sample` calls it; then the sampler has chosen the environments too. Called with other rows it draws an
         environment for each.
@@ -652,7 +652,8 @@ class ReplayBuffer(BaseBuffer):
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs pickle."""
+        """Returns the filled part as numpy arrays (oldest row first) and the rest as JSON values; nothing needs
+        pickle."""
         relabel, slots = self.relabel, self._slots()
         found = computed_if_possible(relabel, self.storage, slots) if isinstance(relabel, Hindsight) else None
         return {
@@ -703,7 +704,7 @@ class ReplayBuffer(BaseBuffer):
         try:
             self.reconcile_rewards(computed_rewards(state, rows))
         except Exception:
-            self.reset()  # nothing is to be learned from them
+            self.reset()  # nothing will be learned from them
             raise
 
     def drawing_state(self) -> dict[str, Any]:

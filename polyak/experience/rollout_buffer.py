@@ -44,8 +44,8 @@ LOOP_UP_TO = 32  # below this many steps a loop over numpy views beats torch's l
 
 
 def states_after(step: Step, memory: Mapping[str, Tensor] | None) -> Experience:
-    """The states that a step led to: ``observations``, recurrent ``memory`` and, if there are any, ``masks``, [N, ...]
-    each."""
+    """Returns the states that a step led to: ``observations``, recurrent ``memory`` and, if there are any, ``masks``,
+    [N, ...] each."""
     states = Experience({"observations": step.next_observations, "memory": dict(memory or {})})
     return states.plus(masks=step.extras["next_masks"]) if "next_masks" in step.extras else states
 
@@ -312,7 +312,7 @@ class RolloutBuffer(BaseBuffer):
     def _bootstrapped(
         self, rewards: np.ndarray, truncated: np.ndarray, final_values: Tensor | np.ndarray | None
     ) -> np.ndarray:
-        """Rewards [n_envs] to which final values are added where an episode was truncated."""
+        """Returns rewards [n_envs] to which final values are added where an episode was truncated."""
         if final_values is None:
             raise ValueError(
                 f"An episode was truncated: pass record() the final_values. They cannot follow, for "
@@ -322,7 +322,7 @@ class RolloutBuffer(BaseBuffer):
         return rewards + bootstrap.astype(rewards.dtype)
 
     def _arguments(self, extras: dict[str, Any]) -> dict[str, Any]:
-        """Further columns as arguments of :meth:`add`."""
+        """Returns further columns as arguments of :meth:`add`."""
         return {"extras": extras}
 
     @property
@@ -337,7 +337,8 @@ class RolloutBuffer(BaseBuffer):
         return Experience({name: getattr(self, name) for name in COLLECTED})
 
     def state_dict(self) -> dict[str, Any]:
-        """The steps of a rollout that is being collected, as arrays [steps, n_envs, ...], and the random state."""
+        """Returns the steps of a rollout that is being collected, as arrays [steps, n_envs, ...], and the random
+        state."""
         return {"rng": self.rng_state(), **self.collected[: self.pos].to(None).columns}
 
     def finals_state(self) -> dict[str, np.ndarray]:
@@ -369,7 +370,7 @@ class RolloutBuffer(BaseBuffer):
         return tuple(mapped(lambda a: tensor_of(self, a.reshape(-1, *a.shape[2:])), part) for part in columns)
 
     def successors(self, last: Experience) -> Experience:
-        """The states [S] that no row holds, as tensors: :attr:`finals`, step by step, then the ``last`` [N].
+        """Returns the states [S] that no row holds, as tensors: :attr:`finals`, step by step, then the ``last`` [N].
 
         Args:
             last: ``observations``, ``memory`` and ``masks``, if there are any, after the last step.
@@ -377,11 +378,11 @@ class RolloutBuffer(BaseBuffer):
         return Experience.joined([*self.finals, self._stored(last)], 0).map(partial(tensor_of, self))
 
     def tensors(self, states: Experience) -> Experience:
-        """Some states as policies read them."""
+        """Returns some states as policies read them."""
         return self._stored(states).map(partial(tensor_of, self))
 
     def _stored(self, states: Experience) -> Experience:
-        """Some states as :attr:`finals` has them."""
+        """Returns some states as :attr:`finals` has them."""
         columns = mapped(partial(place, device=self._on), states.columns)
         columns["observations"] = mapped(self._typed, self._layouts["observations"], columns["observations"])
         return Experience(columns)
@@ -441,7 +442,7 @@ class RolloutBuffer(BaseBuffer):
         return found
 
     def trajectory(self, last_observations: Any, dones: np.ndarray) -> Trajectory:
-        """The whole rollout in order, as tensors on the buffer's device; before :meth:`get`.
+        """Returns the whole rollout in order, as tensors on the buffer's device; before :meth:`get`.
 
         Args:
             last_observations: [n_envs, ...] after the last step, or a dict of these.
@@ -543,7 +544,7 @@ class RolloutBuffer(BaseBuffer):
         self.generator_ready = True
 
     def _rollout(self) -> RolloutSamples:
-        """The whole flattened rollout as tensors, sharing memory with the arrays where it can."""
+        """Returns the whole flattened rollout as tensors, sharing memory with the arrays where it can."""
         self._read()
         scalars = (self.values, self.log_probs, self.advantages, self.returns)
         values, log_probs, advantages, returns = (tensor_of(self, column.reshape(-1)) for column in scalars)
@@ -560,7 +561,7 @@ class RolloutBuffer(BaseBuffer):
         return extras
 
     def _get_samples(self, batch_inds: np.ndarray, env: Normalizer | None = None) -> RolloutSamples:
-        """Some rows [B] of the flattened rollout; :meth:`get` calls it where a subclass overrides it."""
+        """Returns some rows [B] of the flattened rollout; :meth:`get` calls it where a subclass overrides it."""
         rows = to_device(torch.from_numpy(np.asarray(batch_inds, np.int64)), self.device)
         return RolloutRows(self._rollout(), rows).gathered()
 
@@ -601,5 +602,6 @@ def _layouts(space: spaces.Space, shape: Any) -> Any:
 
 
 def _like(own: np.ndarray, part: np.ndarray, steps: int | None = None) -> np.ndarray:
-    """An array in the type and the shape of another, but for the number of ``steps``; itself where it has them."""
+    """Returns an array in the type and the shape of another, but for the number of ``steps``; itself where it has
+    them."""
     return part.reshape(len(own) if steps is None else steps, *own.shape[1:]).astype(own.dtype, copy=False)

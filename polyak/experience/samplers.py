@@ -95,7 +95,8 @@ class Uniform(Randomness):
         return cells, None
 
     def draw_batches(self, batches: int, batch_size: int, filled: int) -> np.ndarray:
-        """The cells [batches * batch_size] that so many calls of :meth:`draw` would choose, where all may be drawn."""
+        """Returns the cells [batches * batch_size] that ``batches`` calls of :meth:`draw` would draw, if all rows may
+        be drawn."""
         if self.envs == 1:  # one long call draws the same numbers as many short ones
             return self.rng.randint(0, filled, batches * batch_size)
         return np.concatenate([self.draw(batch_size, filled, None)[0] for _ in range(batches)])
@@ -269,7 +270,7 @@ class RankBased(Corrected):
         self.members: list[array[int]] = [array("q") for _ in range(self.CLASSES)]  # cells of each class
         self.counts = np.zeros(self.CLASSES, np.int64)  # how many
         self.kinds = array("h", [-1]) * rows  # the class of each cell, -1: not to be drawn
-        self.places = array("q", [0]) * rows  # where it stands in the class
+        self.places = array("q", [0]) * rows  # its position in the class
         return self
 
     def include(self, cells: np.ndarray) -> None:
@@ -370,7 +371,7 @@ def make_prioritized(kind: str = "proportional", final_beta: float | None = 1.0,
 
 
 def make_sampler(sampler: Sampler | str | None) -> Sampler:
-    """A new sampler from a name, from an instance as a template, or :class:`Uniform` for None."""
+    """Returns a new sampler from a name, from an instance as a template, or :class:`Uniform` for None."""
     if sampler is None:
         return Uniform()
     if not isinstance(sampler, str):

@@ -114,7 +114,7 @@ _HELP = ["-h", "--help"]
 
 
 def _listed(name: str) -> Callable[[], None]:
-    """A command with nothing but its sentence, which is read from the source of its options."""
+    """Return a command with nothing but its sentence, which is read from the source of its options."""
     import ast
     from importlib.resources import files
 

@@ -18,7 +18,7 @@ from polyak.zoo.sizes import MOST_STEPS
 
 
 class FullCheckpoints(CheckpointCallback):
-    """Writes full checkpoints of a run, and one more when a signal asks the program to stop, which then ends.
+    """Writes full checkpoints of a run, and one more when a signal stops the program.
 
     Args:
         folder: the folder of the run.

@@ -113,8 +113,8 @@ def usual_signals() -> None:
 def answered_signals() -> Iterator[Stops]:
     """Within the block, Ctrl-C, SIGTERM, SIGUSR1 and SIGHUP (a terminal that is closed) are handled by :class:`Stops`.
 
-    Within another such block, the :class:`Stops` are that one's. Only the main thread receives signals: in other
-    threads, and where a program ignores a signal or has a handler of its own, nothing changes.
+    Within another such block, its :class:`Stops` is used. Only the main thread receives signals: in other threads, and
+    where a program ignores a signal or has a handler of its own, nothing changes.
     """
     before = {number: signal.getsignal(number) for number in _usual()}
     for handler in before.values():

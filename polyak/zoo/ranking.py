@@ -142,7 +142,7 @@ def _named(policies: Sequence[Any] | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(policy: Any) -> Any:
-    """A model from its file; anything else as it is."""
+    """Return a model from its file; anything else as it is."""
     if isinstance(policy, str | os.PathLike):
         saved = checkpoint.read(policy)
         name = saved.info["algorithm"]

@@ -81,7 +81,7 @@ class Counted:
 
     @property
     def resets(self) -> int:
-        """How often all environments were reset, by any program."""
+        """The number of times that all environments were reset, by any program."""
         return self.batch.resets
 
     def reset(self) -> First:

@@ -224,7 +224,7 @@ def _found(game: Any) -> Game | Callable[[], Any]:
 
 
 def asked(player: Opponent, tables: Tables, rows: np.ndarray) -> np.ndarray:
-    """The moves of a player in games [R] in which it is to move, counted from 0. -> [R]"""
+    """Returns the moves of a player in games [R] in which it is to move, counted from 0. -> [R]"""
     masks = tables.legal(rows) if tables.masked else None
     return np.asarray(player(tables.seen(rows, tables.movers[rows]), masks))
 

@@ -43,7 +43,7 @@ class Tables(ABC):
         self._begin(rows, seeds)
 
     def earned(self, rows: np.ndarray, seats: np.ndarray) -> np.ndarray:
-        """Rewards of seats [R] in games [R] since the last call, [R]."""
+        """Returns rewards of seats [R] in games [R] since the last call, [R]."""
         sums = self._earned[rows, seats]
         self._earned[rows, seats] = 0
         return sums

@@ -33,7 +33,7 @@ def _action_meanings(env: gym.Env, needed_by: str) -> list[str]:
 
 
 class StickyActionEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
-    """Repeat the last executed action with some probability, whatever the agent chose (Machado et al. 2018, §5).
+    """Repeat the last executed action with some probability, in place of the agent's choice (Machado et al. 2018, §5).
 
     Args:
         env: the game.

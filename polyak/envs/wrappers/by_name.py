@@ -28,7 +28,7 @@ class NamedObservation(gym.ObservationWrapper):
         self.observation_space = _space(self.parts)
 
     def observation(self, observation: Any) -> dict[str, Any]:
-        """An observation by the names of its parts."""
+        """Returns an observation by the names of its parts."""
         return {name: part.of(observation) for name, part in self.parts.items()}
 
 
@@ -47,7 +47,7 @@ class VecNamedObservation(VecObservationWrapper):
         super().__init__(venv, observation_space=_space(self.parts))
 
     def observation(self, observation: Any) -> dict[str, Any]:
-        """An observation, one or a batch, by the names of its parts."""
+        """Returns an observation, one or a batch, by the names of its parts."""
         return {name: part.of(observation) for name, part in self.parts.items()}
 
 

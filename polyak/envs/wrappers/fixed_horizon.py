@@ -1,4 +1,4 @@
-"""Episodes that all last equally long, whatever happens in them."""
+"""A wrapper that makes all episodes equally long."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class StackedObservations:
         return self._push(observations, ended), infos
 
     def _final(self, index: int, final: Any) -> Any:
-        """The stack that environment ``index`` ends with, given its last observation."""
+        """Returns the stack that environment ``index`` ends with, given its last observation."""
         if self.sub_stacked_observations is not None:
             return {key: stack._final(index, final[key]) for key, stack in self.sub_stacked_observations.items()}
         return np.concatenate([self.stackedobs[index][self._older], final], axis=self.repeat_axis)

@@ -72,7 +72,7 @@ class HistoryWrapper(gym.Wrapper):
         return whole
 
     def _with(self, whole: Any, past: Any) -> Any:
-        """An observation with the past in place of that, or its space."""
+        """Returns an observation with the past in place of that, or its space."""
         return past
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:

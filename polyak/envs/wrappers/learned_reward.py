@@ -115,7 +115,7 @@ class VecLearnedReward(VecEnvWrapper):
             self.returns[dones] = 0
 
     def owed(self) -> np.ndarray:
-        """Rewards of the :attr:`waiting` steps: [T, N] float32."""
+        """Returns rewards of the :attr:`waiting` steps: [T, N] float32."""
         if not self.waiting:
             return np.zeros((0, self.num_envs), np.float32)
         before, actions, successors, terminated, _ = zip(*self.waiting, strict=True)

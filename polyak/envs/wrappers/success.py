@@ -39,6 +39,6 @@ class TruncatedOnSuccessWrapper(gym.Wrapper):
         return observation, float(reward) + self.reward_offset, terminated, truncated or enough, info
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """The environment's reward for a pair of achieved and desired goals, plus the offset."""
+        """Returns the environment's reward for a pair of achieved and desired goals, plus the offset."""
         reward = self.env.get_wrapper_attr("compute_reward")(achieved_goal, desired_goal, info)
         return reward + self.reward_offset

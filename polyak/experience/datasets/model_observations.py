@@ -14,7 +14,7 @@ from polyak.experience.datasets.episodes import arrays_of
 
 
 def named_space(space: spaces.Space) -> spaces.Space:
-    """A Tuple or nested space as one Dict of its parts; any other as it is.
+    """Returns a Tuple or nested space as one Dict of its parts; any other as it is.
 
     Raises:
         ValueError: two parts would have the same name.

@@ -144,7 +144,7 @@ def _in_order(known: Mapping[str, Any]) -> np.ndarray:
 
 
 def _pairs(episode: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of two steps of an episode, one after the other."""
+    """Returns the rows of two steps of an episode, one after the other."""
     follows = np.flatnonzero(episode[order][1:] == episode[order][:-1])
     return order[follows], order[follows + 1]
 

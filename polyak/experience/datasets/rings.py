@@ -29,7 +29,7 @@ def recording_of_ring(
     action_space: spaces.Space,
     decode: Callable[[np.ndarray], Any] | None = None,
 ) -> RecordedData:
-    """The episodes of each environment, one environment after the other.
+    """Returns the episodes of each environment, one environment after the other.
 
     Args:
         rows: "observations", "next_observations", "actions", "rewards", "dones", "timeouts", and "extras" if there are

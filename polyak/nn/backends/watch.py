@@ -94,7 +94,7 @@ class Watch:
 
 
 def _names(module: nn.Module, moving: frozenset[str]) -> list[str]:
-    """Names of the attributes to check."""
+    """Returns names of the attributes to check."""
     names = [name for name, value in vars(module).items() if _counts(name, value, moving)]
     return ["training", *names] if "training" in vars(module) and _depends_on_mode(module) else names
 

@@ -104,7 +104,7 @@ class SparseCategorical(Distribution):
         return self.sample_from(torch.empty_like(self.probs).exponential_())
 
     def sample_from(self, noise: Tensor) -> Tensor:
-        """The class with the smallest exponential arrival time, with the probabilities as rates; a class of
+        """Returns the class with the smallest exponential arrival time, with the probabilities as rates; a class of
         probability 0 never arrives."""
         return (self.probs.detach() / noise.clamp_min(torch.finfo(noise.dtype).tiny)).argmax(dim=-1)
 

@@ -166,7 +166,7 @@ def unwrap_legacy_arch(net_arch: Sequence[Any] | Mapping[str, Sequence[int]]) ->
 
 
 def check_widths(widths: Any, name: str) -> list[int]:
-    """The widths as a list.
+    """Returns the widths as a list.
 
     Raises:
         PolicyError: not a sequence of positive integers.

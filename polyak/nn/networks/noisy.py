@@ -58,7 +58,7 @@ class NoisyLinear(nn.Linear):
         return F.linear(inputs, weight, self.bias + self.bias_scale * after)
 
     def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """The noise of one call, standard normal: [p] and [q]."""
+        """Returns the noise of one call, standard normal: [p] and [q]."""
         like: Any = {"device": self.weight.device, "dtype": self.weight.dtype, "generator": generator}
         return torch.randn(self.in_features, **like), torch.randn(self.out_features, **like)
 

@@ -117,7 +117,7 @@ class RewardNet(Network):
         return self.network(inputs[0]).squeeze(1)
 
     def forward(self, obs: Obs, actions: Tensor, next_obs: Obs | None, terminated: Tensor) -> Tensor:
-        """The number of each step [B]; arguments as of :meth:`inputs`."""
+        """Returns the number of each step [B]; arguments as of :meth:`inputs`."""
         return self.score(self.inputs(obs, actions, next_obs, terminated), terminated)
 
     @torch.no_grad()

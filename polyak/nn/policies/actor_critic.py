@@ -204,7 +204,7 @@ class ActorCriticPolicy(LayeredPolicy):
 
     @plain
     def get_distribution(self, obs: Obs) -> Distribution:
-        """The action distribution for observations [B, ...]."""
+        """Returns the action distribution for observations [B, ...]."""
         features = self.extract_features(obs, self.pi_features_extractor)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(features))
 
@@ -214,7 +214,7 @@ class ActorCriticPolicy(LayeredPolicy):
         return self.value_net(self.mlp_extractor.forward_critic(features))
 
     def critic_parameters(self) -> list[nn.Parameter]:
-        """Parameters that only state values use."""
+        """Returns parameters that only state values use."""
         parts = [getattr(self.mlp_extractor, "value_net", None), self.value_net]
         if not self.share_features_extractor:
             parts.insert(0, self.vf_features_extractor)
@@ -229,7 +229,7 @@ class ActorCriticPolicy(LayeredPolicy):
 
     @plain
     def forward(self, obs: Obs, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
+        """Returns actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
         latent_pi, latent_vf = self._latents(obs)
         distribution = self._get_action_dist_from_latent(latent_pi)
         actions = distribution.get_actions(deterministic)
@@ -267,12 +267,12 @@ class ActorCriticPolicy(LayeredPolicy):
         return self.value_net(latent_vf), distribution.log_prob(self._flat(actions)), entropy
 
     def log_prob_of(self, actions: Tensor, distribution: Distribution) -> Tensor:
-        """Log-densities [B] of stored actions [B, ...], as :meth:`evaluate_actions` takes them."""
+        """Returns log-densities [B] of stored actions [B, ...], as :meth:`evaluate_actions` takes them."""
         return distribution.log_prob(self._flat(actions))
 
     @plain
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Actions [B, ...] in the network's units; the value function is not called."""
+        """Returns actions [B, ...] in the network's units; the value function is not called."""
         if self.acts_by_forward:
             return self.forward(obs, deterministic)[0]
         return self._shaped(self.get_distribution(obs).get_actions(deterministic))

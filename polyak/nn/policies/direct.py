@@ -55,7 +55,7 @@ class DirectPolicy(LayeredPolicy):
 
     @classmethod
     def keywords(cls, net_arch: Sequence[int] | None = None, **defaults: Any) -> set[str]:
-        """Names that ``policy_kwargs`` may hold; a policy that is linear by its name stays linear."""
+        """Returns names that ``policy_kwargs`` may hold; a policy that is linear by its name stays linear."""
         return super().keywords() - ({"net_arch", "activation_fn"} if net_arch is not None else set())
 
     def _build_networks(self) -> None:

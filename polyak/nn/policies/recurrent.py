@@ -136,7 +136,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
 
     @plain
     def get_distribution(self, obs: Obs, starts: Tensor | None = None, **memory: Tensor) -> Distribution:
-        """The action distribution for rows [B, ...]: see the class."""
+        """Returns the action distribution for rows [B, ...]: see the class."""
         features = self.extract_features(obs, self.pi_features_extractor)
         latent = self._actor_latent(features, self._or_fresh(obs, memory), starts)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent))
@@ -170,7 +170,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
     # --- acting -------------------------------------------------------------------------------------------------------
 
     def forward(self, obs: Obs, deterministic: bool = False, **memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
+        """Returns actions [B, ...] in the network's units, state values [B, 1], log-densities of the actions [B]."""
         distribution = self.get_distribution(obs, **memory)
         actions = distribution.get_actions(deterministic)
         return self._shaped(actions), self.predict_values(obs, **memory), distribution.log_prob(actions)

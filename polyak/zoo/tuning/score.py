@@ -18,7 +18,7 @@ _COMES_TO: Mapping[str, Callable[[np.ndarray], Any]] = {
 
 
 def score(returns: Sequence[np.ndarray], objective: str) -> float:
-    """The number that a study maximises.
+    """Return the number that a study maximises.
 
     Args:
         returns: for each seed, [n] returns of the episodes of one evaluation.

@@ -41,7 +41,7 @@ FORMATS: dict[str, Format] = {
 
 
 def read(path: Any, format: str | None = None, **options: Any) -> RecordedData:
-    """Read a file, a folder, a name or a table in whatever format it is.
+    """Read a file, a folder, a name or a table in any known format.
 
     Args:
         path: of a file or folder; or the id of a Minari dataset; or a DataFrame of pandas or polars.

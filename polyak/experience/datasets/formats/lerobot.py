@@ -34,7 +34,7 @@ _SEEN = "observation."
 
 
 def recognises(source: Source) -> bool:
-    """A folder with a description and data beside it."""
+    """Whether the source is a folder with a description and data beside it."""
     return (source.path / ABOUT).is_file() and (source.path / "data").is_dir()
 
 

@@ -25,12 +25,12 @@ EPISODES = frozenset(NAMES["episodes"].split())
 
 
 def recognises(source: Source) -> bool:
-    """The four letters that such a file begins with."""
+    """Whether the source begins with the four letters of such a file."""
     return source.start.startswith(b"PAR1")
 
 
 def read(source: Source) -> RecordedData:
-    """A table; one of our own with its spaces."""
+    """Reads a table; one of our own with its spaces."""
     pa, pq = libraries()
     try:
         with pq.ParquetFile(source.path) as file:
@@ -76,7 +76,7 @@ def _numbers(column: Any) -> np.ndarray:
 
 
 def _texts(pa: Any, pq: Any, source: Source, schema: Any) -> dict[str, np.ndarray]:
-    """The names of episodes, if they are texts. Each is read once, however often it is repeated."""
+    """Returns the names of episodes, if they are texts. Each is read once, however often it is repeated."""
     is_text = {field.name: pa.types.is_string(field.type) or pa.types.is_large_string(field.type) for field in schema}
     called = {*EPISODES, source.columns.get("episodes")}
     names = [name for name in schema.names if is_text[name] and (name.lower() in called or name in called)]

@@ -10,7 +10,7 @@ from polyak.experience.datasets.formats.source import Source
 
 
 def recognises(source: Source) -> bool:
-    """A file that a reader of the table of formats reads."""
+    """Whether the source is a file that a reader of the table of formats reads."""
     return _reader(source) is not None
 
 
