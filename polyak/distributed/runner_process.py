@@ -84,9 +84,9 @@ class Order(NamedTuple):
     apart: bool = False
     """Whether a :class:`Heading` is sent at once, and the steps separately."""
     tells_last: bool = False
-    """Whether the heading says what there is after the last step."""
+    """Whether the heading contains the state after the last step."""
     compression: Compression | None = None
-    """Of images on their way."""
+    """The compression of images that are sent."""
 
 
 class Ends(NamedTuple):
@@ -128,7 +128,7 @@ class Chunk(NamedTuple):
     dropped: int = 0
     """Environment steps that it leaves out."""
     compression: Compression | None = None
-    """Of images in a pickle."""
+    """The compression of images in a pickle."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         sends = partial(as_sent, after=[(end.step, end.rows) for end in self.ends], compression=self.compression)

@@ -18,7 +18,7 @@ from polyak.arrays import aligned
 from polyak.experience.memory import check_memory, zeros
 
 Compression = Literal["lz4"]
-"""How images are compressed that travel to another process."""
+"""The compression of images that are sent to another process."""
 
 MOST_CHANNELS = 64
 SLACK = 1.0625  # planes beyond one set per row, for first and final observations of episodes
@@ -204,7 +204,7 @@ class SentImages:
 
 
 class Compressed:
-    """An array of bytes that is compressed in a pickle, and comes out of it as it was, read-only."""
+    """An array of bytes that is compressed in a pickle; unpickling returns the array, read-only."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -215,7 +215,7 @@ class Compressed:
 
 
 def lz4() -> Any:
-    """The module that compresses.
+    """Imports the module for compression.
 
     Raises:
         ImportError: it is not installed.

@@ -84,10 +84,10 @@ def cut_logs(checkpoint: Path, folder: Path, tensorboard: str | None) -> None:
 
 
 def events_at_start(run: RunFolder, tensorboard: Path, name: str, reset: bool, again: bool) -> dict[str, Any]:
-    """TensorBoard's folder of a run, with the lengths of its files before the first step.
+    """Returns TensorBoard's folder of a run, with the lengths of its files before the first step.
 
-    They are noted before anything is written there: a run that is killed before its first full checkpoint begins again
-    with the same folder, and what it had written is cut off.
+    They are recorded before anything is written there: a run that is killed before its first full checkpoint restarts
+    with the same folder, cut to these lengths.
 
     Args:
         run: its folder.

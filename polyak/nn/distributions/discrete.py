@@ -226,7 +226,7 @@ class MultiCategoricalFamily(Family):
 
 
 def _sum(terms: list[Tensor]) -> Tensor:
-    """A tensors [B] -> [B]"""
+    """Sums A tensors [B] -> [B]"""
     return torch.stack(terms, dim=1).sum(dim=1)
 
 

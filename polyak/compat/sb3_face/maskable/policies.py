@@ -36,7 +36,7 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
     def forward(
         self, obs: Obs, deterministic: bool = False, action_masks: Masks = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions [B, ...], state values [B, 1], log-densities of the actions [B]."""
+        """Returns actions [B, ...], state values [B, 1], log-densities of the actions [B]."""
         latent_pi, latent_vf = self._latents(obs)
         distribution = self._limited(self._get_action_dist_from_latent(latent_pi), action_masks)
         actions = distribution.get_actions(deterministic)
