@@ -26,13 +26,13 @@ class MeanStdFilter:
 
 
 class FilteredEnv(VecNormalize):
-    """Environments under a filter.
+    """Environments with a filter.
 
     Args:
         env: the environments.
         how: the filter.
         gamma: discount of one step.
-        training: whether statistics follow what is seen, and rewards are those to learn from.
+        training: whether statistics are updated, and rewards are for learning.
     """
 
     def __init__(self, env: VecEnv, how: MeanStdFilter, gamma: float, training: bool) -> None:

@@ -1,4 +1,4 @@
-"""Experience collected, and learned from, in this process: what runners are without further processes."""
+"""Runners and learners of this process: collecting and learning without further processes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def beside(learner: Any) -> dict[str, Any]:
 
 
 class RunnerGroup:
-    """What programs call of runners, here or in other processes."""
+    """The methods of runner groups for programs, in this process or in others."""
 
     @property
     def local_env_runner(self) -> Any:
-        """The runner of this process; ``None``: there is none."""
+        """The runner of this process; ``None`` if there is none."""
         return None
 
     def num_remote_env_runners(self) -> int:
@@ -35,7 +35,7 @@ class RunnerGroup:
         return 0
 
     def num_remote_workers(self) -> int:
-        """As :meth:`num_remote_env_runners`."""
+        """RLlib's former name of :meth:`num_remote_env_runners`."""
         return self.num_remote_env_runners()
 
     def foreach_env_runner(
@@ -49,16 +49,18 @@ class RunnerGroup:
         return_obj_refs: bool = False,
         **health: bool,
     ) -> list[Any]:
-        """What a function returns of each runner that answers.
+        """Returns a function's results for each runner that answers.
 
         Args:
-            func: called with a runner, which has ``env``, ``config`` and ``worker_index``; or the name of its method.
+            func: called with a runner, which has ``env``, ``config`` and ``worker_index``; or the name of a runner's
+                method.
             kwargs: its further arguments.
-            local_env_runner: also with that of this process, if there is one.
-            remote_worker_ids: with which of the others, from 1; ``None``: all.
+            local_env_runner: include the runner of this process, if there is one.
+            remote_worker_ids: numbers of the other runners, from 1; ``None``: all.
             timeout_seconds: must be ``None``.
             return_obj_refs: must be false.
-            health: RLlib's ``healthy_only`` and ``mark_healthy``: only those that answer are there, whatever they say.
+            health: RLlib's ``healthy_only`` and ``mark_healthy``, which have no effect: only runners that answer are
+                included.
         """
         fix = "runners have as long as sample_timeout_s says. Leave it out."
         require(timeout_seconds is None, "timeout_seconds", timeout_seconds, fix)

@@ -1,4 +1,4 @@
-"""What configs share whose policy has a stochastic actor and a value function."""
+"""The base of configs with a stochastic actor and a value function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polyak.hyperparameters.declaration import require
 
 @dataclass(init=False, repr=False, eq=False)
 class ActorCriticConfig(AlgorithmConfig):
-    """From rollouts of ``get_rollout_fragment_length()`` steps and PPO's module to a policy."""
+    """Learns from rollouts of ``get_rollout_fragment_length()`` steps with PPO's module."""
 
     def get_rollout_fragment_length(self) -> int:
         """Steps of each environment in a rollout: where a length is given, as many times that as make the batch."""
@@ -88,7 +88,7 @@ class ActorCriticConfig(AlgorithmConfig):
         return Networks(self, DefaultPPOTorchRLModule, builds, not_called.OF["ppo_catalog"])
 
     def _comes_apart(self, networks: Networks) -> bool:
-        """Whether a program has a say in nothing but the encoder and heads of the default module."""
+        """Whether a program replaces at most the encoder and heads of the default module."""
         if not networks.is_default or changed(networks.module_class, DefaultPPOTorchRLModule, _OF_THE_MODULE):
             return False
         return is_ours(networks.catalog_class, PPOCatalog) and not changed(

@@ -1,6 +1,6 @@
-"""Actions that pass the pieces of a program between a module and environments.
+"""Connector pieces of a program for actions, between a module and environments.
 
-They pass in the module's units, behind exploration: what comes out is stored, and executed.
+They get actions in the module's units, after exploration; their results are stored and executed.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from polyak.hyperparameters.declaration import require
 from polyak.nn.codec import ActionCodec
 
 _SHOWN = {Columns.ACTION_DIST_INPUTS: Columns.ACTION_DIST_INPUTS, "log_probs": Columns.ACTION_LOGP}
-"""What is stored with actions -> the column of a batch that shows it."""
+"""Stored columns -> the columns of a batch that pieces see."""
 
 
 def passed(acted: Acted, codec: ActionCodec, layer: ConnectedEnv, explore: bool) -> Acted:
-    """Actions [N, ...] as the pieces leave them.
+    """Passes actions [N, ...] through the pieces.
 
     Args:
-        acted: before them.
-        codec: to the environment's units.
-        layer: whose pieces, and whose episodes they are shown.
+        acted: the actor's outputs.
+        codec: converts actions to the environment's units.
+        layer: holds the pieces, and the episodes for them.
         explore: whether the module has explored.
 
     Raises:
-        HyperparameterError: the pieces change another column than ``actions``, or leave out some, or make such as the
-            space does not have.
+        HyperparameterError: the pieces change another column than ``actions``, drop actions, or return actions outside
+            of the space.
     """
     names = [(one.id_,) for one in layer.episodes]
     columns = {Columns.ACTIONS: acted.actions}
@@ -89,10 +89,10 @@ def _choices(space: Any) -> Any:
 
 
 class ConnectedActor(Actor):
-    """Acts, and lets actions pass pieces.
+    """An actor that passes actions through pieces.
 
     Attributes:
-        layer: whose pieces; ``None``: there are none yet.
+        layer: holds the pieces; ``None``: there are none yet.
     """
 
     layer: ConnectedEnv | None = None
@@ -103,7 +103,7 @@ class ConnectedActor(Actor):
 
 
 class ActsByPieces(BeforeAlgorithm):
-    """Before an algorithm whose actions pass pieces, in training and in evaluation."""
+    """Mixin of an algorithm whose actions pass through pieces, in training and in evaluation."""
 
     policy: Any
     observation_space: spaces.Space

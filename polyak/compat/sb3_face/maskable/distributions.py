@@ -201,7 +201,7 @@ class MaskableMultiCategoricalDistribution(_MaskedLogits, MultiCategoricalDistri
 
     @property
     def distributions(self) -> list[MaskableCategorical]:
-        """One distribution for each choice, made on each access; empty before parameters are set."""
+        """The distribution of each choice, made on each access; empty before parameters are set."""
         return self.distribution or []
 
     @distributions.setter
