@@ -55,7 +55,7 @@ class RLlibCallback(MayBeNamed):
         have died and been replaced; indices are those of ``foreach_env_runner(..., remote_worker_ids=...)``."""
 
     def on_checkpoint_loaded(self, *, algorithm: Any, **kwargs: Any) -> None:
-        """After ``restore_from_path()``."""
+        """Called after ``restore_from_path()``."""
 
     def on_environment_created(self, *, env: Any, env_context: Any, **kwargs: Any) -> None:
         """Called for each environment that is made in this process."""
@@ -65,7 +65,7 @@ class RLlibCallback(MayBeNamed):
         its first step."""
 
     def on_episode_start(self, *, episode: Any, env_index: int, **kwargs: Any) -> None:
-        """After :meth:`on_episode_created`."""
+        """Called after :meth:`on_episode_created`."""
 
     def on_episode_step(self, *, episode: Any, env_index: int, **kwargs: Any) -> None:
         """Called for each step of an episode."""
@@ -74,7 +74,7 @@ class RLlibCallback(MayBeNamed):
         """Called for each episode that ends; of other processes only those of training."""
 
     def on_sample_end(self, *, samples: list, **kwargs: Any) -> None:
-        """After each fragment of experience, and after each evaluation, with its episodes."""
+        """Called after each fragment of experience, and after each evaluation, with its episodes."""
 
 
 DefaultCallbacks = RLlibCallback

@@ -76,11 +76,11 @@ class RunnerGroup:
         return found
 
     def _elsewhere(self, function: Callable[[Any], list[Any]]) -> list[list[Any]]:
-        """What a function returns of each runner in another process."""
+        """Returns a function's results for each runner in another process."""
         raise NotImplementedError
 
     def recreated(self) -> list[int]:
-        """Runners in other processes, from 1, that have taken the place of others since this was asked last."""
+        """Returns the runners in other processes, numbered from 1, that were replaced since the last call."""
         return []
 
 
@@ -89,16 +89,16 @@ def _of_chosen(asked: Callable[[Any], Any], chosen: Collection[int] | None, runn
 
 
 class LocalRunner(RunnerGroup):
-    """Experience collected in this process, and learned from as soon as it is there: the iterations of a model's
-    training, one by one, for programs that never say how many.
+    """Collects experience and learns from it in this process: the iterations of a model's training, one by one, for
+    programs that do not give their number.
 
-    As many steps as were made are expected to follow, so that gradient steps are compiled once a run has become long.
+    It expects as many steps as it has made, so that gradient steps are compiled once a run is long.
 
     Args:
         model: polyak's algorithm, with its environments.
-        callback: called at each step; ``None``: nothing is.
-        restart: begin to count at zero.
-        local_env_runner: as programs are shown it.
+        callback: called at each step, unless ``None``.
+        restart: reset the counters.
+        local_env_runner: the runner that programs get.
     """
 
     num_healthy_env_runners = num_restarts = 0
@@ -116,7 +116,7 @@ class LocalRunner(RunnerGroup):
 
     @property
     def env(self) -> Any:
-        """The vector of environments; ``None`` where there are none."""
+        """The vector of environments; ``None`` without any."""
         return self.model.get_env()
 
     @contextmanager
@@ -136,23 +136,24 @@ class LocalRunner(RunnerGroup):
             yield
 
     def iterate(self) -> bool:
-        """Collect one batch and learn from it. False: a callback asked to stop."""
+        """Collects one batch and learns from it. False if a callback stopped training."""
         return bool(self._loop.iterate())
 
-    # -- what training steps of a program's own call -------------------------------------------------------------------
+    # -- methods for training steps of a program's own -----------------------------------------------------------------
 
     def sample(
         self, *, num_timesteps: int | None = None, num_episodes: int | None = None, explore: bool | None = None
     ) -> list[SingleAgentEpisode]:
-        """Collect without learning.
+        """Collects experience without learning.
 
         Args:
-            num_timesteps: of all environments together, at least so many; ``None`` without ``num_episodes``: a rollout.
-            num_episodes: as many that have ended, all of them begun anew; others are dropped.
-            explore: must be ``None``, or as the config says.
+            num_timesteps: least number of steps of all environments together; ``None`` without ``num_episodes``: a
+                rollout.
+            num_episodes: number of complete episodes, all of them new; others are dropped.
+            explore: must be ``None``, or the config's value.
 
         Returns:
-            the stretches of episodes, with what the module has said of each step.
+            the stretches of episodes, with the module's outputs for each step.
 
         Raises:
             HyperparameterError: both are given; or the algorithm learns from no rollouts.
@@ -181,7 +182,7 @@ class LocalRunner(RunnerGroup):
     _going_on: Mapping[int, SingleAgentEpisode] = {}
 
     def sync_weights(self, **options: Any) -> None:
-        """Nothing: what acts are the networks that learn, or is given them before the next step."""
+        """Does nothing: the learner's networks act, or runners get them before the next step."""
 
     def follow(self) -> None:
         """Count on from where the model has been brought."""

@@ -232,11 +232,11 @@ class CallbackSettings:
     """``f(*, episode, env_runner, metrics_logger, env, env_index, rl_module, **kwargs)`` for each episode, in training
     and in evaluation, with its first step."""
     on_episode_start: Function = None
-    """Called after the first observation of each episode."""
+    """Called with the same arguments after ``on_episode_created``."""
     on_episode_step: Function = None
-    """Called after each step of an episode."""
+    """Called with the same arguments for each of its steps."""
     on_episode_end: Function = None
-    """Called at the end of each episode; of other processes only those of training."""
+    """Called with the same arguments at its end; for other processes only in training."""
     on_sample_end: Function = None
     """``f(*, env_runner, metrics_logger, samples, **kwargs)`` after each fragment, with its episodes."""
 

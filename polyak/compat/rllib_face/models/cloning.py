@@ -1,4 +1,4 @@
-"""What BC and MARWIL train of a module: its action distribution, and of MARWIL its state values.
+"""The policies of BC and MARWIL: a module's action distribution, and for MARWIL its state values.
 
 Shapes: B rows.
 """

@@ -32,7 +32,7 @@ class NestedEncoderConfig(ModelConfig):
     parts: Mapping[str, ModelConfig | None] = field(default_factory=dict)
     """Name -> encoder of that part; ``None``: it is read as it stands."""
     base_encoder_config: ModelConfig | None = None
-    """Of the encoder that reads all of them."""
+    """The config of the encoder that reads all parts."""
 
     builds: ClassVar[str] = "nested:NestedEncoder"
 
@@ -73,7 +73,7 @@ class NestedEncoder(TorchModel, Encoder):
 
 
 def shapes_in(space: spaces.Space) -> dict[str, tuple[int, ...]] | None:
-    """Name -> shape of the parts that such an encoder can read; ``None`` where there is another space among them."""
+    """Returns the shapes of a space's parts by name, if such an encoder can read all of them; else ``None``."""
     found = space.spaces if isinstance(space, spaces.Dict) else {ALONE: space}
     known = all(isinstance(part, spaces.Box | spaces.MultiBinary) for part in found.values())
     return {name: tuple(part.shape or ()) for name, part in found.items()} if known else None

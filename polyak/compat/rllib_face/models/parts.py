@@ -1,8 +1,8 @@
-"""From modules to the parts of polyak's policies: encoders as features extractors, heads as layers.
+"""The conversion of modules to the parts of polyak's policies: encoders to features extractors, heads to layers.
 
-A default module is taken apart: its encoder becomes the policy's features extractor and its heads the policy's layers,
-so that acting, losses and compiled steps are those of any other policy. A module whose forward passes are its own is
-called whole.
+The encoder of a default module becomes the policy's features extractor and its heads the policy's layers, so that
+acting, losses and compiled steps are those of any other policy. A module with its own forward passes is called as a
+whole.
 
 Shapes: B rows, F features.
 """
@@ -67,10 +67,10 @@ def layers_of(head: Any) -> Any:
 
 
 def check_output(module: Any, what: str, values: Any, *shapes: tuple[int, ...]) -> None:
-    """Accept a tensor of one of these shapes, as a module of one's own must return it.
+    """Check that an output of a program's own module is a tensor of one of these shapes.
 
     Raises:
-        PolicyError: it is none, or of another shape, which would be broadcast, or stand for other actions.
+        PolicyError: it is no tensor, or of another shape, which would be broadcast or misread.
     """
     if isinstance(values, Tensor) and tuple(values.shape) in shapes:
         return
@@ -104,15 +104,15 @@ def built(
     observation_space: spaces.Space,
     action_space: spaces.Space,
 ) -> Any:
-    """A new module of a policy.
+    """Builds a policy's module.
 
     Args:
-        module_class: of the module.
-        catalog_class: of what builds its default parts; ``None``: it needs none, or has one of its own.
+        module_class: class of the module.
+        catalog_class: class that builds its default parts; ``None``: it needs none, or has its own.
         model_config: its options.
         turned: the policy sees images with the channels first where the environment has them last.
-        observation_space: the policy's.
-        action_space: the policy's.
+        observation_space: the policy's observation space.
+        action_space: the policy's action space.
     """
     seen = seen_by(observation_space, turned)
     spec = RLModuleSpec(module_class, seen, action_space, model_config=model_config, catalog_class=catalog_class)
@@ -127,8 +127,8 @@ def read_by(policy: Any, turned: bool, observations: Any) -> Any:
 
 
 def said_by(module: Any, batch: Batch, deterministic: bool, explored: int) -> tuple[str, Batch, Any]:
-    """The forward pass by which a module acts: its name, what it returns, and what asks for its class of
-    distributions; ``explored``: environment steps so far."""
+    """Runs the forward pass by which a module acts; returns its name, its outputs, and the method that returns the
+    class of distributions. ``explored``: environment steps so far."""
     if deterministic:
         return "forward_inference", module.forward_inference(batch), module.get_inference_action_dist_cls
     outputs = module.forward_exploration(batch, t=explored)
@@ -136,9 +136,9 @@ def said_by(module: Any, batch: Batch, deterministic: bool, explored: int) -> tu
 
 
 class AsItStands(nn.Module):
-    """What is called for a features extractor without a catalog: of the parts of a Dict, or of one vector.
+    """Makes a features extractor without a catalog: of the parts of a Dict, or of one vector.
 
-    It is a class of modules, of which files can hold the name.
+    It is a class of modules, so that files can hold its name.
     """
 
     def __new__(cls, observation_space: spaces.Space) -> Any:
@@ -151,8 +151,8 @@ class CatalogFeatures(EncoderFeatures):
     """The encoder of a catalog as a features extractor, for networks whose other layers are polyak's.
 
     Args:
-        observation_space: the policy's.
-        catalog_class: whose ``build_encoder`` makes it.
+        observation_space: the policy's observation space.
+        catalog_class: the class whose ``build_encoder`` makes it.
         model_config: its options.
         turned: see :func:`built`.
     """

@@ -1,8 +1,8 @@
 """Action distributions that programs written for RLlib name, subclass and call, on top of ``torch.distributions``.
 
-What polyak trains with by default is in :mod:`polyak.compat.rllib_face.models.distributions`. The classes here are for
-programs with a distribution of their own: a catalog or a module returns the class, and its methods are called while
-acting and in losses. Shapes: B rows, A actions.
+The default distributions are in :mod:`polyak.compat.rllib_face.models.distributions`. The classes here are for programs
+with custom distributions: a catalog or a module returns the class, and its methods are called while acting and in
+losses. Shapes: B rows, A actions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing_extensions import Self
 
 
 class Distribution:
-    """The distributions of the actions in B states: what a class of one's own must offer."""
+    """The distributions of the actions in B states; the interface of custom classes."""
 
     @classmethod
     def from_logits(cls, logits: Tensor, **kwargs: Any) -> Self:
-        """From outputs of a network [B, N]."""
+        """Returns distributions for outputs of a network [B, N]."""
         raise NotImplementedError(f"{cls.__name__} must write from_logits(logits).")
 
     @staticmethod
@@ -34,7 +34,7 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} must write sample().")
 
     def rsample(self, *, sample_shape: Any = None, **kwargs: Any) -> Any:
-        """As :meth:`sample`, differentiable."""
+        """Draws differentiable samples: see :meth:`sample`."""
         raise NotImplementedError(f"{type(self).__name__} must write rsample().")
 
     def logp(self, value: Tensor, **kwargs: Any) -> Tensor:
@@ -42,7 +42,7 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} must write logp(value).")
 
     def entropy(self, **kwargs: Any) -> Any:
-        """[B] in nats; ``None`` where there is no closed form."""
+        """Returns the entropy [B] in nats; ``None`` where there is no closed form."""
         raise NotImplementedError(f"{type(self).__name__} must write entropy().")
 
     def kl(self, other: Any, **kwargs: Any) -> Tensor:
@@ -50,15 +50,15 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} must write kl(other).")
 
     def to_deterministic(self) -> Any:
-        """A distribution whose samples are the likeliest actions."""
+        """Returns a distribution whose samples are the likeliest actions."""
         raise NotImplementedError(f"{type(self).__name__} must write to_deterministic().")
 
 
 class TorchDistribution(Distribution):
-    """A distribution of torch's, which a subclass makes of the constructor's arguments in
+    """A distribution based on one of torch's, which a subclass makes of the constructor's arguments in
     :meth:`_get_torch_distribution`.
 
-    Its log-densities are summed over what each action consists of.
+    Its log-densities are summed over the entries of each action.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -93,7 +93,7 @@ class TorchCategorical(TorchDistribution):
 
     Args:
         logits: [B, N].
-        probs: [B, N], instead of them.
+        probs: [B, N], in place of logits.
     """
 
     def __init__(self, logits: Tensor | None = None, probs: Tensor | None = None) -> None:

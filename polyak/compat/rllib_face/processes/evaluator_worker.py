@@ -1,4 +1,4 @@
-"""Evaluation in another process. It does not know how it is reached."""
+"""Evaluation in another process. It does not depend on the transport."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class EvaluatorWorker:
         self.env = begun(config, self, False, index)
 
     def describe(self) -> int:
-        """Its process."""
+        """Returns the process id."""
         return os.getpid()
 
     def apply(self, function: Callable[[Any], Any]) -> Any:
-        """What a function returns of this worker, which has ``env``, ``config`` and ``worker_index``."""
+        """Returns the result of a function of this worker, which has ``env``, ``config`` and ``worker_index``."""
         return function(self)
 
     def play(self, policy: bytes, rate: float | None, statistics: Moments | None, order: EvaluationOrder) -> Played:
-        """Episodes of a policy.
+        """Plays episodes with a policy.
 
         Args:
-            policy: pickled.
-            rate: probability of a random action where it explores so; ``None``: it does not.
-            statistics: of the filter, if there is one.
-            order: what to play.
+            policy: the pickled policy.
+            rate: probability of a random action; ``None``: no random actions.
+            statistics: statistics of the filter, if there is one.
+            order: the request.
         """
         own = filter_around(self.env)
         if own is not None and statistics is not None:

@@ -33,14 +33,14 @@ def environments_elsewhere(config: AlgorithmConfig) -> RemoteEnvs:
 
 
 class RemoteRunners(LocalRunner):
-    """Processes that collect experience for a model here: see :class:`~polyak.distributed.runners.RunnerGroup`.
+    """Runners of a model in other processes: see :class:`~polyak.distributed.runners.RunnerGroup`.
 
     Args:
-        config: of the whole.
+        config: the algorithm's config.
         remote: their environments.
-        model: what learns.
-        callback: called at each step; ``None``: nothing is.
-        restart: begin to count at zero.
+        model: polyak's algorithm.
+        callback: called at each step, unless ``None``.
+        restart: reset the counters.
     """
 
     def __init__(self, config: AlgorithmConfig, remote: RemoteEnvs, model: Any, callback: Any, restart: bool) -> None:
@@ -53,17 +53,17 @@ class RemoteRunners(LocalRunner):
 
     @property
     def processes(self) -> dict[int, int]:
-        """Which runner -> its process."""
+        """The process id of each runner."""
         return dict(enumerate(self._remote.processes))
 
     @property
     def num_healthy_env_runners(self) -> int:  # type: ignore[override]
-        """Those that answer."""
+        """Number of runners that answer."""
         return self._remote.n_runners - len(self._remote.absent)
 
     @property
     def num_restarts(self) -> int:  # type: ignore[override]
-        """How many had to be replaced so far."""
+        """Number of replacements so far."""
         return self._remote.workers.restarts
 
     def num_remote_env_runners(self) -> int:
