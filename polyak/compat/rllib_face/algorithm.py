@@ -113,7 +113,7 @@ class Algorithm(MayBeNamed):
 
     @classmethod
     def get_default_config(cls) -> AlgorithmConfig:
-        """A new config with the algorithm's defaults, which builds this class."""
+        """Returns a new config with the algorithm's defaults, which builds this class."""
         return cls.config_class(algo_class=cls)
 
     def _make_model(self) -> None:
@@ -395,7 +395,7 @@ class Algorithm(MayBeNamed):
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
-        """Play episodes without learning, in environments of their own; training continues as if nothing had been.
+        """Play episodes without learning, in separate environments; training continues as if nothing had been.
 
         Args:
             parallel_train_future: RLlib's, which must be ``None``: ``evaluation_parallel_to_training`` does so.
@@ -445,7 +445,7 @@ class Algorithm(MayBeNamed):
     def compute_single_action(
         self, observation: Any, state: Any = None, *, explore: bool = False, **kwargs: Any
     ) -> Any:
-        """The action for one observation, in the environment's units.
+        """Returns the action for one observation, in the environment's units.
 
         Args:
             observation: as the environment has it.
@@ -536,7 +536,7 @@ class Algorithm(MayBeNamed):
     # -- networks ------------------------------------------------------------------------------------------------------
 
     def get_module(self, module_id: str = DEFAULT_MODULE_ID) -> Any:
-        """The networks that learn, themselves and not a copy: value function and target networks included.
+        """Returns the networks that learn, themselves and not a copy: value function and target networks included.
 
         Raises:
             KeyError: there is only the default module.
@@ -641,7 +641,7 @@ class Algorithm(MayBeNamed):
     save_checkpoint, load_checkpoint = save_to_path, restore_from_path
 
     def get_config(self) -> AlgorithmConfig:
-        """The config."""
+        """Returns the config."""
         return self.config
 
     @classmethod

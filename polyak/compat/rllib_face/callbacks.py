@@ -32,16 +32,16 @@ class RLlibCallback(MayBeNamed):
     """
 
     def on_algorithm_init(self, *, algorithm: Any, **kwargs: Any) -> None:
-        """Once it is built."""
+        """Called once the algorithm is built."""
 
     def on_train_result(self, *, algorithm: Any, result: dict, **kwargs: Any) -> None:
-        """After each ``train()``; it may change the result."""
+        """Called after each ``train()``; it may change the result."""
 
     def on_evaluate_start(self, *, algorithm: Any, **kwargs: Any) -> None:
-        """Before each evaluation."""
+        """Called before each evaluation."""
 
     def on_evaluate_end(self, *, algorithm: Any, evaluation_metrics: dict, **kwargs: Any) -> None:
-        """After it."""
+        """Called after each evaluation."""
 
     def on_env_runners_recreated(
         self,
@@ -51,8 +51,8 @@ class RLlibCallback(MayBeNamed):
         is_evaluation: bool,
         **kwargs: Any,
     ) -> None:
-        """Before the training step, or the evaluation of a ``train()``, that follows when runners in other processes
-        have died and been replaced; indices are those of ``foreach_env_runner(..., remote_worker_ids=...)``."""
+        """Called before the training step or evaluation after runners in other processes have died and been replaced;
+        indices are those of ``foreach_env_runner(..., remote_worker_ids=...)``."""
 
     def on_checkpoint_loaded(self, *, algorithm: Any, **kwargs: Any) -> None:
         """Called after ``restore_from_path()``."""

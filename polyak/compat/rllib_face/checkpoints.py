@@ -56,7 +56,7 @@ class Checkpoint(NamedTuple):
         yield self.path
 
     def to_directory(self, path: Any = None) -> str:
-        """The folder, or a copy of it at ``path``."""
+        """Returns the folder, or a copy of it at ``path``."""
         return self.path if path is None else str(shutil.copytree(self.path, path, dirs_exist_ok=True))
 
 
@@ -129,7 +129,7 @@ def described_in(path: Any) -> dict[str, Any]:
 
 
 def _contents(path: Any) -> tuple[dict[str, Any], Saved]:
-    """The settings and counters of a checkpoint, and its model's file."""
+    """Returns the settings and counters of a checkpoint, and its model's file."""
     file = Path(path) / FILE
     if not file.is_file():
         raise FileNotFoundError(f"path={str(path)!r}: there is no {FILE} in it, which save_to_path() writes.")
@@ -205,7 +205,7 @@ def _restore_part(algorithm: Any, path: Any, component: str) -> None:
 
 
 def built(path: Any, config: AlgorithmConfig | None, cls: Any, trust: bool = False) -> Any:
-    """An algorithm that a checkpoint can be restored into; see :meth:`Algorithm.from_checkpoint`."""
+    """Returns an algorithm that a checkpoint can be restored into; see :meth:`Algorithm.from_checkpoint`."""
     described, saved = _contents(path)
     if config is not None:
         return config.build_algo()

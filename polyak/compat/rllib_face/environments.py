@@ -42,7 +42,7 @@ def register_env(name: str, env_creator: Callable[[Any], gym.Env]) -> None:
 
 
 def registered() -> Mapping[str, Callable[[Any], gym.Env]]:
-    """Names that :func:`register_env` has given, now and later."""
+    """Returns names that :func:`register_env` has given, now and later."""
     return _REGISTERED
 
 
@@ -130,8 +130,8 @@ class LimitedReward(gym.RewardWrapper[Any, Any]):
 
 
 def limited(rewards: Any, limit: bool | float) -> Any:
-    """Rewards as one learns from them: their sign (``True``), themselves (``False``), or within plus and minus a
-    number."""
+    """Returns rewards as one learns from them: their sign (``True``), themselves (``False``), or within plus and minus
+    a number."""
     if limit is True or limit is False:
         return np.sign(rewards) if limit else rewards
     return np.clip(rewards, -limit, limit)
@@ -158,7 +158,7 @@ def scaled(env: gym.Env) -> gym.Env:
 
 
 def in_units_of(space: gym.spaces.Box, action: Any) -> np.ndarray:
-    """Actions [..., *shape] in [-1, 1] as the Box has them, which contains them."""
+    """Returns actions [..., *shape] in [-1, 1] as the Box has them, which contains them."""
     low, high = wide_bounds(space)
     return clipped(low + (np.asarray(action) + 1) / 2 * (high - low), space)
 
@@ -167,7 +167,7 @@ class ScaledActions(gym.wrappers.RescaleAction):
     """Actions in [-1, 1] for those of the environment."""
 
     def action(self, action: Any) -> np.ndarray:
-        """The environment's own action, which is in its space."""
+        """Returns the environment's own action, which is in its space."""
         return in_units_of(self.env.action_space, action)  # type: ignore[arg-type]
 
     @property

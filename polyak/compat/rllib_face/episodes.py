@@ -169,7 +169,7 @@ class EndsElsewhere(BaseCallback):
 
 
 def shown_by(episodes: EpisodesForHooks) -> Callable[[dict[str, Any], dict[str, Any]], None]:
-    """A callback of :func:`~polyak.evaluation.in_environments.evaluate` that shows each step."""
+    """Returns a callback of :func:`~polyak.evaluation.in_environments.evaluate` that shows each step."""
 
     def note(known: dict[str, Any], _: dict[str, Any]) -> None:
         index = known["i"]

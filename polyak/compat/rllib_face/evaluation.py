@@ -54,7 +54,7 @@ def play(model: Any, env: Any, order: EvaluationOrder, callback: Any = None) -> 
 
 
 def order_of(config: AlgorithmConfig, played: int) -> EvaluationOrder:
-    """The next evaluation, after so many others."""
+    """Returns the next evaluation, after so many others."""
     own = config.evaluation_settings()
     duration = 1 if config.evaluation_duration == "auto" else config.evaluation_duration
     seed = (config.seed or 0) + SEEDS_APART * (played + 1)

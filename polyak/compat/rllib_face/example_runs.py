@@ -33,7 +33,7 @@ def add_rllib_example_script_args(
     default_iters: int = 200,
     default_timesteps: int = 100_000,
 ) -> argparse.ArgumentParser:
-    """A parser with the arguments of RLlib's example programs, under their names and with their defaults.
+    """Returns a parser with the arguments of RLlib's example programs, under their names and with their defaults.
 
     Args:
         parser: to add them to; ``None``: a new one.

@@ -41,6 +41,6 @@ class FilteredEnv(VecNormalize):
 
 
 def filter_around(env: Any) -> FilteredEnv | None:
-    """The filter of environments, if they have one."""
+    """Returns the filter of environments, if they have one."""
     found = None if env is None else unwrap_vec_normalize(env)
     return found if isinstance(found, FilteredEnv) else None

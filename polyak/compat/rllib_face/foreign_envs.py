@@ -93,7 +93,7 @@ class MultiAgentEnv(gym.Env[Any, Any]):
 
 
 def make_multi_agent(env_name_or_creator: str | Callable[[Any], gym.Env]) -> type[MultiAgentEnv]:
-    """A class of environments with ``config["num_agents"]`` copies of one, each played by an agent 0, 1, ..."""
+    """Returns a class of environments with ``config["num_agents"]`` copies of one, each played by an agent 0, 1, ..."""
 
     class Copies(MultiAgentEnv):
         """Agents that do not meet."""

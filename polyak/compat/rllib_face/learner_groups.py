@@ -214,7 +214,7 @@ class LearnerGroup:
         """Learn on from where the model has been brought: it is the learner's own."""
 
     def settle(self) -> None:
-        """Bring the model to where the learner is: it is there."""
+        """Update the model from the learner: it is there."""
 
     def foreach_learner(self, func: Callable[[Any], Any]) -> list[Any]:
         """Returns the results of a function of each learner."""
@@ -246,7 +246,7 @@ class Unplayed(gym.Env[Any, Any]):
 
 
 def _alone(config: Any, module_spec: Any) -> tuple[Any, Any]:
-    """A model that has a learner and no environments, and its module."""
+    """Returns a model that has a learner and no environments, and its module."""
     spec = of_one_agent(module_spec or config.get_multi_rl_module_spec())
     spaces = spec.observation_space, spec.action_space
     fix = "a learner without an algorithm must know what its module reads: give get_multi_rl_module_spec(spaces=...)."

@@ -115,7 +115,7 @@ class MetricsLogger:
 
 
 def _names(key: Any) -> tuple[str, ...]:
-    """A key as the names by which results are nested."""
+    """Returns a key as the names by which results are nested."""
     return tuple(map(str, key)) if isinstance(key, tuple | list) else (str(key),)
 
 

@@ -192,7 +192,7 @@ def _joined(first: Dataset, second: Dataset) -> Dataset:
 
 
 def _paths(given: Any) -> list[str]:
-    """The files and folders that are named, patterns filled in."""
+    """Returns the files and folders that are named, patterns filled in."""
     found: list[str] = []
     for path in given if isinstance(given, list | tuple) else [given]:
         name = str(path).removeprefix("file://")

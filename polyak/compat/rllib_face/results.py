@@ -84,7 +84,7 @@ class LatestEpisodes(deque[dict[str, Any]]):
 
 
 def of_episodes(returns: Any, lengths: Any) -> dict[str, Any]:
-    """Statistics of some episodes; nothing of none."""
+    """Returns statistics of some episodes; nothing of none."""
     if not len(returns):
         return {}
     found: dict[str, Any] = {}
@@ -100,7 +100,7 @@ def of_episodes(returns: Any, lengths: Any) -> dict[str, Any]:
 
 
 def of_training(episodes: LatestEpisodes, n_envs: int) -> dict[str, Any]:
-    """Statistics of the latest episodes of training, which so many environments played at once."""
+    """Returns statistics of the latest episodes of training, which so many environments played at once."""
     found = of_episodes([episode["r"] for episode in episodes], [episode["l"] for episode in episodes])
     if len(episodes) > 1:
         ends = [episode["t"] for episode in episodes]

@@ -73,7 +73,7 @@ class RowsInOrder(RolloutBuffer):
         return (self._in_order()[places, None] + np.arange(steps)).reshape(-1), size
 
     def _in_order(self) -> np.ndarray:
-        """The first rows of all sequences, which are those of ``sequence_length`` steps."""
+        """Returns the first rows of all sequences, which are those of ``sequence_length`` steps."""
         length = self.buffer_size
         step, env = np.tile(np.arange(length), self.n_envs), np.repeat(np.arange(self.n_envs), length)
         last = np.where(self.ends, np.arange(length)[:, None], length)  # of the episode, or past the rollout
@@ -97,7 +97,7 @@ class Rounds:
         self._waiting: list[list[Step]] = [[] for _ in range(n_envs)]
 
     def add(self, step: Step) -> list[Step]:
-        """The steps of the episodes that end with this one, each of one environment."""
+        """Returns the steps of the episodes that end with this one, each of one environment."""
         found: list[Step] = []
         for env, waiting in enumerate(self._waiting):
             waiting.append(_of_one(step, env))
@@ -188,7 +188,7 @@ class WholeEpisodes:
         self._until, self.dropped = self.rounds + self.least_rounds, 0
 
     def finished(self, step: Step) -> list[Step]:
-        """The steps that a step completes, each of one environment."""
+        """Returns the steps that a step completes, each of one environment."""
         return [step] if isinstance(self.model.runner, RoundsOfRunners) else self._round.add(step)
 
     def is_complete(self, collection: Collection) -> bool:
@@ -361,7 +361,7 @@ def _row(columns: Any, env: int) -> Any:
 
 
 def rounds_loop(model: Any, callback: BaseCallback, log_interval: int | None) -> OffPolicyLoop:
-    """The loop of a model that replays whole episodes."""
+    """Returns the loop of a model that replays whole episodes."""
     loop = OffPolicyLoop.acting(model, callback, log_interval)
     loop.wanted, loop.store = model.replay.next_rounds, Finished(model)
     return loop

@@ -59,7 +59,7 @@ class ComponentChoice:
         self._unwanted = _listed("not_components", not_components or (), known)
 
     def below(self, name: str) -> dict[str, Any]:
-        """The choice among the parts of a component that is chosen, by their names below it."""
+        """Returns the choice among the parts of a component that is chosen, by their names below it."""
         whole = self._wanted is None or any(_within(name, one) for one in self._wanted)
         wanted, unwanted = (
             [one.removeprefix(f"{name}/") for one in names if one.startswith(f"{name}/")]

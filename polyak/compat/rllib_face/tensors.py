@@ -98,7 +98,7 @@ def normc_initializer(std: float = 1.0) -> Any:
 
 
 def make_target_network(main_net: torch.nn.Module) -> torch.nn.Module:
-    """A copy of a network that no gradient reaches."""
+    """Returns a copy of a network that no gradient reaches."""
     return copy.deepcopy(main_net).requires_grad_(False)
 
 

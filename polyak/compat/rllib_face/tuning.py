@@ -103,7 +103,7 @@ def _trial_class() -> type[Any]:
 
         @classmethod
         def get_default_config(cls) -> AlgorithmConfig:
-            """A config to change and to build, or to search in."""
+            """Returns a config to change and to build, or to search in."""
             return cls.base.copy(copy_frozen=False)
 
         @classmethod

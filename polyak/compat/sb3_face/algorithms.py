@@ -371,7 +371,7 @@ class BaseAlgorithm(NetworkAlgorithm):
 
     @classmethod
     def _has_own_constructor(cls) -> bool:
-        """Whether a subclass has a constructor of its own, with any arguments."""
+        """Whether a subclass overrides the constructor, with any arguments."""
         owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
         return not _is_polyaks(owner) and "__dataclass_fields__" not in vars(owner)
 

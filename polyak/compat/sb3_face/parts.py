@@ -38,7 +38,7 @@ def find_parts(model: Any, names: Iterable[str], learner: Learner) -> Parts:
 
 
 def holds_any(value: Any, known: set[int]) -> bool:
-    """Whether a value has one of the identities ``known``, or is a collection of which an item has."""
+    """Whether a value has one of the identities ``known``, or is a collection with such an item."""
     if isinstance(value, list | tuple | set | frozenset):
         return any(holds_any(item, known) for item in value)
     if isinstance(value, dict):

@@ -195,7 +195,7 @@ class BasePolicy(BaseModel, Policy):
     """
 
     squashes: ClassVar[bool] = False
-    """Whether all policies of the class squash, whatever the argument."""
+    """Whether all policies of the class squash, for any argument."""
 
     def __init__(self, *args: Any, squash_output: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -66,7 +66,7 @@ def json_to_data(json_string: str, custom_objects: Mapping[str, Any] | None = No
 
     Args:
         json_string: a result of that function.
-        custom_objects: values to use for these keys; what the file has for them is not read.
+        custom_objects: values to use for these keys; their values in the file are not read.
         trust: also read pickles of anything, which can run any code.
 
     Raises:

@@ -79,7 +79,7 @@ class ActorCriticConfig(AlgorithmConfig):
         return [*super()._own_losses(), *self._own_state(networks), *lstm]
 
     def _own_state(self, networks: Networks) -> list[str]:
-        """The methods by which a program's module has a recurrent state of its own."""
+        """Returns the methods by which a program's module has a recurrent state of its own."""
         base = DefaultPPOTorchRLModule if networks.is_default else TorchRLModule
         return changed(networks.module_class, base, ["get_initial_state", "is_stateful"])
 

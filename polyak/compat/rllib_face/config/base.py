@@ -166,7 +166,7 @@ class AlgorithmConfig(AllSettings):
 
     @classmethod
     def _settings_of(cls, group: str) -> list[str]:
-        """Names of the settings of one method, in the order in which they are declared."""
+        """Returns names of the settings of one method, in the order in which they are declared."""
         return [one.name for one in fields(cls) if _group_of(cls, one.name) == group]
 
     def _put(self, group: str | None, settings: Mapping[str, Any]) -> Self:
@@ -222,7 +222,8 @@ class AlgorithmConfig(AllSettings):
         return fitted(name, value, hints[name])
 
     def _checked_overrides(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings of modules by their names, if each may be that and is one that losses and optimizers read."""
+        """Returns settings of modules by their names, if each may be that and is one that losses and optimizers
+        read."""
         for module_id, settings in given.items():
             place = f"algorithm_config_overrides_per_module[{module_id!r}]"
             require(isinstance(settings, Mapping), place, settings, "give AlgorithmConfig.overrides(...).")
@@ -280,7 +281,7 @@ class AlgorithmConfig(AllSettings):
 
     @classmethod
     def overrides(cls, **settings: Any) -> dict[str, Any]:
-        """Settings for ``evaluation_config``, checked.
+        """Returns settings for ``evaluation_config``, checked.
 
         Raises:
             TypeError: there is no such setting.
@@ -354,8 +355,8 @@ class AlgorithmConfig(AllSettings):
         return -(-self.total_train_batch_size // environments)
 
     def schedule(self, name: str) -> Any:
-        """A setting that may be points [[environment step, value], ...], as polyak has it: a number, or a function of
-        the remaining progress of :data:`HORIZON` steps.
+        """Returns a setting that may be points [[environment step, value], ...], as polyak has it: a number, or a
+        function of the remaining progress of :data:`HORIZON` steps.
 
         Raises:
             HyperparameterError: they are no such points.
@@ -389,9 +390,9 @@ class AlgorithmConfig(AllSettings):
     # -------------------------------------------------------------------------------------------------------
 
     def get_default_rl_module_spec(self) -> Any:
-        """The module that is trained where ``rl_module(rl_module_spec=...)`` names none: an
-        :class:`~polyak.compat.rllib_face.RLModuleSpec`, or a :class:`~polyak.compat.rllib_face.MultiRLModuleSpec` of
-        it alone."""
+        """Returns the module that is trained where ``rl_module(rl_module_spec=...)`` names none: an
+        :class:`~polyak.compat.rllib_face.RLModuleSpec`, or a :class:`~polyak.compat.rllib_face.MultiRLModuleSpec` of it
+        alone."""
         raise NotImplementedError(f"{type(self).__name__} does not say which module it trains.")
 
     def get_rl_module_spec(self, env: Any = None, spaces: Any = None, inference_only: bool | None = None) -> Any:
@@ -413,7 +414,7 @@ class AlgorithmConfig(AllSettings):
     def get_multi_rl_module_spec(
         self, *, env: Any = None, spaces: Any = None, inference_only: bool = False, **kwargs: Any
     ) -> Any:
-        """:meth:`get_rl_module_spec` under the name of the only agent, and, unless they are to act, the modules that
+        """:meth:`get_rl_module_spec` under the name of the only agent, and, unless it is for acting, the modules that
         only the learner has. ``kwargs`` are RLlib's for several agents, which must be ``None``."""
         for name, value in kwargs.items():
             require(value is None, name, value, "algorithms here train one agent. Leave it out.")
@@ -466,7 +467,7 @@ class AlgorithmConfig(AllSettings):
     """Whether the learner is to be given episodes by a program, and not by a training step here."""
 
     def get_default_learner_class(self) -> Any:
-        """The learner that is taken where ``training(learner_class=...)`` names none."""
+        """Returns the learner that is taken where ``training(learner_class=...)`` names none."""
         raise NotImplementedError(f"{type(self).__name__} does not say which learner it takes.")
 
     def build_env_to_module_connector(self, env: Any = None, spaces: Any = None, device: Any = None) -> Any:
@@ -508,7 +509,7 @@ class AlgorithmConfig(AllSettings):
         return LearnerConnectorPipeline(*spaces, connectors=[*pieces, *default_pieces(device or "cpu")])
 
     def get_config_for_module(self, module_id: str) -> Self:
-        """The settings of a module: these, and over them those of ``algorithm_config_overrides_per_module``."""
+        """Returns the settings of a module: these, and over them those of ``algorithm_config_overrides_per_module``."""
         whole: Self = self._whole
         if module_id not in whole.algorithm_config_overrides_per_module:
             return whole
@@ -659,7 +660,7 @@ class AlgorithmConfig(AllSettings):
         algorithm(policy, None, **checked, _init_setup_model=False)
 
     def evaluation_settings(self) -> Self:
-        """The config of evaluation: this one, but for ``evaluation_config``.
+        """Returns the config of evaluation: this one, but for ``evaluation_config``.
 
         Raises:
             HyperparameterError: it has a setting that evaluation does not read.
@@ -677,7 +678,7 @@ class AlgorithmConfig(AllSettings):
         return other
 
     def changed_values(self) -> dict[str, Any]:
-        """The settings that were set."""
+        """Returns the settings that were set."""
         return {name: getattr(self, name) for name in self._given}
 
     # -- building ------------------------------------------------------------------------------------------------------
@@ -708,7 +709,7 @@ class AlgorithmConfig(AllSettings):
 
 
 def with_learner(algorithm: type[Any], *learner: type[Any]) -> type[Any]:
-    """The algorithm with another learner, or with its own behind the classes given."""
+    """Returns the algorithm with another learner, or with its own behind the classes given."""
     own = algorithm.learner_class
     if not issubclass(learner[0], own):
         learner = (type(own.__name__, (*learner, own), {"__module__": __name__}),)
@@ -752,7 +753,8 @@ _arguments: Callable[[Any], Mapping[str, str]] = cache(_read_arguments)
 
 
 def _group_of(cls: type, name: str) -> str:
-    """The method that sets a setting: that of the class which first declared it; an algorithm's own: training()."""
+    """Returns the method that sets a setting: that of the class which first declared it; an algorithm's own:
+    training()."""
     owner = next(base for base in reversed(cls.__mro__) if name in inspect.get_annotations(base))
     group: str = vars(owner).get("group", "training")
     return group

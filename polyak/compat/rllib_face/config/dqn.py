@@ -247,7 +247,7 @@ class DQNConfig(ReplayConfig):
     sigma0: Positive = 0.5
     """First size of that noise."""
     dueling: Annotated[bool, To("dueling")] = True
-    """Heads of their own for state values and advantages (arXiv:1511.06581)."""
+    """Separate heads for state values and advantages (arXiv:1511.06581)."""
     hiddens: list[int] = field(default_factory=lambda: [256])
     """Widths of the hidden layers of each head, unless ``model_config`` has ``head_fcnet_hiddens``."""
     double_q: Annotated[bool, To("double")] = True
@@ -317,7 +317,7 @@ class DQNConfig(ReplayConfig):
     reports: ClassVar = ReportsValues
 
     def exploration_schedule(self) -> Any:
-        """The probability of a random action, by the remaining progress of
+        """Returns the probability of a random action, by the remaining progress of
         :data:`~polyak.compat.rllib_face.config.base.HORIZON` steps; ``None`` where noise takes its place."""
         if self.noisy:
             return None

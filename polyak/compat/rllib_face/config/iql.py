@@ -40,7 +40,7 @@ class IQLConfig(MARWILConfig):
     grad_clip: Annotated[Literal[None], To("")] = None
     """Gradients are not clipped."""
     normalize_actions: Literal[True] = True
-    """The policy chooses actions in [-1, 1], which stand for the range of the environment's."""
+    """Fixed: the policy's actions are in [-1, 1], scaled to the range of the environment's."""
     beta: Annotated[Positive, To("beta")] = 0.1
     """Weights of better actions for the actor: exp(beta * advantage), which is at most 100."""
     expectile: Annotated[float, Only("a number between 0 and 1", lambda x: 0 < x < 1), To("expectile")] = 0.8

@@ -85,7 +85,7 @@ class Networks:
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether the default module is to be recurrent."""
+        """Whether the default module is recurrent."""
         return self.is_default and bool(self.options["use_lstm"])
 
 

@@ -29,7 +29,7 @@ Reading = Annotated[
         lambda options: options.keys() <= TUNES_RAY_DATA,
     ),
 ]
-"""Files are read here without Ray Data, whatever options make it quick."""
+"""Files are read without Ray Data, so that options of its speed have no effect."""
 Nothing = Annotated[
     dict[str, Any],
     Only("{}: files are read by polyak.experience.Dataset.load, which takes no such options", lambda d: not d),

@@ -74,7 +74,7 @@ class SACConfig(ReplayConfig):
     grad_clip: Annotated[Literal[None], To("")] = None
     """Gradients are not clipped."""
     normalize_actions: Literal[True] = True
-    """The policy chooses actions in [-1, 1], which stand for the range of the environment's."""
+    """Fixed: the policy's actions are in [-1, 1], scaled to the range of the environment's."""
     actor_lr: NonNegative | Points = 3e-5
     """Learning rate of the actor: a number, or points [[environment step, value], ...]."""
     critic_lr: NonNegative | Points = 3e-4

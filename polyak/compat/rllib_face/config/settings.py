@@ -54,9 +54,9 @@ class EnvironmentSettings:
     """Learn from the sign of rewards (``True``), or from rewards within plus and minus a number; ``None``: from the
     sign in Atari games, elsewhere from rewards as they are. Returns are reported of rewards as they are."""
     normalize_actions: bool = True
-    """Networks choose continuous actions in [-1, 1], which stand for the range of the environment's."""
+    """Networks choose continuous actions in [-1, 1], scaled to the range of the environment's."""
     clip_actions: bool = False
-    """Bring continuous actions that are not normalised into the environment's bounds, which must be done."""
+    """Clip continuous actions that are not normalised to the environment's bounds, which is required for them."""
     disable_env_checking: bool = False
     """Do not check a program's own environment before training."""
     is_atari: bool | None = None
@@ -73,7 +73,7 @@ class EnvRunnerSettings:
     num_envs_per_env_runner: Parallel = 1
     """Environments in each runner."""
     gym_env_vectorize_mode: Literal["sync", "async"] = "sync"
-    """Step the environments of a runner one after another, or each in a process of its own."""
+    """Step the environments of a runner one after another, or each in its own process."""
     rollout_fragment_length: Count | Literal["auto"] = "auto"
     """Steps of each environment between two looks of the learner: see each algorithm."""
     batch_mode: Literal["truncate_episodes", "complete_episodes"] = "truncate_episodes"
@@ -126,7 +126,7 @@ class LearnerSettings:
     max_requests_in_flight_per_learner: Literal[3] = 3
     """On Ray: batches that are requested in advance; for replay any number."""
     add_default_connectors_to_learner_pipeline: Literal[True] = True
-    """RLlib's default pieces stand behind those of ``learner_connector``."""
+    """Fixed: RLlib's default pieces follow those of ``learner_connector``."""
 
 
 @dataclass(init=False, repr=False, eq=False)

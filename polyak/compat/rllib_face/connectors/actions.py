@@ -65,7 +65,7 @@ _SETTING = "module_to_env_connector"
 
 
 def _rows(batch: dict[str, Any], name: str, keys: list[tuple[str]]) -> list[Any]:
-    """The items of a column, in the order of the episodes."""
+    """Returns the items of a column, in the order of the episodes."""
     column = batch[name]
     fits = isinstance(column, dict) and all(len(column.get(key, ())) == 1 for key in keys)
     require(fits, _SETTING, name, "they must leave one item of this column for each episode.")
@@ -73,7 +73,7 @@ def _rows(batch: dict[str, Any], name: str, keys: list[tuple[str]]) -> list[Any]
 
 
 def _action(made: Any, before: np.ndarray, space: spaces.Space) -> np.ndarray:
-    """An action of the type and shape of the one before; choices must be such as the space has."""
+    """Returns an action of the type and shape of the one before; choices must be such as the space has."""
     action = np.asarray(made)
     right = action.shape == before.shape and np.can_cast(action.dtype, before.dtype, "same_kind")
     fix = f"the module's are {before.dtype} {before.shape}, for {space}."
@@ -111,7 +111,7 @@ class ActsByPieces(BeforeAlgorithm):
     _evaluator: ConnectedActor | None = None
 
     def make_actor(self) -> ConnectedActor:
-        """The algorithm's actor, with pieces behind it."""
+        """Returns the algorithm's actor, with pieces behind it."""
         own = super().make_actor()
         assert isinstance(own, Actor)
         return ConnectedActor(own.policy, own.exploration, own.deterministic)

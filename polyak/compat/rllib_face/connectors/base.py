@@ -76,11 +76,11 @@ class ConnectorV2(MayBeNamed):
     # -- spaces --------------------------------------------------------------------------------------------------------
 
     def recompute_output_observation_space(self, input_observation_space: Any, input_action_space: Any) -> Any:
-        """The space of observations after it: here the same as before."""
+        """Returns the space of observations after it: here the same as before."""
         return input_observation_space
 
     def recompute_output_action_space(self, input_observation_space: Any, input_action_space: Any) -> Any:
-        """The space of actions after it: here the same as before."""
+        """Returns the space of actions after it: here the same as before."""
         return input_action_space
 
     @property
@@ -130,7 +130,7 @@ class ConnectorV2(MayBeNamed):
     def single_agent_episode_iterator(
         episodes: Sequence[Any], agents_that_stepped_only: bool = True, zip_with_batch_column: Any = None
     ) -> Iterator[Any]:
-        """The episodes, each by itself, or with its entries of a column."""
+        """Yields the episodes, each by itself, or with its entries of a column."""
         if zip_with_batch_column is None:
             yield from episodes
             return

@@ -149,7 +149,7 @@ def padded(column: np.ndarray, lengths: list[int], steps: int | None) -> np.ndar
 
 
 def unpadded(column: torch.Tensor, lengths: list[int], steps: int | None) -> torch.Tensor:
-    """The inverse of :func:`padded`."""
+    """Inverts :func:`padded`."""
     if steps is None:
         return column
     counts = [-(-length // steps) for length in lengths]

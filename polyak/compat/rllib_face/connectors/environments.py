@@ -136,7 +136,7 @@ _COUNT = "they made another number of observations than there are episodes."
 
 
 def _fitted(observation: Any, space: spaces.Space) -> Any:
-    """An observation with the shapes and types of its space.
+    """Returns an observation with the shapes and types of its space.
 
     Raises:
         HyperparameterError: it has others.

@@ -48,7 +48,7 @@ class SingleAgentObservationPreprocessor(ConnectorV2):
     """A piece that needs nothing but the newest observation: write :meth:`preprocess`."""
 
     def preprocess(self, observation: Any, episode: Any) -> Any:
-        """The observation that takes its place."""
+        """Returns the observation that takes its place."""
         raise NotImplementedError(f"{type(self).__name__} must write preprocess(observation, episode).")
 
     def __call__(self, *, rl_module: Any, batch: Batch, episodes: list[Any], **kwargs: Any) -> Batch:

@@ -95,12 +95,12 @@ class TorchLearner(Learner):
 
     @classmethod
     def face(cls) -> type[TorchLearner]:
-        """The class of this package that a program's own derives from."""
+        """Returns the class of this package that a program's own derives from."""
         return next(base for base in cls.__mro__ if base.__module__.startswith(__package__ or ""))
 
     @classmethod
     def own(cls) -> list[str]:
-        """The methods of losses, gradients and optimizers that a program has written."""
+        """Returns the methods of losses, gradients and optimizers that a program has written."""
         return changed(cls, cls.face(), [*LOSSES, *OPTIMIZERS])
 
     def build(self) -> None:
@@ -256,12 +256,12 @@ class TorchLearner(Learner):
         return bool(self._registered or self._schedulers)
 
     def rates(self, module_id: str) -> dict[str, float]:
-        """The learning rates of a module's optimizers, as they are reported."""
+        """Returns the learning rates of a module's optimizers, as they are reported."""
         optimizers = self.get_optimizers_for_module(module_id)
         return {f"{name}_learning_rate": float(one.param_groups[0]["lr"]) for name, one in optimizers}
 
     def filter_param_dict_for_optimizer(self, param_dict: Gradients, optimizer: Optimizer) -> Gradients:
-        """The entries of a dict that are of an optimizer's parameters."""
+        """Returns the entries of a dict that are of an optimizer's parameters."""
         return {p: param_dict[p] for group in optimizer.param_groups for p in group["params"] if p in param_dict}
 
     # -- hooks around updates

@@ -117,7 +117,7 @@ class ModulePolicy(ActorCriticPolicy):
         return {}
 
     def _reads(self, encoder: Any) -> Any:
-        """The part of an encoder that is the features extractor."""
+        """Returns the part of an encoder that is the features extractor."""
         return encoder
 
     def _read_dims(self, dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -181,7 +181,7 @@ STATE, SLASH = "state_in__", "__"
 
 
 def nested(memory: Mapping[str, Any]) -> dict[str, Any]:
-    """A recurrent state as a module has it, of the columns that it is stored in."""
+    """Returns a recurrent state as a module has it, of the columns that it is stored in."""
     found: dict[str, Any] = {}
     for name in (name for name in memory if name.startswith(STATE)):
         *above, last = name.removeprefix(STATE).split(SLASH)

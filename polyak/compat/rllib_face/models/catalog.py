@@ -62,8 +62,8 @@ class DefaultModelConfig:
     fcnet_bias_initializer_kwargs: Mapping[str, Any] | None = None
     fcnet_use_layernorm: bool = False
     conv_filters: list[Any] | None = None
-    """[[channels, [kernel height, kernel width], stride], ...] of the encoder, for images; ``None`` takes those that
-    there are for squares of 96, 84, 64, 42 and 10 pixels."""
+    """[[channels, [kernel height, kernel width], stride], ...] of the encoder, for images; ``None`` takes the defaults
+    for squares of 96, 84, 64, 42 and 10 pixels."""
     conv_activation: Any = "relu"
     conv_kernel_initializer: Initializer = None
     conv_kernel_initializer_kwargs: Mapping[str, Any] | None = None
@@ -205,8 +205,8 @@ class Catalog(MayBeNamed):
         model_config_dict: dict[str, Any],
         action_space: spaces.Space | None = None,
     ) -> ModelConfig:
-        """A perceptron for vectors, convolutions for images, both for the parts of a Dict, and an LSTM behind any of
-        them with ``use_lstm``.
+        """Returns a perceptron for vectors, convolutions for images, both for the parts of a Dict, and an LSTM behind
+        any of them with ``use_lstm``.
 
         Raises:
             ValueError: another observation space.
@@ -262,7 +262,7 @@ class Catalog(MayBeNamed):
         return get_preprocessor(observation_space)(observation_space)
 
     def build_encoder(self, framework: str = "torch") -> Any:
-        """A new encoder."""
+        """Returns a new encoder."""
         return self._encoder_config.build(framework)
 
     def get_action_dist_cls(self, framework: str = "torch") -> Any:
@@ -395,7 +395,7 @@ class PPOCatalog(Catalog):
         self.pi_and_vf_head_activation: Any = options["head_fcnet_activation"]
 
     def build_actor_critic_encoder(self, framework: str = "torch") -> Any:
-        """A new encoder for both, or one for each in one module."""
+        """Returns a new encoder for both, or one for each in one module."""
         return self.actor_critic_encoder_config.build(framework)
 
     def build_encoder(self, framework: str = "torch") -> Any:
@@ -403,7 +403,8 @@ class PPOCatalog(Catalog):
 
     @HeadConfig
     def pi_head_config(self) -> Any:
-        """The config of the policy head: as many outputs as the action distribution reads, unless it was set."""
+        """Returns the config of the policy head: as many outputs as the action distribution reads, unless it was
+        set."""
         kind = self.get_action_dist_cls(framework="torch")
         outputs = kind.required_input_dim(space=self.action_space, model_config=self._model_config_dict)
         bound, free = self._model_config_dict["log_std_clip_param"], self._model_config_dict["free_log_std"]
@@ -413,18 +414,18 @@ class PPOCatalog(Catalog):
 
     @HeadConfig
     def vf_head_config(self) -> Any:
-        """The config of the value head: one output, unless it was set."""
+        """Returns the config of the value head: one output, unless it was set."""
         return self._head(1, MLPHeadConfig)
 
     def _hidden(self) -> tuple[Any, Any]:
         return self.pi_and_vf_head_hiddens, self.pi_and_vf_head_activation
 
     def build_pi_head(self, framework: str = "torch") -> Any:
-        """A new policy head."""
+        """Returns a new policy head."""
         return self.pi_head_config.build(framework)
 
     def build_vf_head(self, framework: str = "torch") -> Any:
-        """A new value head."""
+        """Returns a new value head."""
         return self.vf_head_config.build(framework)
 
 
@@ -441,8 +442,8 @@ class DQNCatalog(Catalog):
 
     @HeadConfig
     def af_head_config(self) -> Any:
-        """The config of the head for the advantages of A actions, or for their values without a value head: K x A
-        outputs, unless it was set."""
+        """Returns the config of the head for the advantages of A actions, or for their values without a value head: K x
+        A outputs, unless it was set."""
         if not isinstance(self.action_space, spaces.Discrete):
             raise ValueError(f"action values need a Discrete action space, got {self.action_space}.")
         outputs = self.num_atoms * int(self.action_space.n)
@@ -450,15 +451,15 @@ class DQNCatalog(Catalog):
 
     @HeadConfig
     def vf_head_config(self) -> Any:
-        """The config of the value head: K outputs, unless it was set."""
+        """Returns the config of the value head: K outputs, unless it was set."""
         return self._head(self.num_atoms, MLPHeadConfig, sigma0=self._model_config_dict.get("sigma0"))
 
     def build_af_head(self, framework: str = "torch") -> Any:
-        """A new head of advantages, or of action values."""
+        """Returns a new head of advantages, or of action values."""
         return self.af_head_config.build(framework)
 
     def build_vf_head(self, framework: str = "torch") -> Any:
-        """A new head of state values, for dueling networks."""
+        """Returns a new head of state values, for dueling networks."""
         return self.vf_head_config.build(framework)
 
 

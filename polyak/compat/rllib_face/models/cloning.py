@@ -36,7 +36,7 @@ class BCCatalog(Catalog):
         return self.pi_head_hiddens, self.pi_head_activation
 
     def build_pi_head(self, framework: str = "torch") -> Any:
-        """A new policy head."""
+        """Returns a new policy head."""
         return self.pi_head_config.build(framework)
 
 
@@ -88,7 +88,7 @@ class CloningModulePolicy(WholeModulePolicy):
         return found
 
     def forward(self, obs: Obs, deterministic: bool = False) -> Any:
-        """Actions [B, ...]"""
+        """Returns actions [B, ...]"""
         return self.act(obs, deterministic)
 
 

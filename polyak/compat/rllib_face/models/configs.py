@@ -32,7 +32,7 @@ class ModelConfig:
     """The class of the network, which is made with this description: ``"module:class"``."""
 
     def build(self, framework: str = "torch") -> Any:
-        """A new network.
+        """Returns a new network.
 
         Raises:
             HyperparameterError: another framework than torch, or an option that cannot be.
@@ -156,7 +156,7 @@ class CNNEncoderConfig(ModelConfig):
     builds: ClassVar[str] = "encoders:CNNEncoder"
 
     def layers(self) -> list[ConvLayer]:
-        """The layers, with the sizes between them worked out.
+        """Returns the layers, with the sizes between them worked out.
 
         Raises:
             HyperparameterError: a specifier that is none, or a kernel larger than the image.

@@ -44,7 +44,7 @@ class DefaultPPOTorchRLModule(TorchRLModule):
         self.vf = catalog.build_vf_head(framework="torch")
 
     def get_non_inference_attributes(self) -> list[str]:
-        """The value head, and its encoder where that is its own."""
+        """Returns the value head, and its encoder where that is its own."""
         return ["vf", "encoder.critic_encoder"] if hasattr(self.encoder, "critic_encoder") else ["vf"]
 
     def get_initial_state(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         return [(getattr(self, name), getattr(self, f"_target_{name}")) for name in self._copied]
 
     def get_non_inference_attributes(self) -> list[str]:
-        """The lagging copies."""
+        """Returns the lagging copies."""
         return [f"_target_{name}" for name in self._copied]
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -219,7 +219,7 @@ def _option(options: Any, name: str, default: Any) -> Any:
 
 
 def view_of(policy: Any, observation_space: Any, turned: bool) -> Any:
-    """The module of a policy, under RLlib's contract."""
+    """Returns the module of a policy, under RLlib's contract."""
     return getattr(policy, "rl_module", None) or DefaultSACTorchRLModule(policy, observation_space, turned)
 
 

@@ -139,7 +139,7 @@ class OwnDistribution(Values):
 
 
 def outputs_for(family: Family) -> int:
-    """Numbers that :func:`distribution_of` reads for each row."""
+    """Returns numbers that :func:`distribution_of` reads for each row."""
     if isinstance(family, ProductFamily):
         return sum(map(outputs_for, family.families))
     return 2 * family.n_outputs if isinstance(family, GaussianFamily) else family.n_outputs

@@ -90,7 +90,7 @@ class TorchMLP(nn.Module):
 
 
 def _layers(config: MLPConfig, part: str, inputs: int, widths: Any) -> list[nn.Module]:
-    """The hidden layers or the output layer."""
+    """Returns the hidden layers or the output layer."""
 
     def option(name: str) -> Any:
         return getattr(config, f"{part}_layer_{name}")

@@ -140,7 +140,7 @@ class MultiRLModule(dict[str, Any]):
 
 
 def of_one_agent(spec: Any) -> Any:
-    """An ``RLModuleSpec``: itself, or that of the only agent."""
+    """Returns an ``RLModuleSpec``: itself, or that of the only agent."""
     return spec.of_one_agent() if isinstance(spec, MultiRLModuleSpec) else spec
 
 
@@ -187,7 +187,7 @@ class MultiRLModuleSpec:
         return MultiRLModule(cast("dict[str, RLModule]", built)) if module_id is None else built[module_id]
 
     def of_one_agent(self) -> RLModuleSpec:
-        """The spec of the only agent.
+        """Returns the spec of the only agent.
 
         Raises:
             HyperparameterError: there are others that act.

@@ -1,7 +1,7 @@
 """An encoder of observations that are neither a vector nor an image: the parts of a Dict, rows of numbers, one number.
 
 RLlib has no default for these. Here they are read as polyak's own policies read them: images through convolutions, all
-else as it stands, side by side, before the layers of a vector.
+else unchanged, side by side, before the layers of a vector.
 
 Shapes: B rows, F features.
 """
@@ -30,7 +30,7 @@ class NestedEncoderConfig(ModelConfig):
     """Parts side by side, then an encoder of vectors: {"obs": {name: [B, ...]}} -> {"encoder_out": [B, F]}"""
 
     parts: Mapping[str, ModelConfig | None] = field(default_factory=dict)
-    """Name -> encoder of that part; ``None``: it is read as it stands."""
+    """Name -> encoder of that part; ``None``: it is read unchanged."""
     base_encoder_config: ModelConfig | None = None
     """The config of the encoder that reads all parts."""
 

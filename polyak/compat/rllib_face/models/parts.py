@@ -52,7 +52,7 @@ class EncoderFeatures(nn.Module):
 
 
 def features_of(encoder: Any, latent_dims: tuple[int, ...], turned: bool) -> Any:
-    """A features extractor that is this encoder."""
+    """Returns a features extractor that is this encoder."""
     dim = int(np.prod(latent_dims))
     if type(encoder) is not MLPEncoder or encoder.config.always_check_shapes:
         return EncoderFeatures(encoder, dim, turned)
@@ -62,7 +62,7 @@ def features_of(encoder: Any, latent_dims: tuple[int, ...], turned: bool) -> Any
 
 
 def layers_of(head: Any) -> Any:
-    """The layers of a head; itself, if it is more than that."""
+    """Returns the layers of a head; itself, if it is more than that."""
     return head.net.mlp if type(head) is MLPHead and not head.config.clip_log_std else head
 
 
@@ -80,8 +80,8 @@ def check_output(module: Any, what: str, values: Any, *shapes: tuple[int, ...]) 
 
 
 def seen_by(space: spaces.Space, turned: bool) -> spaces.Space:
-    """The space that encoders read, by the policy's: images as the environment has them, choices one-hot, in parts of a
-    Dict as well."""
+    """Returns the space that encoders read, by the policy's: images as the environment has them, choices one-hot, in
+    parts of a Dict as well."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict({name: seen_by(part, False) for name, part in space.spaces.items()})
     if isinstance(space, spaces.Box):

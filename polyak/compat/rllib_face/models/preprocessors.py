@@ -32,11 +32,11 @@ class Preprocessor:
         self.shape: tuple[int, ...] = self._init_shape(observation_space, options or {})
 
     def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
-        """The shape of the array."""
+        """Returns the shape of the array."""
         return (int(spaces.flatdim(obs_space)),)
 
     def transform(self, observation: Any) -> np.ndarray:
-        """The array."""
+        """Returns the array."""
         return np.asarray(spaces.flatten(self._obs_space, observation), np.float32)
 
     @property
@@ -77,7 +77,7 @@ class DictFlatteningPreprocessor(Preprocessor):
 
 
 def get_preprocessor(space: spaces.Space) -> type[Preprocessor]:
-    """The class that fits an observation space."""
+    """Returns the class that fits an observation space."""
     if is_composed(space):
         return DictFlatteningPreprocessor if isinstance(space, spaces.Dict) else TupleFlatteningPreprocessor
     choices = isinstance(space, spaces.Discrete | spaces.MultiDiscrete)

@@ -86,12 +86,12 @@ class InferenceOnlyAPI(Protocol):
     """A module that acts with a part of its networks."""
 
     def get_non_inference_attributes(self) -> list[str]:
-        """Names of the attributes that only learning needs."""
+        """Returns names of the attributes that only learning needs."""
 
 
 @runtime_checkable
 class SelfSupervisedLossAPI(Protocol):
-    """A module with a loss of its own, in place of the learner's."""
+    """A module with its own loss, in place of the learner's."""
 
     def compute_self_supervised_loss(
         self, *, learner: Any, module_id: str, config: Any, batch: Batch, fwd_out: Batch, **kwargs: Any
@@ -153,7 +153,7 @@ class RLModule:
     # -- forward passes ------------------------------------------------------------------------------------------------
 
     def _forward(self, batch: Batch, **kwargs: Any) -> Batch:
-        """The forward pass, where a subclass does not distinguish them."""
+        """Returns the forward pass, where a subclass does not distinguish them."""
         raise NotImplementedError(f"{type(self).__name__} must write _forward(batch).")
 
     def _forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:
@@ -214,7 +214,7 @@ class RLModule:
     output_specs_inference = output_specs_exploration = output_specs_train = _says_nothing
 
     def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the constructor that make another one like it."""
+        """Returns the arguments of the constructor that make another one like it."""
         named = ("observation_space", "action_space", "inference_only", "learner_only", "model_config")
         catalog_class = None if self.catalog is None else type(self.catalog)
         return (), {name: getattr(self, name) for name in named} | {"catalog_class": catalog_class}
@@ -233,17 +233,17 @@ class RLModule:
 
     @classmethod
     def from_checkpoint(cls, path: Any) -> Any:
-        """The module in a folder, or the modules of several: see :meth:`TorchRLModule.from_checkpoint`."""
+        """Returns the module in a folder, or the modules of several: see :meth:`TorchRLModule.from_checkpoint`."""
         if (Path(path) / DESCRIPTION).is_file():
             return TorchRLModule.from_checkpoint(path)
         return resolve_name("polyak.compat.rllib_face.models.multi:MultiRLModule").from_checkpoint(path)
 
     def as_multi_rl_module(self) -> Any:
-        """A :class:`~polyak.compat.rllib_face.MultiRLModule` with this one alone, as that of the only agent."""
+        """Returns a :class:`~polyak.compat.rllib_face.MultiRLModule` with this one alone, as that of the only agent."""
         return resolve_name("polyak.compat.rllib_face.models.multi:MultiRLModule")({DEFAULT_MODULE_ID: self})
 
     def unwrapped(self) -> RLModule:
-        """The module itself."""
+        """Returns the module itself."""
         return self
 
 
@@ -453,7 +453,7 @@ class RLModuleSpec:
     """A folder of :meth:`TorchRLModule.save_to_path`, whose weights the new module gets."""
 
     def build(self) -> Any:
-        """A new module.
+        """Returns a new module.
 
         Raises:
             HyperparameterError: no class.
@@ -477,7 +477,7 @@ class RLModuleSpec:
 
     @classmethod
     def from_module(cls, module: Any) -> Self:
-        """The spec of a module."""
+        """Returns the spec of a module."""
         return cls(type(module), **module.get_ctor_args_and_kwargs()[1])
 
 

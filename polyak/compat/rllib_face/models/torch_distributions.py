@@ -30,7 +30,7 @@ class Distribution:
         raise NotImplementedError("a distribution must write required_input_dim(space), which returns a number.")
 
     def sample(self, *, sample_shape: Any = None, **kwargs: Any) -> Any:
-        """Actions [*sample_shape, B, ...]."""
+        """Returns actions [*sample_shape, B, ...]."""
         raise NotImplementedError(f"{type(self).__name__} must write sample().")
 
     def rsample(self, *, sample_shape: Any = None, **kwargs: Any) -> Any:
@@ -38,7 +38,7 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} must write rsample().")
 
     def logp(self, value: Tensor, **kwargs: Any) -> Tensor:
-        """Log-densities [B] of actions [B, ...]."""
+        """Returns log-densities [B] of actions [B, ...]."""
         raise NotImplementedError(f"{type(self).__name__} must write logp(value).")
 
     def entropy(self, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ class TorchDistribution(Distribution):
         self._dist = self._get_torch_distribution(*args, **kwargs)
 
     def _get_torch_distribution(self, *args: Any, **kwargs: Any) -> torch.distributions.Distribution:
-        """The distribution of torch's."""
+        """Returns the distribution of torch's."""
         raise NotImplementedError(f"{type(self).__name__} must write _get_torch_distribution().")
 
     @classmethod
@@ -208,7 +208,7 @@ class TorchDeterministic(Distribution):
         return int(np.prod(space.shape))
 
     def sample(self, *, sample_shape: Any = None, **kwargs: Any) -> Tensor:
-        """Actions [*sample_shape, B, ...]."""
+        """Returns actions [*sample_shape, B, ...]."""
         return self.loc.expand(*(sample_shape or ()), *self.loc.shape)
 
     def to_deterministic(self) -> Self:

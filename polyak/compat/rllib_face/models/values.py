@@ -73,7 +73,7 @@ def chooses_itself(module_class: type[Any], methods: tuple[str, ...]) -> list[st
 
 
 def explores_itself(module_class: type[Any]) -> bool:
-    """Whether a module has an exploration of its own, in place of the algorithm's random actions."""
+    """Whether a module explores by itself, in place of the algorithm's random actions."""
     return bool(chooses_itself(module_class, _EXPLORATION))
 
 
@@ -104,7 +104,7 @@ class ModuleCategoricalQNetwork(OfModule, CategoricalQNetwork):
 
 
 class WholeQNetwork(QNetwork):
-    """Action values of a module with a forward pass of its own: [B, A]
+    """Action values of a module with its own forward pass: [B, A]
 
     Args:
         module: called whole.
@@ -137,7 +137,7 @@ class WholeQNetwork(QNetwork):
 
 
 class WholeCategoricalQNetwork(WholeQNetwork, CategoricalQNetwork):
-    """Distributions of returns of a module with a forward pass of its own."""
+    """Distributions of returns of a module with its own forward pass."""
 
     def logits(self, obs: Obs) -> Tensor:
         """[B, K, A]"""
@@ -253,7 +253,7 @@ class ModuleValuePolicy(ValuePolicy):
         return outcome
 
     def columns_of(self, batch: Any) -> dict[str, Any]:
-        """A replayed batch under RLlib's names, as the module reads it."""
+        """Returns a replayed batch under RLlib's names, as the module reads it."""
         columns = {Columns.OBS: batch.observations, Columns.NEXT_OBS: batch.next_observations}
         read = {name: read_by(self, self._turned, part) for name, part in columns.items()}
         return {**read, Columns.ACTIONS: batch.actions.flatten().long(), Columns.REWARDS: batch.rewards}
@@ -307,7 +307,7 @@ class ExploresItself(BeforeAlgorithm):
         return {}
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        """The policy's actions."""
+        """Returns the policy's actions."""
         return NetworkAlgorithm.predict(self, *args, **kwargs)
 
 

@@ -55,8 +55,8 @@ class EvaluatorWorker:
 
 
 class ExploringPolicy:
-    """A policy that takes random actions now and then, unless it is to be deterministic: in all environments or in
-    none, as models that explore by epsilon-greedy predict.
+    """A policy with random actions, unless it acts deterministically: in all environments or in none, as models that
+    explore by epsilon-greedy predict.
 
     Args:
         policy: takes the others.
@@ -71,7 +71,7 @@ class ExploringPolicy:
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False, **more: Any
     ) -> tuple[Any, Any]:
-        """Actions for a batch of observations, and the next recurrent state."""
+        """Returns actions for a batch of observations, and the next recurrent state."""
         explores = not deterministic and np.random.rand() < self.rate
         actions, then = self.policy.predict(observation, state, episode_start, deterministic, **more)
         if explores:

@@ -1,4 +1,4 @@
-"""Evaluation in processes of its own, which may continue while training does."""
+"""Evaluation in separate processes, which may run beside training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learners in processes of their own, by the settings of a config."""
+"""Learners in separate processes, by the settings of a config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experience collected in processes of their own, by the settings of a config."""
+"""Runners in separate processes, by the settings of a config."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from polyak.learning.vtrace_learner import VTraceLearner
 
 
 def environments_elsewhere(config: AlgorithmConfig) -> RemoteEnvs:
-    """The environments of ``num_env_runners`` processes.
+    """Returns the environments of ``num_env_runners`` processes.
 
     Raises:
-        Exception: whatever an environment raises, with its traceback.
+        Exception: an environment's error, with its traceback.
     """
     tolerance = tolerance_of(
         config,

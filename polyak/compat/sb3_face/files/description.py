@@ -92,7 +92,7 @@ def describe(
     """Returns the description of the model, in the form of ``polyak.json``.
 
     Raises:
-        ValueError: the algorithm is not one of polyak's, or the description lacks what is needed.
+        ValueError: the algorithm is not one of polyak's, or the description lacks an entry.
     """
     policy = entries.get("policy_class")
     algorithm = algorithm_of(entries, policy)

@@ -26,10 +26,10 @@ def read(file: IO[bytes], trust: bool = False) -> dict[str, Any]:
 
     Args:
         file: open for reading.
-        trust: also run a pickle that holds other things.
+        trust: also run a pickle with other content.
 
     Raises:
-        UntrustedError: without ``trust``, the pickle holds other things than Stable-Baselines3 puts there.
+        UntrustedError: without ``trust``, the pickle has other content than Stable-Baselines3 writes.
         ValueError: it is damaged, or holds something else.
     """
     what = str(getattr(file, "name", "the file"))

@@ -60,7 +60,7 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
         return distribution
 
     def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Decision:
-        assert masks is not None  # this class draws by itself, so that no noise brings it here
+        assert masks is not None  # this class draws its own noise, so none is given here
         deterministic = noise is None
         if not self.acts_by_forward:
             return Decision(self._predict(obs, deterministic, masks))
