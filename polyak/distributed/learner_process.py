@@ -104,7 +104,7 @@ class LearnerProcess:
         """Learn as one with all that join at the same time.
 
         Args:
-            group: its place among them; or address, port, number of learners, seconds of patience and device.
+            group: its membership in the group; or address, port, number of learners, seconds of patience and device.
         """
         self.learner.join(group if not isinstance(group, tuple) else SocketGroup(self.rank, *group))
 

@@ -366,8 +366,8 @@ class _Here:
     """The place in a group of the learner here, which must not use it while the others rest.
 
     Args:
-        group: of all.
-        place: in it.
+        group: the group of all learners.
+        place: the membership of the local learner.
     """
 
     def __init__(self, group: LearnerGroup, place: Group) -> None:

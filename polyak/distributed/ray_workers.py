@@ -462,7 +462,7 @@ class Workers:
         """Put new ones in the places of those that :meth:`replace` was called for, where the delay is over.
 
         Args:
-            wait: for the first, if there are no others.
+            wait: wait for the first, if there are no others.
         """
         while self._due:
             now = time.monotonic()

@@ -88,16 +88,17 @@ class RemoteEnvs(VecEnv):
             its own. A function with an argument gets the number of the runner, from 0.
         n_runners: number of runners; (min, max): as many as the cluster currently has room for.
         transport: ``"ray"`` for processes on Ray, ``"local"`` for this process.
-        seed: of the model. Runner ``i`` takes ``seed + 1000 * i``.
-        placement: of runners on Ray.
+        seed: seed of the model. Runner ``i`` uses ``seed + 1000 * i``.
+        placement: placement of runners on Ray.
         workers: the runners, each a :class:`~polyak.distributed.runner_process.RunnerProcess`, where they are there
             already.
         patience: seconds within which one must have begun.
         timeout: seconds within which a runner's environments must have answered to a step, reset or question: else it
             is replaced. ``None`` waits for ever.
-        restarts: how many are replaced within an hour; when one more is lost, training ends with an error.
+        restarts: number of runners that are replaced within an hour; when one more is lost, training ends with an
+            error.
         as_one: show all as one environment, whose steps come one after another.
-        compression: of images on their way from runners.
+        compression: compression of images that runners send.
 
     Raises:
         ValueError: ``env`` is an environment, which cannot be in several processes, ``timeout`` is no time, or a

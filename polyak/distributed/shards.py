@@ -197,7 +197,7 @@ class ShardedReplay:
         """Truncate the running episodes at the newest row: the next rows belong to other episodes.
 
         Args:
-            envs: which environments; ``None``: all.
+            envs: indices of the environments; ``None``: all.
         """
         self._send()
         which = set(range(self.n_envs) if envs is None else envs)

@@ -153,8 +153,8 @@ class EnvSlot:
 
         Args:
             env: the environment.
-            action: as the environment takes it.
-            reset_infos: where to put the info of the reset, at :attr:`index`, if there is one.
+            action: the environment's action.
+            reset_infos: gets the info of the reset, at :attr:`index`, if there is one.
 
         Returns:
             reward; done; info, copied so that later steps do not alter it, with ``"TimeLimit.truncated"`` and

@@ -146,8 +146,8 @@ def make_vec_env(
     Args:
         env_id: a registered name or spec, an environment class or a function; made with ``render_mode="rgb_array"``
             when it is a name, unless its class does not list that mode or does not take it.
-        n_envs: how many, at most 100,000.
-        seed: of the first environment and its action space at the first reset, and the root of the others' seeds.
+        n_envs: number of environments, at most 100,000.
+        seed: seed of the first environment and its action space at the first reset, and the root of the others' seeds.
         start_index: first number of the monitor files and of the seeds of the action spaces.
         monitor_dir: folder for the monitor files (made if it is missing); None for no files.
         wrapper_class: called with each environment.

@@ -183,10 +183,10 @@ def masks_for_rows(masks: Any, rows: int, size: int, space: spaces.Space) -> np.
     """Returns the argument ``action_masks`` of ``predict``, [M] or [B, M], as [B, M] bool.
 
     Args:
-        masks: which choices are allowed.
+        masks: the allowed choices.
         rows: B, of the observations.
         size: M.
-        space: of the actions.
+        space: the action space.
 
     Raises:
         ValueError: they are of another shape, have other entries than 0 and 1, or forbid everything.

@@ -55,7 +55,7 @@ class Normalisation:
         """Learn in an environment from now on.
 
         Args:
-            env: with all its wrappers.
+            env: the environment with all its wrappers.
             raw_experience: whether experience is stored as it was before normalisation.
 
         Raises:
@@ -239,7 +239,7 @@ class Normalisation:
 
         Args:
             observation: one or a batch.
-            space: of the observations that the policy reads.
+            space: the space of the observations that the policy reads.
         """
         if self.env is None and self.loaded_of_wrappers and not self._lent:
             advise(

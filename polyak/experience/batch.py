@@ -121,7 +121,7 @@ class Transition(NamedTuple):
         """Fold termination and discount into one factor.
 
         Args:
-            samples: of any buffer, also SB3-style ones that leave the trailing fields out.
+            samples: samples of any buffer, also SB3-style ones that leave the trailing fields out.
             gamma: discount of one step; used where the samples carry no ``discounts`` of their own.
         """
         rewards, alive = _scalars(samples.rewards), 1 - _scalars(samples.dones)

@@ -193,7 +193,7 @@ class SentImages:
 
     Args:
         frames: [K, H, W], perhaps :class:`Compressed`.
-        numbers: [..., C] of the frames.
+        numbers: [..., C] the numbers of the frames.
     """
 
     def __init__(self, frames: Any, numbers: np.ndarray) -> None:
@@ -243,16 +243,17 @@ def as_sent(
     after: Sequence[tuple[int, np.ndarray]] = (),
     compression: Compression | None = None,
 ) -> list[Any]:
-    """Observations as they travel to another process: of stacked images every frame once. Others are as they were.
+    """Returns observations in the form in which they are sent to another process: stacked images with every frame once,
+    others unchanged.
 
     Args:
-        seen: [T, N, ...] one after another, of N environments.
-        others: [K, ...] each, further ones, that followed some of these.
-        after: of each of these, the step and the environments [K] of those that they followed.
-        compression: of bytes.
+        seen: [T, N, ...] successive observations of N environments.
+        others: [K, ...] each, further observations that follow some of these.
+        after: for each of these, the step and the environments [K] of their predecessors.
+        compression: compression of bytes.
 
     Returns:
-        ``seen`` and the others, as what comes out of a pickle as an array.
+        ``seen`` and the others, as objects that unpickle to arrays.
     """
     compressed: Any = Compressed if compression else np.asarray
     plain = [compressed(each) if each.dtype == np.uint8 else each for each in (seen, *others)]

@@ -490,7 +490,7 @@ class ReplayBuffer(BaseBuffer):
         crosses the reset.
 
         Args:
-            envs: which environments; ``None``: all.
+            envs: indices of the environments; ``None``: all.
         """
         if self.size() == 0:
             return

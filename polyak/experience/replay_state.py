@@ -36,9 +36,9 @@ def tensors_of_before(state: dict[str, Any], ring: Ring, obs_shape: Any, compact
     """Returns the state of a buffer in tensors that an earlier version wrote, as one of now.
 
     Args:
-        state: has "written", the number of rows since the beginning, and successors as rows.
+        state: a state with "written", the number of rows since the beginning, and successors as rows.
         ring: empty, like the buffer's.
-        obs_shape: of an observation.
+        obs_shape: shape of an observation.
         compact: whether the ring stores each observation once; one row fewer was kept then.
     """
     where = "The saved buffer"

@@ -249,10 +249,10 @@ class Records:
     """``length * n_envs`` records. A *cell* is the place of a record: ``row * n_envs + env``.
 
     Args:
-        dtype: of a record, as :func:`record_dtype` makes it.
-        length, n_envs: how many.
-        device: where they are; ``None``: in numpy.
-        on_disk: in a temporary file, with ``device=None``.
+        dtype: dtype of a record: see :func:`record_dtype`.
+        length, n_envs: numbers of rows and environments.
+        device: device of the records; ``None``: in numpy.
+        on_disk: keep them in a temporary file; needs ``device=None``.
 
     Attributes:
         columns: field -> view [length, n_envs, ...], or a dict of such views.

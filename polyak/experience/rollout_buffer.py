@@ -172,7 +172,7 @@ class RolloutBuffer(BaseBuffer):
             rows: ``actions``, ``rewards``, ``episode_starts``, ``truncated`` and the further columns by their names,
                 [buffer_size, n_envs, ...] each; others are not read.
             seen: [buffer_size + 1, n_envs, ...] the observations, with those after the last step.
-            ends: of the steps in which episodes ended: number, step, and the recurrent state after it.
+            ends: the steps in which episodes ended: number, step, and the recurrent state after it.
         """
         self.reset()
         for number, step, memory in ends:
@@ -207,7 +207,7 @@ class RolloutBuffer(BaseBuffer):
             reward: [n_envs]; at a time limit with the discounted value of the final observation added, unless
                 ``truncated`` and ``final_values`` are assigned, or :meth:`record` does so.
             episode_start: [n_envs] whether ``obs`` is the first of an episode.
-            value, log_prob: [n_envs] of the policy that acted; None leaves them to be assigned after the rollout.
+            value, log_prob: [n_envs] by the acting policy; None: they are assigned after the rollout.
             extras: name -> [n_envs, ...], of all ``columns``.
 
         Raises:

@@ -122,7 +122,7 @@ class Corrected(Randomness):
 
     Args:
         alpha: 0 is uniform; the larger, the more the priorities decide.
-        beta: how much of the bias the weights undo, between 0 and 1.
+        beta: degree to which the weights correct the bias, between 0 and 1.
         final_beta: ``beta`` at the end of training, linear in the progress; None: it is constant.
     """
 
@@ -253,7 +253,7 @@ class RankBased(Corrected):
 
     Args:
         alpha: 0 is uniform.
-        beta: how much of the bias the weights undo; the paper anneals it to 1.
+        beta: degree to which the weights correct the bias; the paper anneals it to 1.
         final_beta: ``beta`` at the end of training; None: it is constant, see also :meth:`set_beta`.
     """
 

@@ -90,9 +90,9 @@ def events_at_start(run: RunFolder, tensorboard: Path, name: str, reset: bool, a
     with the same folder, cut to these lengths.
 
     Args:
-        run: its folder.
+        run: the folder of the run.
         tensorboard: folder of TensorBoard's runs.
-        name: of the algorithm.
+        name: name of the algorithm.
         reset: whether the run counts its steps from 0, in a new folder ``<name>_<n>``; else it continues the latest.
         again: whether the run begins again.
 

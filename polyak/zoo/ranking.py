@@ -85,7 +85,7 @@ def rank_checkpoints(
         fqe: further arguments of :class:`~polyak.algorithms.fqe.FQE`, such as ``policy``, ``learning_rate`` or
             ``deterministic``.
         confidence: level of the intervals, in (0, 1).
-        seed: of every FQE, so that all start alike.
+        seed: seed of every FQE, so that all start alike.
 
     Returns:
         the policies, the best first.

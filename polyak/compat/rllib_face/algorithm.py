@@ -448,9 +448,9 @@ class Algorithm(MayBeNamed):
         """Returns the action for one observation, in the environment's units.
 
         Args:
-            observation: as the environment has it.
+            observation: the environment's observation.
             state: the recurrent state of a module; ``None`` at the start of an episode.
-            explore: as while experience is collected, rather than the best action.
+            explore: explore as in training, instead of taking the best action.
             kwargs: RLlib's others, which must be ``None``.
 
         Returns:
@@ -626,7 +626,7 @@ class Algorithm(MayBeNamed):
         """:meth:`save_to_path` under RLlib's earlier name.
 
         Args:
-            checkpoint_dir: where to; ``None``: a new temporary folder, which is yours to delete.
+            checkpoint_dir: the folder; ``None``: a new temporary folder, which the caller deletes.
 
         Returns:
             ``.checkpoint.path``, and the latest result of :meth:`train` as ``.metrics``.

@@ -19,8 +19,8 @@ class PlayedEpisode(SingleAgentEpisode):
     as they are learned from and infos of all steps, and the latest observation alone.
 
     Args:
-        observation: of its beginning.
-        info: of its beginning.
+        observation: the first observation.
+        info: the info of the reset.
     """
 
     _known: tuple[float, int] | None = None

@@ -36,10 +36,10 @@ def add_rllib_example_script_args(
     """Returns a parser with the arguments of RLlib's example programs, under their names and with their defaults.
 
     Args:
-        parser: to add them to; ``None``: a new one.
-        default_reward: of ``--stop-reward``, the mean return that is enough.
-        default_iters: of ``--stop-iters``.
-        default_timesteps: of ``--stop-timesteps``, in environment steps.
+        parser: the parser to add them to; ``None``: a new one.
+        default_reward: default of ``--stop-reward``, the mean return at which training stops.
+        default_iters: default of ``--stop-iters``.
+        default_timesteps: default of ``--stop-timesteps``, in environment steps.
     """
     parser = argparse.ArgumentParser() if parser is None else parser
     add = parser.add_argument
@@ -68,7 +68,7 @@ def should_stop(stop: Mapping[str, Any], results: Mapping[str, Any], keep_ray_up
 
     Args:
         stop: key of a result, of nested ones with slashes -> its least value.
-        results: of ``train()``.
+        results: the results of ``train()``.
         keep_ray_up: do not shut Ray down then.
     """
     for key, least in stop.items():

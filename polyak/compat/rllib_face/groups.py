@@ -213,7 +213,7 @@ def synchronous_parallel_sample(
 
     Args:
         worker_set: ``algo.env_runner_group``.
-        max_env_steps, max_agent_steps: at least so many steps.
+        max_env_steps, max_agent_steps: least number of steps.
         concat: return all episodes in one list; ``False``: in a list of lists.
         sample_timeout_s, _uses_new_env_runners: RLlib's; runners have the config's timeout.
         random_actions: must be false.

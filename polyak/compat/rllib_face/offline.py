@@ -213,8 +213,8 @@ class OfflineRunner(LocalRunner):
         model: polyak's algorithm, which has it.
         steps: gradient steps in each training step.
         moves: whether a setting changes from one to the next.
-        restart: begin to count at zero.
-        local_env_runner: as programs are shown it.
+        restart: reset the counters.
+        local_env_runner: the runner that programs get.
     """
 
     def __init__(self, model: Any, steps: int, moves: bool, restart: bool, local_env_runner: Any) -> None:

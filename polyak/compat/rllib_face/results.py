@@ -65,7 +65,7 @@ class LatestEpisodes(deque[dict[str, Any]]):
     """The latest episodes, and how many there have been.
 
     Args:
-        size: how many are kept.
+        size: number of episodes to keep.
     """
 
     def __init__(self, size: int | None) -> None:

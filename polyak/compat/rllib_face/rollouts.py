@@ -371,7 +371,7 @@ class Finished:
     """Stores the steps of the episodes that have ended.
 
     Args:
-        model: its replay puts them together.
+        model: the model whose replay joins them.
     """
 
     def __init__(self, model: Any) -> None:
@@ -405,7 +405,7 @@ class EpisodeWriter:
     """Writes the episodes that have ended into a buffer, which takes as many rows as they have.
 
     Args:
-        writer: by which rows enter it.
+        writer: writes rows into the buffer.
         finished: the rows that a step completes.
         is_complete: whether a collection has enough.
     """

@@ -753,7 +753,7 @@ class Transitions:
 
     Args:
         model: the algorithm.
-        buffer: where to.
+        buffer: the buffer to fill.
     """
 
     def __init__(self, model: Any, buffer: Any) -> None:

@@ -392,7 +392,8 @@ class StateDependentNoiseDistribution(_Squashing):
 
         Args:
             log_std: [L, A] or [L, 1].
-            batch_size: how many, one for each environment; one more serves batches of any other size.
+            batch_size: number of matrices, one for each environment; a further one is used for batches of any other
+                size.
         """
         self._log_std = log_std
         self.noise.draw(log_std, self.action_dim, batch_size)

@@ -93,7 +93,7 @@ def plot_curves(
     Args:
         xy_list: curves as :func:`ts2xy` gives them.
         x_axis: label of the x axis.
-        title: of the figure.
+        title: title of the figure.
         figsize: inches.
 
     Returns:

@@ -52,7 +52,7 @@ def takes(
         parts: further classes in which arguments and their defaults are found, besides the class and those above it.
         first: names of the first arguments.
         required: names of arguments that have no default here.
-        defaults: those that differ here.
+        defaults: the defaults that differ here.
 
     Raises:
         TypeError: on a call, naming an argument that is unknown, missing or given twice.

@@ -17,8 +17,8 @@ class EpisodesInTensors:
 
     Args:
         n_envs: N.
-        newest: how many ended episodes are kept.
-        device: where.
+        newest: number of ended episodes to keep.
+        device: device of the tensors.
     """
 
     def __init__(self, n_envs: int, newest: int, device: torch.device) -> None:
@@ -69,7 +69,7 @@ class Counted:
 
     Args:
         batch: the environments.
-        newest: how many ended episodes are kept.
+        newest: number of ended episodes to keep.
         masks: whether to pass on which choices are allowed.
     """
 

@@ -237,7 +237,7 @@ def points(
     It has each seat equally often. It wins a game if it earns more than the mean of the others; a draw is half a point.
 
     Args:
-        game: as :class:`SelfPlayVecEnv` has it.
+        game: see :class:`SelfPlayVecEnv`.
         one, others: the players.
         n_games: played at once.
         rng: draws the first moves.

@@ -181,7 +181,7 @@ def dealers_sums(total: int, ace: bool) -> dict[int, float]:
     """Distribution of the dealer's final sum; the dealer hits below 17: sum -> probability.
 
     Args:
-        total: of the dealer's cards, an ace counted as 1.
+        total: sum of the dealer's cards, with an ace as 1.
         ace: whether there is one among them.
     """
     worth = total + 10 if ace and total + 10 <= 21 else total

@@ -154,7 +154,7 @@ class BitFlippingEnv(gym.Env):
 
         Args:
             achieved_goal: one state or a batch with the batch dimension first.
-            desired_goal: the same shape.
+            desired_goal: desired goals of the same shape.
 
         Returns:
             ``(batch_size,)`` float32; ``(1,)`` for single states.

@@ -197,7 +197,7 @@ class EnvBlock:
     It lives in a worker process, or, for the block that the caller's process steps itself, in that.
 
     Args:
-        assignment: which environments.
+        assignment: the environments to run.
         encode: makes bytes of the infos of a step; None hands them over as they are, to the same process.
         reseeds: a seeded reset also seeds the process's global generators, for environments that draw from them.
     """

@@ -40,9 +40,9 @@ class VecEnv(ABC):
     """Several environments of the same spaces, stepped as one.
 
     Args:
-        num_envs: how many.
-        observation_space: of one environment.
-        action_space: of one environment.
+        num_envs: number of environments.
+        observation_space: observation space of one environment.
+        action_space: action space of one environment.
     """
 
     num_envs: int
@@ -171,7 +171,7 @@ class VecEnv(ABC):
         """Choose the seeds of the next reset: see :func:`~polyak.envs.vec.seeds.seeds_of`.
 
         Args:
-            seed: of the first environment, and the root of the others' seeds; None draws it from numpy's global
+            seed: seed of the first environment, and the root of the others' seeds; None draws it from numpy's global
                 generator.
 
         Returns:

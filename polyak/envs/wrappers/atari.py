@@ -164,7 +164,7 @@ class MaxAndSkipEnv(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
 
     Args:
         env: the game.
-        skip: how often each action is played.
+        skip: number of times that each action is played.
 
     Raises:
         ValueError: when ``skip`` is below 1.
@@ -210,8 +210,8 @@ class WarpFrame(gym.ObservationWrapper[np.ndarray, int, np.ndarray]):
 
     Args:
         env: the game.
-        width: of the result.
-        height: of the result.
+        width: width of the result.
+        height: height of the result.
 
     Raises:
         ImportError: without opencv.
@@ -248,7 +248,7 @@ class AtariWrapper(gym.Wrapper[np.ndarray, int, np.ndarray, int]):
     Args:
         env: the game.
         noop_max: most no-ops at the start of an episode; 0 for none.
-        frame_skip: how often each action is played; 1 for no skip and no maximum.
+        frame_skip: number of times that each action is played; 1 for no skip and no maximum.
         screen_size: side of the square image.
         terminal_on_life_loss: report the loss of a life as the end of the episode.
         clip_reward: replace rewards by their sign.

@@ -51,7 +51,7 @@ class _Goals:
     """The newest of many goals.
 
     Args:
-        capacity: how many are kept.
+        capacity: number of goals to keep.
         size: D.
     """
 

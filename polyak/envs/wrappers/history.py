@@ -55,8 +55,8 @@ class HistoryWrapper(gym.Wrapper):
     """Observations become the last `horizon` observations and actions, oldest first, zeros before an episode's start.
 
     Args:
-        env: its observations [D] and actions [A] are Boxes of one dimension.
-        horizon: how many steps to show: observations get ``horizon * (D + A)`` entries.
+        env: an environment whose observations [D] and actions [A] are Boxes of one dimension.
+        horizon: number of steps in the history: observations get ``horizon * (D + A)`` entries.
 
     Raises:
         ValueError: other spaces, or a horizon below 1.
@@ -89,8 +89,9 @@ class HistoryWrapperObsDict(HistoryWrapper):
     """:class:`HistoryWrapper` for Dict observations: the part under ``"observation"`` gets the past, others stay.
 
     Args:
-        env: its observations are a Dict with a Box of one dimension under ``"observation"``, its actions such a Box.
-        horizon: how many steps to show.
+        env: an environment whose observations are a Dict with a Box of one dimension as ``"observation"``, and whose
+            actions are such a Box.
+        horizon: number of steps in the history.
 
     Raises:
         ValueError: other spaces, or a horizon below 1.

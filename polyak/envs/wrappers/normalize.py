@@ -48,7 +48,7 @@ class VecNormalize(VecEnvWrapper):
         clip_reward: normalised rewards stay within ``[-clip_reward, clip_reward]``.
         gamma: discount of the return; use the algorithm's.
         epsilon: added to variances, against division by zero.
-        norm_obs_keys: which entries of a Dict observation to normalise; None for all. They must be Box.
+        norm_obs_keys: entries of a Dict observation to normalise; None for all. They must be Box.
         center_reward: subtract the running mean of the rewards and divide by their deviation. The same number is taken
             from every reward, which makes longer episodes better or worse than they were: use it where their length
             does not depend on the actions.

@@ -15,7 +15,7 @@ class TruncatedOnSuccessWrapper(gym.Wrapper):
     Args:
         env: the environment to wrap; one that can relabel rewards (``compute_reward``) still can.
         reward_offset: added to every reward, relabelled ones included; a negative one penalises long episodes.
-        n_successes: how many steps in a row.
+        n_successes: number of successive steps.
 
     Raises:
         ValueError: ``n_successes`` is less than 1.

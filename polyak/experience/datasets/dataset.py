@@ -78,7 +78,7 @@ class Dataset:
 
     Attributes:
         observations: [N + E, ...] all observations of each episode, including its final one.
-        actions, rewards, columns: as the arguments.
+        actions, rewards, columns: the arguments.
         ends: [E] int64: the number of transitions up to the end of each episode.
         terminated: [E] bool.
 
@@ -200,8 +200,8 @@ class Dataset:
         """Returns the content of a replay buffer, oldest first, one environment after the other.
 
         Args:
-            buffer: such as a :class:`~polyak.experience.ReplayBuffer`. Running episodes are truncated at its newest
-                row.
+            buffer: a buffer, such as a :class:`~polyak.experience.ReplayBuffer`. Running episodes are truncated at its
+                newest row.
             decode: maps stored actions [B, action_dim] to the environment's units; None: those of a Box are scaled from
                 [-1, 1] to its bounds, as the off-policy algorithms store them.
 
@@ -307,7 +307,7 @@ class Dataset:
         """[N] float64: the sum of rewards from each step to the end of its episode, discounted by ``gamma`` a step.
 
         Args:
-            gamma: in [0, 1].
+            gamma: discount factor, in [0, 1].
             rewards: [N] others to sum; ``None``: those of the dataset.
         """
         rewards = np.asarray(self.rewards if rewards is None else rewards, np.float64)

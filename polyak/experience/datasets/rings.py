@@ -34,8 +34,8 @@ def recording_of_ring(
     Args:
         rows: "observations", "next_observations", "actions", "rewards", "dones", "timeouts", and "extras" if there are
             any: [steps, envs, ...], oldest first.
-        observation_space, action_space: of the environments.
-        decode: from actions [B, ...] as they are stored to the environment's units; None: see :func:`unscaled`.
+        observation_space, action_space: the spaces of the environments.
+        decode: maps stored actions [B, ...] to the environment's units; None: see :func:`unscaled`.
 
     Raises:
         DatasetError: there are no rows, or actions of several parts.

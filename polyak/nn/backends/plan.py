@@ -37,7 +37,7 @@ class Plan:
     """Runs a graph any number of times.
 
     Args:
-        graph: its nodes carry example values, as ``make_fx`` leaves them.
+        graph: a graph of ``make_fx``, whose nodes carry example values.
         arguments: its inputs.
         fixed: identities of those inputs that are the same tensors at each run. They are read and changed in place.
     """

@@ -17,8 +17,8 @@ class TracedProgram:
     """The operations of a function on tensors, without its Python code.
 
     Args:
-        function: of no arguments; it reads ``inputs``, and tensors of the modules whose methods it calls. It is called
-            once, now.
+        function: a function of no arguments; it reads ``inputs``, and tensors of the modules whose methods it calls. It
+            is called once, now.
         inputs: the tensors that change between two runs; they are filled in place.
 
     Attributes:

@@ -109,7 +109,7 @@ class Family(ABC):
 
         Args:
             batch: B.
-            device: where it is drawn; the CPU by default.
+            device: device of the noise; the CPU by default.
             generator: torch's global one by default.
 
         Raises:

@@ -205,7 +205,7 @@ class MultiCategoricalFamily(Family):
 
     Args:
         action_dims: number of classes of each choice.
-        sparse: by sparsemax rather than softmax.
+        sparse: use sparsemax instead of softmax.
     """
 
     action_dims: tuple[int, ...]

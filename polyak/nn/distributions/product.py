@@ -70,8 +70,8 @@ class ProductFamily(Family):
     """Independent parts, each of a family of its own.
 
     Args:
-        families: of the parts, in order.
-        widths: how many numbers an action of each has.
+        families: the families of the parts, in order.
+        widths: number of entries of each part's action.
     """
 
     families: tuple[Family, ...]

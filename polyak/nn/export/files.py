@@ -43,7 +43,7 @@ def contents(graph: Graph, suffix: str, description: Mapping[str, Any]) -> bytes
     """Returns the file that holds a graph and its description.
 
     Args:
-        graph: in evaluation mode, on the CPU.
+        graph: a graph in evaluation mode, on the CPU.
         suffix: ``".onnx"`` or ``".pt2"``.
         description: JSON values.
 

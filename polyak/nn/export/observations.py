@@ -26,7 +26,7 @@ class Normaliser(nn.Module):
     Computed in float64, as in ``VecNormalize``, and returned as float32.
 
     Args:
-        mean, var: of the shape of one observation.
+        mean, var: statistics, in the shape of one observation.
         epsilon: added to variances.
         clip: bound of the result.
     """

@@ -27,7 +27,7 @@ class PolicyGraph(Graph):
 
     Args:
         policy: the policy.
-        reader: from raw observations to those that it reads.
+        reader: maps raw observations to those that the policy reads.
         masks: whether action masks [B, M] are an input.
         masks_in: the key of a Dict observation that holds the masks instead; ``None``: none does.
         stochastic: sample actions, with the random numbers as inputs.

@@ -42,7 +42,7 @@ def preprocess_obs(obs: Obs, observation_space: spaces.Space, normalize_images: 
     """Convert raw observations to network inputs: float32, images in [0, 1], indices as one-hot vectors.
 
     Args:
-        obs: [B, ...] as the environment gives them, or a dict of these.
+        obs: [B, ...] raw observations, or a dict of these.
         observation_space: the space that they come from.
         normalize_images: divide the images (uint8, three dimensions, bounds 0 and 255) by 255.
 
@@ -134,7 +134,7 @@ class BaseFeaturesExtractor(Extractor):
 
     Args:
         observation_space: the space of the observations.
-        features_dim: how many features it makes.
+        features_dim: number of its features.
 
     Raises:
         PolicyError: ``features_dim`` is negative.

@@ -83,7 +83,7 @@ def drawing(parts: Iterable[Draws], on: bool = True) -> Iterator[None]:
     """While the block runs, these parts draw their noise.
 
     Args:
-        parts: as :func:`parts_that_draw` finds them.
+        parts: a result of :func:`parts_that_draw`.
         on: ``False`` leaves them as they are.
     """
     parts = list(parts) if on else []

@@ -68,7 +68,7 @@ class NormalisedFeatures(nn.Sequential):
     """A features extractor whose features are standardised: observations -> [B, features_dim].
 
     Args:
-        extractor: has no parameters, so that its features are distributed as the observations are.
+        extractor: an extractor without parameters, so that its features are distributed like the observations.
         norm: a normalisation of as many features.
     """
 

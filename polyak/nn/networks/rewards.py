@@ -135,7 +135,7 @@ class ShapedRewardNet(Network):
     state.
 
     Args:
-        observation_space, action_space: as of :class:`RewardNet`.
+        observation_space, action_space: see :class:`RewardNet`.
         gamma: discount of the task.
         potential_arch: widths of the potential's hidden layers; may be empty.
         kwargs: further arguments of the reward g, a :class:`RewardNet`; those about reading and normalising states

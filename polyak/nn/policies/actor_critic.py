@@ -242,9 +242,9 @@ class ActorCriticPolicy(LayeredPolicy):
 
         Args:
             obs: [B, ...].
-            actions: [B, ...] in the network's units, of any dtype; [B, 1] will do for a Discrete.
+            actions: [B, ...] in the network's units, of any dtype; [B, 1] is accepted for a Discrete.
             masks: [B, M] bool, which choices were allowed; ``None``: all.
-            entropy_index: which Tsallis entropy, see :mod:`polyak.ops.tsallis`; 1 is Shannon's.
+            entropy_index: index of the Tsallis entropy, see :mod:`polyak.ops.tsallis`; 1 is Shannon's.
 
         Returns:
             State values [B, 1], log-densities of the actions [B], entropies [B] (None where Shannon's has no closed

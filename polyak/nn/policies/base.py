@@ -394,7 +394,7 @@ class Policy(Network, ABC):
 
         Args:
             batch: B.
-            generator: to draw from; torch's global one by default.
+            generator: the random generator; torch's global one by default.
 
         Returns:
             ``actions`` for the distribution of the actions (see :meth:`Family.draw
@@ -412,8 +412,8 @@ class Policy(Network, ABC):
 
         Args:
             obs: [B, ...].
-            noise: as :meth:`draw_noise` returned it; ``None``: the likeliest actions.
-            state: as :meth:`initial_memory` or the step before returned it, reset where episodes began.
+            noise: a result of :meth:`draw_noise`; ``None``: the likeliest actions.
+            state: a result of :meth:`initial_memory` or the state after the step before, reset where episodes began.
             masks: [B, M] bool, which choices are allowed (see :mod:`polyak.envs.masks`); ``None``: all.
 
         Raises:
@@ -521,12 +521,12 @@ class Policy(Network, ABC):
         """Returns the action for one observation or for a batch, in the environment's units.
 
         Args:
-            observation: as the environment returns it, or a batch [B, ...].
+            observation: a raw observation, or a batch [B, ...].
             state: the recurrent state that the step before returned; ``None``: a new episode. A policy without one
                 returns the argument.
             episode_start: [B] where an episode begins, so that the recurrent state is reset, or one bool for all.
             deterministic: the likeliest action rather than a sample.
-            action_masks: which choices are allowed, [B, M], or [M] for all; ``None``: all.
+            action_masks: the allowed choices, [B, M], or [M] for all; ``None``: all.
 
         Returns:
             Action, or [B, ...] actions (of a Dict or Tuple space a list of B), and the new recurrent state.
@@ -683,7 +683,7 @@ class MemoryPolicy(LayeredPolicy):
         action_space: space of the actions.
         memory: ``"lstm"`` or ``"gru"``: networks are recurrent; ``None``: they are not.
         memory_size: units of each recurrent layer.
-        memory_layers: how many of them, one above the other.
+        memory_layers: number of stacked recurrent layers.
         memory_dropout: share of the outputs of a layer that is dropped before the next one in training.
         max_seq_len: steps of a stored sequence to learn from, through which gradients go back.
         burn_in: steps before them, which only compute the recurrent state (R2D2).

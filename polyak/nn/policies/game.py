@@ -26,7 +26,7 @@ class BoardTower(BaseFeaturesExtractor):
 
     Args:
         observation_space: planes.
-        channels: of every convolution, a multiple of 8.
+        channels: number of channels of every convolution, a multiple of 8.
         blocks: residual blocks of two convolutions.
 
     Raises:

@@ -22,7 +22,7 @@ class Pair(nn.Module):
 
     Args:
         actor: observations [B, ...] -> actions [B, A].
-        critic: of one action-value function.
+        critic: a critic with one action-value function.
     """
 
     def __init__(self, actor: DeterministicActor, critic: ContinuousCritic) -> None:

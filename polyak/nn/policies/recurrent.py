@@ -32,7 +32,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
         memory: ``"lstm"`` or ``"gru"``.
         memory_size: units of each recurrent layer.
-        memory_layers: how many of them, one above the other.
+        memory_layers: number of stacked recurrent layers.
         memory_dropout: share of the outputs of a layer that is dropped before the next one in training.
         critic_memory: the value function has recurrent layers of its ``"own"``; it reads the actor's (``"shared"``),
             which its losses do not train; or it has ``"none"``, and a linear layer instead.

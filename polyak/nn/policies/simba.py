@@ -36,7 +36,7 @@ class SimBaPolicy(ContinuousPolicy):
 
     Args:
         *args: see :class:`~polyak.nn.policies.continuous.ContinuousPolicy`.
-        **kwargs: as ``args``. ``net_arch`` names the width of each residual block.
+        **kwargs: see ``args``. ``net_arch`` names the width of each residual block.
     """
 
     norm: RunningNorm | None

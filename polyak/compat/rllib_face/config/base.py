@@ -63,7 +63,7 @@ class Setters:
     """A method of the builder: its keywords are the settings of one group.
 
     Args:
-        group: its name.
+        group: name of the method.
         first: the setting that may be given without its name.
         keyword: another name for that one.
     """
@@ -475,7 +475,7 @@ class AlgorithmConfig(AllSettings):
         with their spaces.
 
         Args:
-            env: with ``single_observation_space`` and ``single_action_space``; ``None``: those of ``spaces``.
+            env: an object with ``single_observation_space`` and ``single_action_space``; ``None``: those of ``spaces``.
             spaces: ``{"__env_single__": (observation space, action space)}``; ``None``: those of the config.
             device: an argument of the function; the CPU, if ``None``.
         """

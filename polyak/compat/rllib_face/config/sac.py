@@ -32,7 +32,7 @@ def policy_kwargs_of(config: Any, turned: bool) -> dict[str, Any]:
     """Returns the keyword arguments of polyak's policy for an actor and critics.
 
     Args:
-        config: with ``twin_q``.
+        config: a config with ``twin_q``.
         turned: the policy sees images with the channels first where the environment has them last.
     """
     networks = Networks(config, DefaultSACTorchRLModule, ("build_encoder",), not_called.OF["sac_catalog"])

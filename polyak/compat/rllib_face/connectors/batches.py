@@ -208,8 +208,8 @@ class NumpyToTensor(DefaultPiece):
     """Makes tensors of arrays, with observations as modules read them.
 
     Attributes:
-        read: from observations of the environment to those of modules.
-        device: where to put them.
+        read: maps observations of the environment to those of modules.
+        device: device of the tensors.
     """
 
     def __init__(self, *, device: Any = "cpu") -> None:

@@ -136,9 +136,9 @@ class PrevActionsPrevRewards(SingleAgentObservationPreprocessor):
     last rewards; before the first there are zeros.
 
     Args:
-        spaces: of the observations that it is given, and of the environment's actions; ``None``: filled in.
-        n_prev_actions: how many actions; 0: none.
-        n_prev_rewards: how many rewards; 0: none.
+        spaces: the spaces of its inputs, and of the environment's actions; ``None``: filled in.
+        n_prev_actions: number of actions; 0: none.
+        n_prev_rewards: number of rewards; 0: none.
         named: see :class:`FlattenObservations`.
     """
 

@@ -164,8 +164,8 @@ class Catalog(MayBeNamed):
     """Chooses encoders and action distributions.
 
     Args:
-        observation_space: as the environment has it: images with the channels last, or first.
-        action_space: as the environment has it.
+        observation_space: the environment's, whose images have the channels last or first.
+        action_space: the environment's.
         model_config_dict: options, some or all of :class:`DefaultModelConfig`, and those of a subclass.
     """
 
@@ -380,8 +380,8 @@ class PPOCatalog(Catalog):
     """Encoder, policy head and value head of an actor-critic.
 
     Attributes:
-        actor_critic_encoder_config: of the encoder, or of both.
-        pi_and_vf_head_hiddens, pi_and_vf_head_activation: of the hidden layers of both heads.
+        actor_critic_encoder_config: config of the encoder, or of both.
+        pi_and_vf_head_hiddens, pi_and_vf_head_activation: widths and activation of the hidden layers of both heads.
     """
 
     def __init__(self, *spaces: Any, **options: Any) -> None:

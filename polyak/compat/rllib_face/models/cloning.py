@@ -22,7 +22,7 @@ class BCCatalog(Catalog):
     """Encoder and policy head of an actor.
 
     Attributes:
-        pi_head_hiddens, pi_head_activation: of the hidden layers of the head.
+        pi_head_hiddens, pi_head_activation: widths and activation of the hidden layers of the head.
     """
 
     def __init__(self, *spaces: Any, **options: Any) -> None:
@@ -65,7 +65,7 @@ class CloningModulePolicy(WholeModulePolicy):
     Args:
         observation_space: space of the observations.
         action_space: space of the actions.
-        stochastic: its distribution is learned by the likelihood of recorded actions, and acted by: always.
+        stochastic: always true: the distribution is learned by the likelihood of recorded actions, and used for acting.
         options: those of :class:`~polyak.compat.rllib_face.models.actor_critics.WholeModulePolicy`.
 
     Raises:

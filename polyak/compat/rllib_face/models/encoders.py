@@ -103,7 +103,7 @@ class TorchCNN(nn.Module):
     """Convolutions, which are ``cnn``: [B, H, W, C] -> [B, H', W', C']
 
     Args:
-        config: of its layers.
+        config: config of its layers.
     """
 
     def __init__(self, config: CNNEncoderConfig) -> None:

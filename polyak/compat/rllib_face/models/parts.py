@@ -35,7 +35,7 @@ class EncoderFeatures(nn.Module):
     """Any other encoder as a features extractor: [B, ...] -> [B, F]
 
     Args:
-        encoder: from ``{"obs": [B, ...]}`` to ``{"encoder_out": [B, F]}``.
+        encoder: maps ``{"obs": [B, ...]}`` to ``{"encoder_out": [B, F]}``.
         features_dim: F.
         turned: images come with the channels first, and the encoder reads them last.
     """

@@ -106,7 +106,7 @@ class RLModule:
         observation_space: the environment's observation space.
         action_space: the environment's action space.
         inference_only: build only the parts that acting needs.
-        learner_only: for a module that never acts.
+        learner_only: whether the module never acts.
         model_config: options for :meth:`setup`, under ``self.model_config``.
         catalog_class: builds default parts from spaces and options, under ``self.catalog``.
     """

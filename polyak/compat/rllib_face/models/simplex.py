@@ -13,7 +13,7 @@ class Simplex(spaces.Box):
 
     Args:
         shape: shape of a value; its last entry is the number of shares.
-        concentration: [shares] of the Dirichlet distribution that :meth:`sample` draws from; ``None``: ones.
+        concentration: [shares] parameters of the Dirichlet distribution that :meth:`sample` draws from; ``None``: ones.
         dtype: dtype of the numbers.
         seed: seed of the samples.
 

@@ -82,7 +82,7 @@ class OfModule:
 
     Args:
         module: taken apart by :class:`ModuleValuePolicy`.
-        options: those of the network.
+        options: arguments of the network.
     """
 
     def __init__(self, *args: Any, module: Any, **options: Any) -> None:
@@ -107,7 +107,7 @@ class WholeQNetwork(QNetwork):
     """Action values of a module with its own forward pass: [B, A]
 
     Args:
-        module: called whole.
+        module: the module, which is called as a whole.
         turned: see :func:`~polyak.compat.rllib_face.models.parts.built`.
         options: those of :class:`~polyak.nn.policies.value.QNetwork`.
     """

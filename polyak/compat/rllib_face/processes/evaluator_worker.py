@@ -22,8 +22,8 @@ class EvaluatorWorker:
     """Plays episodes with the policy that it is given.
 
     Args:
-        config: of evaluation.
-        index: which of the evaluators, from 1.
+        config: the config of evaluation.
+        index: number of the evaluator, from 1.
     """
 
     def __init__(self, config: AlgorithmConfig, index: int) -> None:

@@ -71,7 +71,7 @@ def create_sequencers(
     Args:
         episode_starts: [B] 1 where an episode begins.
         env_change: [B] 1 at the first row of an environment.
-        device: of the sequences.
+        device: device of the sequences.
 
     Returns:
         first rows of the sequences [S]; :func:`pad` and :func:`pad_and_flatten` for them.
