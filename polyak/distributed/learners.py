@@ -479,7 +479,7 @@ class InTurns:
         self._turns = Turns(len(self._fellows) + 1)
 
     def put(self, value: Any) -> Any:
-        """Something to hand to all."""
+        """Returns a value in the form in which it is sent to all."""
         return value
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:

@@ -186,7 +186,7 @@ class RemoteEnvs(VecEnv):
 
     @whole
     def normalized(self) -> VecEnv:
-        """These environments under the ``VecNormalize`` that ``env`` has put around those of each runner, with the
+        """Returns these environments in the ``VecNormalize`` that ``env`` has put around those of each runner, with the
         statistics of all; without one, these environments themselves."""
         if self._normalized is None:
             made = self.ask_all("normalizer_made")[0]

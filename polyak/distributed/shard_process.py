@@ -69,8 +69,8 @@ class ShardProcess:
         return self.mass()
 
     def draw(self, rows: int, gamma: float, normalizer: Normalizer | None) -> Experience:
-        """Rows in proportion to their priorities: the fields of a :class:`~polyak.experience.batch.Transition`, and
-        where they have priorities ``cells`` [B], where they stand, and ``priorities`` [B].
+        """Draws rows in proportion to their priorities: the fields of a :class:`~polyak.experience.batch.Transition`,
+        and with priorities their ``cells`` [B] and ``priorities`` [B].
 
         Args:
             rows: B
@@ -103,7 +103,7 @@ class ShardProcess:
         return self.mass()
 
     def reset(self) -> float:
-        """Forget all rows. -> the mass then"""
+        """Drop all rows; returns the mass after that."""
         self.buffer.reset()
         return self.mass()
 

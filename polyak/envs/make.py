@@ -231,7 +231,7 @@ def make_atari_env(
     vec_env_kwargs: dict[str, Any] | None = None,
     monitor_kwargs: dict[str, Any] | None = None,
 ) -> VecEnv:
-    """:func:`make_vec_env` for Atari games: each in an :class:`~polyak.envs.AtariWrapper`.
+    """Makes Atari games by :func:`make_vec_env`, each in an :class:`~polyak.envs.AtariWrapper`.
 
     Args:
         wrapper_kwargs: arguments of AtariWrapper.

@@ -109,7 +109,8 @@ def by_name(observation: Any) -> dict[str, Any]:
 
 
 def as_named(observation: Any, space: spaces.Space) -> Any:
-    """:func:`by_name` of a composed observation that has the parts of a Dict space; any other observation as it is."""
+    """Returns :func:`by_name` of a composed observation that has the parts of a Dict space; any other observation
+    unchanged."""
     if not isinstance(space, spaces.Dict) or not isinstance(observation, Mapping | tuple):
         return observation
     if isinstance(observation, Mapping) and observation.keys() == space.spaces.keys():

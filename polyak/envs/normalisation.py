@@ -207,7 +207,7 @@ class Normalisation:
             )
 
     def shown(self, observations: Any) -> Any:
-        """Observations of an unwrapped environment, as ``predict`` takes them.
+        """Converts observations of an unwrapped environment to the inputs of ``predict``.
 
         Args:
             observations: one or a batch, as they were before ``VecNormalize``.

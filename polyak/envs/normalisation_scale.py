@@ -16,7 +16,7 @@ from polyak.envs.wrappers.normalize import unwrap_vec_normalize
 
 
 def shown_to(model: Any, observations: Any) -> Any:
-    """Observations as ``model.predict`` takes them.
+    """Converts observations to the inputs of ``model.predict``.
 
     Args:
         model: anything with ``predict``. A model with a method ``as_shown`` converts observations by it; a policy, or

@@ -155,7 +155,8 @@ class BaseBuffer(Randomness, ABC):
         return reward if env is None else env.normalize_reward(reward).astype(np.float32)
 
     def _batched(self, name: str, value: Any, shape: Any) -> Any:
-        """Observations, actions ... of all environments, as arrays of exactly this shape; for Dict spaces per key.
+        """Returns observations, actions ... of all environments as arrays of exactly this shape; for Dict spaces by
+        key.
 
         Raises:
             ValueError: they have another size; names the argument.

@@ -140,7 +140,7 @@ class Transition(NamedTuple):
         )
 
     def split(self, parts: int) -> Iterator[Transition]:
-        """``parts`` equal minibatches [B / parts], each a slice of this one; nothing is copied.
+        """Yields ``parts`` equal minibatches [B / parts], each a slice of this one; nothing is copied.
 
         One part is the minibatch itself, which may then hold observations in sequences.
         """
@@ -274,7 +274,7 @@ def gathered(batch: Any) -> Any:
 
 
 def _gather(column: TensorObs, rows: Tensor) -> Any:
-    """Rows [B] of [R, ...] -> [B, ...]"""
+    """Gathers rows [B] of [R, ...] -> [B, ...]"""
     if isinstance(column, dict):
         return {key: entry.index_select(0, rows) for key, entry in column.items()}
     return column.index_select(0, rows)

@@ -149,7 +149,7 @@ class CompactRing(ReadOnce):
             self.append(experience[t])
 
     def _entries(self, observations: Column, copy: bool = False) -> dict[str | None, Array]:
-        """Arrays of the ring's library by entry, in the types of the observations."""
+        """Returns arrays of the ring's library by entry, in the types of the observations."""
         found: dict[str | None, Array] = {}
         for key in self.observation.names or (None,):
             value, kind = (
@@ -177,7 +177,7 @@ class CompactRing(ReadOnce):
         return numbers
 
     def _part(self, continues: Array) -> None:
-        """Another row is about to follow the newest one: keep those of its successors that are not in it."""
+        """Keep the successors of the newest row that the next row will not contain."""
         parts = ~continues
         newest = self.newest * self.n_envs + self._lanes
         if self.device is None:
@@ -194,7 +194,7 @@ class CompactRing(ReadOnce):
         arrays.assign(self._side_row, cells, places + 1)
 
     def _drop(self, cells: Array) -> None:
-        """The rows in some cells are about to be overwritten."""
+        """Drop the references of rows that are about to be overwritten."""
         if self.device is None:
             self._tail += int(np.count_nonzero(self._side_row[cells] > self.n_envs + 1))
 

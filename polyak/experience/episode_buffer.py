@@ -55,7 +55,7 @@ class EpisodeBuffer(RolloutBuffer):
         return not (self.counted[self.pos - 1] & ~np.asarray(dones, bool)).any()
 
     def finish(self) -> None:
-        """The rollout is over: free the unused rows."""
+        """Finish the rollout: free the unused rows."""
         self._resize(self.pos)
         self.full = True
 

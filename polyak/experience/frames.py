@@ -82,13 +82,13 @@ class FrameStack:
         return cls._expected(cls._likely_shift(channels), channels, cells) * height * width + cells * channels * 8
 
     def clear(self) -> None:
-        """Forget all planes."""
+        """Drop all planes."""
         self.head = self.tail = 0  # numbers in use: [tail, head)
         self._low = np.full(self.steps, -1, np.int64)  # smallest number that a slot needs
         self._rows = 0
 
     def make_room(self, slot: int) -> None:
-        """A slot is about to be written: planes that only older slots needed may go."""
+        """Drop planes that only older slots use, before a slot is written."""
         oldest = self._low[slot] if self._low[slot] >= 0 else self._low[0]
         self.tail = int(oldest) if oldest >= 0 else self.head
 

@@ -82,7 +82,7 @@ class CompactMirror(Mirror, ReadOnce):
         return found
 
     def _put(self, rows: Tensor, at: Tensor, values: np.ndarray) -> None:
-        """``rows[at] = values`` for contiguous rows, by bytes: torch cannot copy every type by index."""
+        """Sets ``rows[at] = values`` for contiguous rows, by bytes: torch cannot copy every type by index."""
         packed = np.array(values, order="C").reshape(len(values), -1).view(np.uint8)
         rows.reshape(len(rows), -1).view(torch.uint8).index_copy_(0, at, self.index(packed))
 

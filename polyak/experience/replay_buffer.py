@@ -402,8 +402,8 @@ class ReplayBuffer(BaseBuffer):
             raise
 
     def reconcile_rewards(self, before: np.ndarray | None = None) -> None:
-        """:func:`~polyak.experience.hindsight.rewards.reconcile` stored rewards with hindsight's environment, if there
-        is one."""
+        """Reconciles stored rewards with hindsight's environment, if there is one: see
+        :func:`~polyak.experience.hindsight.rewards.reconcile`."""
         if isinstance(self.relabel, Hindsight):
             reconcile(self.relabel, self.storage, self._slots(), before)
 
@@ -455,7 +455,7 @@ class ReplayBuffer(BaseBuffer):
             self.storage.append(row)
 
     def _append_watched(self, row: dict[str, Any], done: np.ndarray, infos: list[dict[str, Any]]) -> None:
-        """Append a row that the sampler, or the relabelling, must see."""
+        """Append a row, and pass it to the sampler and the relabelling."""
         cells = self._lanes + self.pos * self.n_envs
         if self.relabel is None:
             self.storage.append(row)
@@ -480,7 +480,7 @@ class ReplayBuffer(BaseBuffer):
         return np.array(flags, np.float32)
 
     def truncate_last_trajectory(self) -> None:
-        """:meth:`cut_episodes` under SB3's name."""
+        """Truncates episodes by SB3's name of :meth:`cut_episodes`."""
         self.cut_episodes()
 
     def cut_episodes(self, envs: Iterable[int] | None = None) -> None:

@@ -231,7 +231,7 @@ class RolloutBuffer(BaseBuffer):
         return mapped(lambda own, part: part.reshape(own.shape[1:]), self.observations, observations)
 
     def _write(self, observations: Any, actions: Array, rewards: Array, starts: Array, extras: dict[str, Any]) -> None:
-        """The next row."""
+        """Write the next row."""
         pos = self.pos
         assign(self.observations, pos, observations)
         self.actions[pos], self.rewards[pos], self.episode_starts[pos] = actions, rewards, starts
@@ -343,7 +343,7 @@ class RolloutBuffer(BaseBuffer):
         return {"rng": self.rng_state(), **self.collected[: self.pos].to(None).columns}
 
     def finals_state(self) -> dict[str, np.ndarray]:
-        """:attr:`finals` as arrays by name, and the numbers of their rows; none where nothing is kept."""
+        """Returns :attr:`finals` as arrays by name, and the numbers of their rows; empty without any."""
         if not self.finals:
             return {}
         kept = Experience.joined(self.finals, 0).map(partial(place, device=None))
@@ -389,7 +389,7 @@ class RolloutBuffer(BaseBuffer):
         return Experience(columns)
 
     def _typed(self, layout: np.dtype, part: Array) -> Array:
-        """Observations [S, ...] in the type and the shape that rows have; tensors in the shape."""
+        """Returns observations [S, ...] in the dtype and shape of rows; tensors in their shape."""
         part = part.reshape(-1, *layout.shape)
         return part if self.in_tensors else np.asarray(part, layout.base, order="C")
 
@@ -505,7 +505,7 @@ class RolloutBuffer(BaseBuffer):
             yield RolloutRows(rollout, rows)
 
     def passes(self) -> Callable[[int | None], Generator[RolloutRows, None, None]]:
-        """:meth:`minibatches` of the rollout as it is now, which is converted once for all passes over it."""
+        """Returns :meth:`minibatches` of the current rollout, which is converted once for all passes over it."""
         return partial(self.minibatches, rollout=self.elsewhere or self._rollout())
 
     @cached_property
@@ -570,7 +570,8 @@ class RolloutBuffer(BaseBuffer):
 def gae_by_loop(
     rewards: Array, values: Array, next_values: Array, discounts: Array, lam: float, cuts: Array
 ) -> tuple[Array, Array]:
-    """:func:`~polyak.ops.returns.gae` of few steps: numpy's operations cost a fraction of torch's there."""
+    """Computes :func:`~polyak.ops.returns.gae` of few steps, for which numpy's operations cost a fraction of
+    torch's."""
     y = rewards + discounts * next_values - values
     traces = discounts * lam * (cuts == 0)
     for t in range(len(y) - 2, -1, -1):

@@ -41,11 +41,11 @@ class Sampler(Protocol):
         ...
 
     def include(self, cells: np.ndarray) -> None:
-        """These cells hold new rows that may be drawn from now on."""
+        """Include cells with new rows that may be drawn from now on."""
         ...
 
     def exclude(self, cells: np.ndarray) -> None:
-        """These cells hold rows that may not be drawn yet (their episode is still running)."""
+        """Exclude cells with rows that may not be drawn yet (their episode is still running)."""
         ...
 
     def draw(self, batch_size: int, filled: int, eligible: Eligible | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -158,7 +158,8 @@ class Corrected(Randomness):
         return numbers
 
     def weights(self, chances: np.ndarray) -> np.ndarray:
-        """``P(i)`` of the rows drawn [B], or the same multiple of each -> importance weights [B] float32, at most 1."""
+        """Returns importance weights [B] float32, at most 1, for ``P(i)`` of the drawn rows [B], or the same multiple
+        of each."""
         return np.power(chances / chances.min(), -self.beta).astype(np.float32)
 
     def state_dict(self) -> dict[str, Any]:
@@ -333,7 +334,7 @@ class RankBased(Corrected):
 
 
 def sizes(td_errors: np.ndarray) -> np.ndarray:
-    """Absolute values [B], float64.
+    """Returns absolute values [B], float64.
 
     Raises:
         ValueError: one of the errors is not finite.

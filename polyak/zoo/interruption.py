@@ -47,7 +47,7 @@ class Stops:
         self._waits = True
 
     def saving(self) -> None:
-        """The program starts to save: the next signal does not interrupt it."""
+        """Mark the beginning of saving: the next signal does not interrupt it."""
         self._forgives, self._waits, self._saves = True, False, True
 
     def _remind(self, number: int) -> None:
@@ -55,7 +55,7 @@ class Stops:
             signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def answer(self, number: int, frame: Any) -> None:
-        """The handler of all these signals."""
+        """Handle a signal: the handler of all these signals."""
         if self._waits:
             self._waits, self.asked = False, KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
             if hasattr(signal, "pthread_kill"):  # not on Windows
@@ -85,7 +85,7 @@ def _usual() -> dict[int, Any]:
 
 
 def _leave(number: int, frame: Any) -> None:
-    """The handler of a program in which nothing has begun: modules are imported, where an exception may get lost."""
+    """Handle a signal before anything has begun: modules are being imported, where an exception may get lost."""
     with suppress(Exception):  # the signal arrived in the middle of a line, or the terminal is closed
         note(f"interrupted by {signal.Signals(number).name} before anything had begun.")
         sys.stdout.flush()

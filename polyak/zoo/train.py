@@ -694,7 +694,7 @@ class _Run:
         return self.kept
 
     def delete_full_checkpoints(self) -> None:
-        """The run has finished: there is nothing left to resume."""
+        """Delete full checkpoints after the run has finished: there is nothing left to resume."""
         for path in self.folder.checkpoints(FULL).values():
             with suppress(OSError):
                 path.unlink()

@@ -325,7 +325,7 @@ class Algorithm(MayBeNamed):
         return self.config.num_envs_per_env_runner * max(1, self.config.num_env_runners)
 
     def _rows(self, updates: int) -> int:
-        """Rows that so many gradient steps learned from."""
+        """Returns the number of rows that ``updates`` gradient steps learned from."""
         model = self.model
         if not isinstance(model, OnPolicyAlgorithm):
             return updates * int(model.batch_size)
@@ -623,7 +623,7 @@ class Algorithm(MayBeNamed):
         self._hooks("on_checkpoint_loaded", algorithm=self)
 
     def save(self, checkpoint_dir: Any = None) -> checkpoints.SavedTraining:
-        """:meth:`save_to_path` under RLlib's earlier name.
+        """Saves a checkpoint by RLlib's earlier method: see :meth:`save_to_path`.
 
         Args:
             checkpoint_dir: the folder; ``None``: a new temporary folder, which the caller deletes.

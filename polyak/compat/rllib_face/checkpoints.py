@@ -52,7 +52,7 @@ class Checkpoint(NamedTuple):
 
     @contextmanager
     def as_directory(self) -> Iterator[str]:
-        """The folder, as long as the block runs."""
+        """Yields the folder."""
         yield self.path
 
     def to_directory(self, path: Any = None) -> str:

@@ -41,7 +41,7 @@ class MARWILModuleLearner(MARWILLearner):
     max_grad_norm: Tunable[Tensor | None]
 
     def gradient_step(self, batch: Transition) -> Update:
-        """Algorithm 1, in one step of both."""
+        """Makes one gradient step of actor and critic, algorithm 1."""
         actor, value, metrics = self.objectives(batch)
         loss = actor.loss + value.loss
         self.minimise("actor", loss, self.max_grad_norm)

@@ -186,7 +186,7 @@ class Named(NamedObservation):
 
 
 def own_spaces(env: VecEnv) -> tuple[gym.Space, gym.Space]:
-    """Observations and actions of the environments themselves, however deep, in their own units."""
+    """Returns the observation and action spaces of the innermost environments, in their own units."""
     nested, scales = env.env_is_wrapped(Named)[0], env.env_is_wrapped(ScaledActions)[0]
     observations: gym.Space = env.get_attr("own_observation_space", 0)[0] if nested else env.observation_space
     actions: gym.Space = env.get_attr("own_action_space", 0)[0] if scales else env.action_space

@@ -109,7 +109,7 @@ class EpisodesForHooks:
         self._running = {}
 
     def sampled(self) -> None:
-        """A series of steps is over."""
+        """Called after a series of steps."""
         samples = list({id(episode): episode for episode in self._touched}.values())
         self._touched = []
         self._show("on_sample_end", samples=samples)

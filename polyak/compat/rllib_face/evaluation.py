@@ -128,7 +128,7 @@ class LocalEvaluators:
         return []
 
     def sample(self, model: Any, order: EvaluationOrder) -> list[PlayedEpisode]:
-        """Episodes themselves, each time others."""
+        """Plays and returns new episodes."""
         ended: list[PlayedEpisode] = []
 
         def show(name: str, **known: Any) -> None:

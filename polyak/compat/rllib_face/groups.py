@@ -121,7 +121,7 @@ class LocalRunner(RunnerGroup):
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """Around the training steps of one iteration."""
+        """The context of the training steps of one iteration."""
         model = self.model
         if self._began is None:
             _, self._callback = model._setup_learn(1, self._callback, self._restart, type(model).__name__)

@@ -38,7 +38,7 @@ _LEARNS: ContextVar[tuple[Any, Any] | None] = ContextVar("model and module", def
 
 @contextmanager
 def learns_with(model: Any, module: Any) -> Iterator[None]:
-    """While this lasts, a new learner group is that of a model."""
+    """While the block runs, a new learner group is that of a model."""
     token = _LEARNS.set((model, module))
     try:
         yield

@@ -67,7 +67,7 @@ class MetricsLogger:
         kept.append(value)
 
     def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = (), **options: Any) -> None:
-        """:meth:`log_value` of each entry, nested as they are, under ``key``."""
+        """Log each entry of nested dicts under ``key``: see :meth:`log_value`."""
         above = _names(key)
         for name, value in value_dict.items():
             if isinstance(value, Mapping):

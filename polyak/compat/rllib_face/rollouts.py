@@ -182,7 +182,7 @@ class WholeEpisodes:
         return made
 
     def begin_rounds(self) -> None:
-        """Another collection begins."""
+        """Begin another collection."""
         self.model._collection = None  # no file holds the steps of episodes that are under way
         self._round = Rounds(self.model.n_envs)
         self._until, self.dropped = self.rounds + self.least_rounds, 0
@@ -332,7 +332,7 @@ class EpisodesWriter(RolloutWriter):
         return torch.zeros(runner.env.num_envs, 1)
 
     def estimate(self, last_values: Tensor, dones: Any) -> None:
-        """Advantages are the work of pieces."""
+        """Does nothing: pieces compute advantages."""
 
     def last(self) -> Step:
         return self._last
@@ -351,7 +351,7 @@ class EpisodesWriter(RolloutWriter):
 
 
 def as_environments_have(observations: Any, turned: bool) -> Any:
-    """Observations [N, ...] of a runner, with the channels of images where the environment has them."""
+    """Returns observations [N, ...] of a runner, with the channels of images where the environment has them."""
     return np.moveaxis(observations, 1, -1) if turned else observations
 
 
@@ -397,7 +397,7 @@ class WholeReplay(WholeEpisodes):
         return self
 
     def missing(self, collection: Collection) -> int:
-        """Steps that are sure to follow."""
+        """Returns the number of steps that are certain to follow."""
         return 1
 
 

@@ -156,7 +156,7 @@ def register_all() -> None:
 
 
 def register_env(name: str, env_creator: Any) -> None:
-    """:func:`polyak.compat.rllib_face.register_env`, for Tune's trials too."""
+    """Registers an environment, also for Tune's trials: see :func:`polyak.compat.rllib_face.register_env`."""
     environments.register_env(name, env_creator)
     if _REGISTERED:
         register_all()

@@ -510,12 +510,12 @@ class BaseAlgorithm(NetworkAlgorithm):
         return names, [name for name, _ in self.learner.named_parameters(recurse=False)]
 
     def _excluded_save_params(self) -> list[str]:
-        """Attributes that a saved file never holds."""
+        """Returns the attributes that a saved file never holds."""
         besides = ["_vec_normalize_env", "_logger", "_custom_logger"]
         return ["policy", "device", "env", "replay_buffer", "rollout_buffer", *besides]
 
     def _dump_logs(self) -> None:
-        """The old name of :meth:`dump_logs`."""
+        """Logs by the former name of :meth:`dump_logs`."""
         warn_user("_dump_logs() is deprecated: use dump_logs().")
         self.dump_logs()
 
@@ -704,7 +704,7 @@ class Predicted(Exploration):
 
 
 def _successors(new_obs: Any, step: Step) -> Any:
-    """``new_obs``, but the true last observations where episodes ended."""
+    """Returns ``new_obs`` with the true final observations where episodes ended."""
     if isinstance(new_obs, dict):
         return {
             key: _successors(value, step._replace(next_observations=step.next_observations[key]))
@@ -908,7 +908,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
     # -------------------------------------------------------------------------------
 
     def make_actor(self) -> Acting:
-        """Acts with the present policy, or through ``_sample_action`` of a subclass."""
+        """Returns the actor: the current policy, or ``_sample_action`` of a subclass."""
         self._explored = self._exploration_options()
         overridden = type(self)._sample_action is not OffPolicyAlgorithm._sample_action
         return SamplingActor(self, self._exploration()) if overridden else super().make_actor()
@@ -986,7 +986,7 @@ class OffPolicyAlgorithm(off_policy.OffPolicyAlgorithm, BaseAlgorithm):
 
     @contextmanager
     def _exploring(self, action_noise: ActionNoise | None, learning_starts: int) -> Iterator[None]:
-        """Within the block exploration uses these arguments, where they differ from the attributes of that name."""
+        """Within the block exploration uses these arguments, if they differ from the attributes of that name."""
         if action_noise is self.action_noise and learning_starts == self.learning_starts:
             yield
             return
@@ -1105,7 +1105,8 @@ class RecurrentEpochs(TheirEpochs):
         return options
 
     def sequence_length(self, longest: int | None) -> int:
-        """Accepts any ``n_steps``: where they have no factor of about ``batch_size``, sequences are longer."""
+        """Returns the length of sequences for any ``n_steps``: without a factor of about ``batch_size``, sequences are
+        longer."""
         try:
             return super().sequence_length(longest)
         except ValueError:

@@ -84,7 +84,7 @@ class Distribution(ABC):
         """Set these parameters, and return sampled actions for them and their log-density [B]."""
 
     def get_actions(self, deterministic: bool = False) -> Tensor:
-        """:meth:`mode` if ``deterministic``, else :meth:`sample`."""
+        """Returns :meth:`mode` if ``deterministic``, else :meth:`sample`."""
         return self.mode() if deterministic else self.sample()
 
     def kl(self, other: Self) -> Tensor:

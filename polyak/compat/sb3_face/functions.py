@@ -69,7 +69,8 @@ class PolicyPredictor(Protocol):
 
 
 def check_env(env: gym.Env, warn: bool = True, skip_render_check: bool = True) -> None:
-    """:func:`polyak.envs.check_env`, and warnings of the spaces that the peer has no algorithm for, though polyak has.
+    """Calls :func:`polyak.envs.check_env`, and warns of spaces that the peer's algorithms do not support, though
+    polyak's do.
 
     Args:
         env: the environment.
@@ -157,7 +158,7 @@ def safe_mean(arr: Any) -> float:
 
 
 def zip_strict(*iterables: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-    """``zip`` that does not end silently at the shortest.
+    """Yields tuples like ``zip``, but raises an error if the lengths differ.
 
     Raises:
         ValueError: the lengths differ.
@@ -261,14 +262,14 @@ def obs_as_tensor(obs: np.ndarray | Mapping[str, np.ndarray], device: torch.devi
 
 
 def recursive_getattr(obj: Any, attr: str, *args: Any) -> Any:
-    """``getattr`` along a dotted path."""
+    """Applies ``getattr`` along a dotted path."""
     for name in attr.split("."):
         obj = getattr(obj, name, *args)
     return obj
 
 
 def recursive_setattr(obj: Any, attr: str, val: Any) -> None:
-    """``setattr`` along a dotted path."""
+    """Applies ``setattr`` along a dotted path."""
     owner, _, name = attr.rpartition(".")
     setattr(recursive_getattr(obj, owner) if owner else obj, name, val)
 

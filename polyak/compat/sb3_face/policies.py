@@ -106,7 +106,7 @@ class BaseModel(Network):
         )
 
     def _update_features_extractor(self, net_kwargs: Kwargs, features_extractor: nn.Module | None = None) -> Kwargs:
-        """``net_kwargs`` with a features extractor, the one given or a new one, and its number of features."""
+        """Returns ``net_kwargs`` with a features extractor, the given one or a new one, and its number of features."""
         extractor = self.make_features_extractor() if features_extractor is None else features_extractor
         return {**net_kwargs, "features_extractor": extractor, "features_dim": extractor.features_dim}
 
@@ -321,7 +321,7 @@ class ActorCriticPolicy(TrainedPolicy, actor_critic.ActorCriticPolicy, BasePolic
 
     @plain
     def get_distribution(self, obs: Obs) -> Distribution:  # type: ignore[override]
-        """``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
+        """Returns ``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
         return super().get_distribution(obs)  # type: ignore[return-value]
 
     def draw_noise(self, batch: int, generator: torch.Generator | None = None) -> Noise:
@@ -529,7 +529,7 @@ class SACActor(continuous_policy.SquashedGaussianActor, BasePolicy):
 
     @plain
     def get_distribution(self, obs: Obs) -> Distribution:  # type: ignore[override]
-        """``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
+        """Returns ``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
         mean, log_std, named = self.get_action_dist_params(obs)
         return self.action_dist.proba_distribution(mean, log_std, **named)
 

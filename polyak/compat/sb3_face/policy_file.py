@@ -113,7 +113,7 @@ def load(path: Any, trust: bool = False) -> tuple[dict[str, Tensor], dict[str, A
 
 
 def with_extractor(parameters: dict[str, Any]) -> dict[str, Any]:
-    """``parameters`` of :func:`load` with the features extractor that they describe, if they do."""
+    """Returns ``parameters`` of :func:`load` with the features extractor that they describe, if any."""
     described = parameters.get("features_extractor")
     if described is None or isinstance(described, nn.Module):
         return parameters

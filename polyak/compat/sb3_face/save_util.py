@@ -117,12 +117,12 @@ def open_path(path: Any, mode: str, verbose: int = 0, suffix: str | None = None)
 
 
 def open_path_str(path: str, mode: str, verbose: int = 0, suffix: str | None = None) -> IO[bytes]:
-    """:func:`open_path` for a string."""
+    """Opens a path given as a string: see :func:`open_path`."""
     return open_path_pathlib(Path(path), mode, verbose, suffix)
 
 
 def open_path_pathlib(path: Path, mode: str, verbose: int = 0, suffix: str | None = None) -> IO[bytes]:
-    """:func:`open_path` for a ``pathlib.Path``.
+    """Opens a path given as a ``pathlib.Path``: see :func:`open_path`.
 
     Raises:
         ValueError: another mode than ``"r"`` and ``"w"``.
@@ -161,7 +161,7 @@ def _to_be_written(path: Path, verbose: int) -> Path:
 
 @contextmanager
 def _written(target: Any, verbose: int, suffix: str) -> Iterator[IO[bytes]]:
-    """A file that is open for writing, or one of a path, which takes its name when it is whole."""
+    """Yields a file that is open for writing; that of a path is renamed to it once it is complete."""
     if not isinstance(target, (str, PathLike)):
         yield open_path(target, "w", verbose, suffix)
         return

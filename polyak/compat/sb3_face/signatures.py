@@ -20,7 +20,7 @@ Fields = TypeVar("Fields", bound="DataclassInstance")
 
 
 def with_defaults(function: Callable[..., T], **defaults: Any) -> Callable[..., T]:
-    """``function`` with other default values."""
+    """Returns ``function`` with other default values."""
     signature = inspect.signature(function)
     changed = [p.replace(default=defaults.get(name, p.default)) for name, p in signature.parameters.items()]
     own = signature.replace(parameters=changed)

@@ -32,7 +32,7 @@ class EpisodesInTensors:
         self.begin()
 
     def begin(self) -> None:
-        """New episodes begin everywhere."""
+        """Begin new episodes in all environments."""
         self.running = torch.zeros(self.n_envs, 2, device=self.device)
         """[N, 2] return and length so far of each running episode."""
 

@@ -79,7 +79,7 @@ class _Played:
         return None if over else legal[0]
 
     def check_reading(self, position: np.ndarray, seen: np.ndarray) -> None:
-        """The position that is read from an observation, or from a symmetric one, must be the same."""
+        """Check that the position read from an observation, or from a symmetric one, is the same."""
         game = self.game
         if type(game).read is Game.read:
             return

@@ -79,7 +79,7 @@ class Game(ABC):
 
     @abstractmethod
     def observe(self, positions: np.ndarray) -> np.ndarray:
-        """Observations for a network: [B, ...] -> [B, *observation_shape] float32."""
+        """Returns observations for a network: [B, ...] -> [B, *observation_shape] float32."""
 
     # -- optional methods ----------------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ class SelfPlayVecEnv(VecEnv):
         super().__init__(n_envs, self.tables.observation_space, space)
 
     def add_opponent(self, opponent: Opponent) -> None:
-        """Add to the pool; games that begin from now on may meet it."""
+        """Add an opponent to the pool, from which new games draw."""
         self.opponents.append(opponent)
         if len(self.opponents) > self.past_selves + 1:  # the first one stays
             self.opponents.pop(1)

@@ -58,7 +58,7 @@ class Tables(ABC):
 
     @abstractmethod
     def legal(self, rows: np.ndarray) -> np.ndarray:
-        """Allowed actions of the players to move: [R, A] bool."""
+        """Returns the legal actions of the players to move: [R, A] bool."""
 
     @abstractmethod
     def play(self, rows: np.ndarray, actions: np.ndarray) -> None:

@@ -340,7 +340,8 @@ def _check_can_reset_some(env: gym.vector.VectorEnv, reset_mask: bool | None) ->
 
 
 def resettable(env: gym.vector.VectorEnv) -> gym.vector.VectorEnv:
-    """``env``; or, if it resets one step late and cannot be changed, the same environments made again, one by one.
+    """Returns ``env``; or, if it resets one step late and cannot be changed, a vector of the same environments, made
+    one by one.
 
     ``gymnasium.make_vec("CartPole-v1")`` makes such a vector. One in wrappers, or not made by name, is returned as it
     is, for :class:`GymVectorEnv` to refuse.

@@ -228,7 +228,7 @@ class WarpFrame(gym.ObservationWrapper[np.ndarray, int, np.ndarray]):
         self.observation_space = spaces.Box(0, 255, shape=(height, width, 1), dtype=np.uint8)
 
     def observation(self, frame: np.ndarray) -> np.ndarray:
-        """``(H, W, 3)`` to ``(height, width, 1)``, both uint8."""
+        """Converts ``(H, W, 3)`` to ``(height, width, 1)``, both uint8."""
         import cv2  # not kept as an attribute: a module cannot be copied or pickled with the environment
 
         grey = cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)

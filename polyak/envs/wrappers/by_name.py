@@ -52,7 +52,7 @@ class VecNamedObservation(VecObservationWrapper):
 
 
 def name_parts(env: gym.Env) -> gym.Env:
-    """``env`` in a :class:`NamedObservation` if its observations are nested."""
+    """Wraps ``env`` in a :class:`NamedObservation` if its observations are nested."""
     return NamedObservation(env) if is_nested(getattr(env, "observation_space", None)) else env
 
 

@@ -35,14 +35,14 @@ class _Past:
         self._actions: deque[np.ndarray] = deque(maxlen=horizon)
 
     def restart(self, observation: np.ndarray) -> np.ndarray:
-        """Forget everything but the first observation of an episode."""
+        """Drop all but the first observation of an episode."""
         for past, nothing in zip((self._observations, self._actions), self._first, strict=True):
             past.extend([nothing] * int(past.maxlen or 0))
         self._observations.append(observation)
         return self._joined()
 
     def add(self, observation: np.ndarray, action: Any) -> np.ndarray:
-        """Add one step: the action, and the observation that followed it."""
+        """Add one step: the action, and its successor observation."""
         self._observations.append(observation)
         self._actions.append(np.asarray(action))
         return self._joined()

@@ -97,7 +97,7 @@ class PartNormalizer:
         self.normalizer, self.observations, self.rewards = normalizer, observations, rewards
 
     def normalize_obs(self, obs: Any) -> Any:
-        """Observations, normalised if these are."""
+        """Returns observations, normalised if this normalises them."""
         return self.normalizer.normalize_obs(obs) if self.observations else obs
 
     def normalize_reward(self, reward: Any) -> Any:

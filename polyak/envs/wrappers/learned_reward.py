@@ -194,7 +194,8 @@ def check_spaces(env: gym.Env | VecEnv, reward: Any) -> None:
 
 
 def _with_final(observations: Any, ended: np.ndarray, infos: list[dict[str, Any]]) -> Any:
-    """``observations`` [N, ...] with the last ones of ended episodes in place of the first ones of new episodes."""
+    """Returns ``observations`` [N, ...] with the final ones of ended episodes in place of the first ones of new
+    episodes."""
     successors = mapped(np.copy, observations)
     for index in ended.tolist():
         assign(successors, index, infos[index]["terminal_observation"])

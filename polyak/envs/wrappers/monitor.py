@@ -163,7 +163,7 @@ class Monitor(gym.Wrapper):
         return self.episode_returns
 
     def get_episode_lengths(self) -> list[int]:
-        """Steps of each finished episode."""
+        """Returns the number of steps of each finished episode."""
         return self.episode_lengths
 
     def get_episode_times(self) -> list[float]:

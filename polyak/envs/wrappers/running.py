@@ -70,7 +70,7 @@ class RunningMeanStd:
         self.count = total
 
     def state_dict(self) -> dict[str, Any]:
-        """``mean`` and ``var`` as arrays, ``count`` as a number."""
+        """Returns ``mean`` and ``var`` as arrays, ``count`` as a number."""
         return {"mean": np.array(self.mean), "var": np.array(self.var), "count": float(self.count)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

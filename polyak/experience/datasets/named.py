@@ -58,7 +58,8 @@ def by_meaning(arrays: Mapping[str, Any], source: str) -> tuple[dict[str, Any], 
 
 
 def recording_of(arrays: Mapping[str, Any], source: str) -> RecordedData:
-    """Arrays [N, ...] by any of their names; those of other names become columns, if they are numbers.
+    """Builds a recording from arrays [N, ...] by any of their names; further arrays become columns, if they are
+    numbers.
 
     Raises:
         DatasetError: as :func:`by_meaning` and :func:`~polyak.experience.datasets.episodes.assemble`; or steps of an
@@ -188,7 +189,7 @@ def numeric(arrays: Mapping[str, Any], length: int, source: str) -> dict[str, np
 
 
 def grouped(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays of names such as ``"observations/left"`` as dicts of those before the first slash."""
+    """Groups arrays with names such as ``"observations/left"`` into dicts, by the part before the first slash."""
     groups: dict[str, Any] = {}
     for name, array in arrays.items():
         group, _, key = name.partition("/")

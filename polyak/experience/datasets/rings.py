@@ -74,7 +74,7 @@ def recording_of_ring(
 
 
 def _shaped(observations: Any, space: spaces.Space) -> Any:
-    """Rows as their space has them: buffers keep a choice as an array of one."""
+    """Reshapes rows to their space: buffers keep a choice as an array of one."""
     if isinstance(space, spaces.Dict):
         return {key: _shaped(observations[key], part) for key, part in space.spaces.items()}
     return observations.reshape(len(observations), *(space.shape or ()))

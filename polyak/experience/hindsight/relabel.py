@@ -35,11 +35,12 @@ class Relabel(Protocol):
         ...
 
     def added(self, slot: int, dones: np.ndarray, infos: list[dict[str, Any]]) -> np.ndarray:
-        """A vectorised step was written to ``slot``; returns the cells that may be drawn from now on."""
+        """Record that a vectorised step was written to ``slot``; returns the cells that may be drawn from now on."""
         ...
 
     def cut(self, envs: np.ndarray) -> np.ndarray:
-        """The running episodes of these envs end at the newest row; returns the cells that may be drawn from now on."""
+        """Record that the running episodes of these envs end at the newest row; returns the cells that may be drawn
+        from now on."""
         ...
 
     def sync(self, dones: np.ndarray, pos: int, full: bool) -> None:

@@ -170,7 +170,7 @@ class Pipeline(NamedTuple):
     def transition(
         self, cells: np.ndarray, weights: np.ndarray | None, gamma: float, shared: bool = False
     ) -> Transition:
-        """:meth:`rows` in the form that learners eat; ``weights`` [B], None: all 1."""
+        """Returns :meth:`rows` as a minibatch for learners; ``weights`` [B], None: all 1."""
         rows = self.rows(cells, shared)
         if self.wide:
             now, then = map(single_precision, (rows.observations, rows.next_observations))

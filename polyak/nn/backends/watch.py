@@ -77,7 +77,7 @@ class Watch:
             return False
 
     def unchanged(self) -> bool:
-        """:meth:`current`, and no attribute has another value."""
+        """Whether :meth:`current` holds, and no attribute has another value."""
         try:
             same = self.current() and self._values() == self._values_then
         except (RuntimeError, ValueError, KeyError):  # as above, or an attribute is gone

@@ -82,7 +82,7 @@ class Distribution(ABC):
         raise PolicyError(f"a {type(self).__name__} has no choices that masks could forbid.")
 
     def get_actions(self, deterministic: bool = False) -> Tensor:
-        """:meth:`mode` if ``deterministic``, else :meth:`sample`."""
+        """Returns :meth:`mode` if ``deterministic``, else :meth:`sample`."""
         return self.mode() if deterministic else self.sample()
 
     def sample_with_log_prob(self) -> tuple[Tensor, Tensor]:

@@ -49,7 +49,7 @@ class Categorical(Distribution):
         return self.sample_from(torch.empty_like(self.logits).exponential_())
 
     def sample_from(self, noise: Tensor) -> Tensor:
-        """Argmax of the logits plus Gumbel noise, -log of an exponential variable.
+        """Returns the argmax of the logits plus Gumbel noise, -log of an exponential variable.
 
         The noise is kept finite, so that a forbidden class cannot win.
         """

@@ -67,7 +67,7 @@ class Graph(nn.Module):
 
 
 def observation_ports(space: spaces.Space) -> list[Port]:
-    """``observation``, or ``observation.<key>`` for each entry of a Dict, in the dtype of its space."""
+    """Returns ``observation``, or ``observation.<key>`` for each entry of a Dict, in the dtype of its space."""
     if isinstance(space, spaces.Dict):
         return [_observation(f"observation.{key}", part, {"key": key}) for key, part in space.spaces.items()]
     return [_observation("observation", space, {})]

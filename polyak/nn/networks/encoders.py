@@ -57,7 +57,7 @@ def preprocess_obs(obs: Obs, observation_space: spaces.Space, normalize_images: 
 
 
 def make_preprocess(observation_space: spaces.Space, normalize_images: bool = True) -> Preprocess:
-    """:func:`preprocess_obs` specialised to a space: fast to call, and picklable.
+    """Returns :func:`preprocess_obs` specialised to a space: fast to call, and picklable.
 
     Raises:
         NotImplementedError: an unsupported space, or a Dict inside a Dict.

@@ -85,7 +85,7 @@ class Recurrent(nn.Module):
         return outputs[0], {name: states[0] for name, states in memory.items()}
 
     def runs(self, inputs: Tensor, memory: dict[str, Tensor], starts: Tensor, length: int) -> Tensor:
-        """Rows that are sequences of ``length`` steps one after another.
+        """Computes outputs for rows that are concatenated sequences of ``length`` steps.
 
         Args:
             inputs: [R, F].

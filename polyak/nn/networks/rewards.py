@@ -89,7 +89,7 @@ class RewardNet(Network):
         return self.use_next_state
 
     def features(self, obs: Obs) -> Tensor:
-        """Raw observations [B, ...] -> features of states, normalised [B, features_dim]"""
+        """Maps raw observations [B, ...] to features of states, normalised [B, features_dim]"""
         found = self.features_extractor(self.preprocess(obs))
         return found if self.norm is None else self.norm(found).clamp(-FARTHEST, FARTHEST)
 

@@ -168,7 +168,7 @@ class ActorCriticPolicy(LayeredPolicy):
     # --- features, distribution, value --------------------------------------------------------------------------------
 
     def extract_features(self, obs: Obs, features_extractor: nn.Module | None = None) -> Any:
-        """Raw observations [B, ...] -> features [B, F] of the extractor given; without one, those of the shared
+        """Maps raw observations [B, ...] to features [B, F] of the given extractor; without one, of the shared
         extractor, or a pair: actor's and value function's."""
         if features_extractor is not None:
             return super().extract_features(obs, features_extractor)
@@ -238,7 +238,7 @@ class ActorCriticPolicy(LayeredPolicy):
     def evaluate_actions(
         self, obs: Obs, actions: Tensor, masks: Tensor | None = None, entropy_index: float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Values, log-densities and entropies of stored actions, for losses.
+        """Returns values, log-densities and entropies of stored actions, for losses.
 
         Args:
             obs: [B, ...].
@@ -258,7 +258,7 @@ class ActorCriticPolicy(LayeredPolicy):
     def _evaluated(
         self, latents: tuple[Tensor, Tensor], actions: Tensor, masks: Tensor | None, entropy_index: float
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """:meth:`evaluate_actions` from the latents of actor and value function."""
+        """Returns :meth:`evaluate_actions` for latents of actor and value function."""
         latent_pi, latent_vf = latents
         distribution = self._get_action_dist_from_latent(latent_pi)
         if masks is not None:
@@ -289,7 +289,7 @@ class ActorCriticPolicy(LayeredPolicy):
         return Decision(actions, {"values": values.flatten(), "log_probs": log_probs})
 
     def _decide_among(self, masks: Tensor | None, obs: Obs, noise: Noise | None) -> Decision:
-        """:meth:`decide` with given noise, or with masks."""
+        """Computes :meth:`decide` with given noise, or with masks."""
         distribution = self.get_distribution(obs)
         if masks is not None:
             distribution = distribution.masked(masks)

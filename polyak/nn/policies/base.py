@@ -89,11 +89,11 @@ class Network(nn.Module):
         self._switch: _Switch | None = None
 
     def preprocess(self, obs: Obs) -> Obs:
-        """Raw observations as float32 tensors: see :func:`~polyak.nn.networks.encoders.preprocess_obs`."""
+        """Converts raw observations to float32 tensors: see :func:`~polyak.nn.networks.encoders.preprocess_obs`."""
         return self._preprocess(obs)
 
     def extract_features(self, obs: Obs, features_extractor: nn.Module) -> Any:
-        """Raw observations [B, ...] -> features [B, F] of ``features_extractor``."""
+        """Maps raw observations [B, ...] to features [B, F] of ``features_extractor``."""
         if isinstance(obs, Recalled | Sequences | FollowingObservations):
             return features_extractor.recall(obs, self)
         return features_extractor(self._preprocess(obs))
@@ -269,7 +269,7 @@ class CriticEnsemble(LayeredNetwork):
 
 
 def lagging(target: M, online: nn.Module) -> M:
-    """``target`` made an exact, frozen copy of ``online``."""
+    """Makes ``target`` an exact, frozen copy of ``online``, and returns it."""
     target.load_state_dict(online.state_dict())
     return target.requires_grad_(False)
 
@@ -380,7 +380,7 @@ class Policy(Network, ABC):
 
     @abstractmethod
     def act(self, obs: Obs, deterministic: bool = False) -> Tensor:
-        """Observations [B, ...] -> actions in the network's units.
+        """Maps observations [B, ...] to actions in the network's units.
 
         Those are: Discrete [B] int64, counted from 0; squashed Box [B, ...] in [-1, 1]; other Box unclipped; Dict and
         Tuple [B, W] float32, see :class:`~polyak.nn.codec.ComposedCodec`.
@@ -743,7 +743,7 @@ def actor_noise(policy: Policy, actor: Any, batch: int, generator: torch.Generat
 
 
 def check_starts(episode_start: Any, rows: int) -> None:
-    """Accept one bool for each of B = ``rows`` observations, or one for all.
+    """Check that there is one bool for each of B = ``rows`` observations, or one for all.
 
     Raises:
         ValueError: there are more or fewer.
@@ -756,7 +756,7 @@ def check_starts(episode_start: Any, rows: int) -> None:
 
 
 def renewed(memory: State, fresh: State, starts: np.ndarray) -> State:
-    """``memory``, but ``fresh`` where an episode begins, ``starts`` [B]."""
+    """Returns ``memory``, but ``fresh`` where an episode begins, ``starts`` [B]."""
     return {name: where(torch.from_numpy(starts).to(old.device), fresh[name], old) for name, old in memory.items()}
 
 

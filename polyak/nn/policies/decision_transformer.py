@@ -87,7 +87,7 @@ class TrajectoryTransformer(Network):
         return read.flatten(1)
 
     def extract(self, obs: Obs) -> Tensor:
-        """Observations [R, ...] -> [R, F]"""
+        """Maps observations [R, ...] to features [R, F]"""
         features: Tensor = self.extract_features(obs, self.features_extractor)
         return features
 
@@ -192,7 +192,7 @@ class DecisionTransformerPolicy(Policy):
     # --- acting -------------------------------------------------------------------------------------------------------
 
     def acting_memory(self, batch: int) -> State:
-        """Before the first of K steps: the target return only."""
+        """Returns the state before the first of K steps: the target return only."""
         net, k, device = self.transformer, self.context_length, self.device
         return {
             "features": torch.zeros(batch, k, net.features_dim, device=device),

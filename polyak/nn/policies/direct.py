@@ -67,7 +67,7 @@ class DirectPolicy(LayeredPolicy):
 
     @plain
     def forward(self, obs: Obs) -> Tensor:
-        """Observations [B, ...] -> actions [B, ...] in the network's units."""
+        """Maps observations [B, ...] to actions [B, ...] in the network's units."""
         outputs = self.action_net(self.extract_features(obs, self.features_extractor))
         return outputs.argmax(1) if self.chooses else outputs.reshape(-1, *(self.action_space.shape or ()))
 

@@ -129,7 +129,7 @@ class RecurrentActorCriticPolicy(ActorCriticPolicy):
         return latent, latent.detach() if shared else self._critic_latent(vf_features, memory, starts)
 
     def _or_fresh(self, obs: Obs, memory: State) -> State:
-        """``memory``, or the initial one if none is given."""
+        """Returns ``memory``, or the initial one if none is given."""
         return memory or self.initial_memory(len(next(iter(obs.values())) if isinstance(obs, dict) else obs))
 
     # --- distribution and value ---------------------------------------------------------------------------------------

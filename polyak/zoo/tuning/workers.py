@@ -141,7 +141,7 @@ def run_side_by_side(options: TuneOptions, total: int) -> None:
 
 
 def _work(options: TuneOptions, total: int, number: int) -> None:
-    """The main function of a process of a study."""
+    """Run trials: the main function of a process of a study."""
     from polyak.learning.engine.threads import chosen_threads
 
     Thread(target=_end_with_the_parent, daemon=True).start()

@@ -23,7 +23,7 @@ class ActorCriticConfig(AlgorithmConfig):
     """Learns from rollouts of ``get_rollout_fragment_length()`` steps with PPO's module."""
 
     def get_rollout_fragment_length(self) -> int:
-        """Steps of each environment in a rollout: where a length is given, as many times that as make the batch."""
+        """Returns the steps of each environment in a rollout: a multiple of a given length that makes the batch."""
         steps = -(-self.total_train_batch_size // (self.num_envs_per_env_runner * max(1, self.num_env_runners)))
         if self.rollout_fragment_length == "auto":
             return steps
@@ -35,7 +35,7 @@ class ActorCriticConfig(AlgorithmConfig):
         return self.collects and self.batch_mode == "complete_episodes"
 
     def _rollout(self) -> tuple[int, int]:
-        """Steps of each environment in a rollout, and its rows; at least so many of whole episodes."""
+        """Returns the steps of each environment in a rollout, and its rows; for whole episodes the least numbers."""
         if self._is_whole:
             return self.total_train_batch_size, self.total_train_batch_size
         steps = self.get_rollout_fragment_length()

@@ -290,7 +290,7 @@ class AlgorithmConfig(AllSettings):
         return {name: own._checked(name, value) for name, value in settings.items()}
 
     def copy(self, copy_frozen: bool | None = None) -> Self:
-        """Another config with the same settings.
+        """Returns another config with the same settings.
 
         Args:
             copy_frozen: whether it is frozen; ``None``: as this one.
@@ -348,7 +348,7 @@ class AlgorithmConfig(AllSettings):
         return "train_batch_size" in self._given and "train_batch_size_per_learner" not in self._given
 
     def get_rollout_fragment_length(self) -> int:
-        """Steps of each environment between two looks of the learner."""
+        """Returns the steps of each environment between two updates of the learner."""
         if self.rollout_fragment_length != "auto":
             return self.rollout_fragment_length
         environments = self.num_envs_per_env_runner * max(1, self.num_env_runners)
@@ -414,8 +414,8 @@ class AlgorithmConfig(AllSettings):
     def get_multi_rl_module_spec(
         self, *, env: Any = None, spaces: Any = None, inference_only: bool = False, **kwargs: Any
     ) -> Any:
-        """:meth:`get_rl_module_spec` under the name of the only agent, and, unless it is for acting, the modules that
-        only the learner has. ``kwargs`` are RLlib's for several agents, which must be ``None``."""
+        """Returns :meth:`get_rl_module_spec` under the name of the only agent, and, unless it is for acting, the
+        modules that only the learner has. ``kwargs`` are RLlib's for several agents, which must be ``None``."""
         for name, value in kwargs.items():
             require(value is None, name, value, "algorithms here train one agent. Leave it out.")
         multi = resolve_name("polyak.compat.rllib_face.models.multi")

@@ -165,7 +165,7 @@ class ReplayConfig(AlgorithmConfig):
     """Write replayed experience to checkpoints, too."""
 
     def get_rollout_fragment_length(self) -> int:
-        """Steps of each environment before a gradient step: as many as rewards are summed, unless it is given."""
+        """Returns the steps of each environment before a gradient step: by default as many as rewards are summed."""
         if self.rollout_fragment_length != "auto":
             return self.rollout_fragment_length
         return self.n_step if isinstance(self.n_step, int) else max(self.n_step)

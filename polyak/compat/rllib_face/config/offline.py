@@ -192,7 +192,7 @@ class OfflineConfig(RecordedSettings, AlgorithmConfig):
 
 
 def own_names(schema: Mapping[str, str]) -> dict[str, str]:
-    """``input_read_schema`` as :meth:`polyak.experience.Dataset.load` names columns.
+    """Returns ``input_read_schema`` in the form of :meth:`polyak.experience.Dataset.load`.
 
     Raises:
         HyperparameterError: RLlib has no such column.

@@ -118,7 +118,7 @@ class ActsByPieces(BeforeAlgorithm):
 
     @contextmanager
     def evaluated_in(self, env: Any, explore: bool) -> Iterator[None]:
-        """While this lasts, predictions are for environments, and pass their pieces."""
+        """While the block runs, predictions are for environments, and pass through their pieces."""
         parts = self._exploration() if explore else {}
         parts = {name: part for name, part in parts.items() if not isinstance(part, WarmUp)}
         self._evaluator = ConnectedActor(self.policy, parts, deterministic=not explore)

@@ -88,7 +88,7 @@ class AddStatesFromEpisodesToBatch(Adding):
 
 
 def sequence_length(modules: Any) -> int | None:
-    """Steps of the sequences that the only agent's module learns from; ``None``: it is not recurrent."""
+    """Returns the steps of the sequences that the agent's module learns from; ``None`` if it is not recurrent."""
     module = modules[DEFAULT_MODULE_ID]
     if not module.is_stateful():
         return None
@@ -135,8 +135,8 @@ class GeneralAdvantageEstimation(DefaultPiece):
 
 
 def padded(column: np.ndarray, lengths: list[int], steps: int | None) -> np.ndarray:
-    """Rows [R, ...] of episodes as sequences [S, steps, ...] that end in zeros where an episode does; the rows
-    themselves without ``steps``."""
+    """Pads rows [R, ...] of episodes to sequences [S, steps, ...] with zeros after the end of an episode; returns the
+    rows themselves without ``steps``."""
     if steps is None:
         return column
     found, begin = [], 0

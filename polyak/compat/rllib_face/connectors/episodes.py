@@ -111,7 +111,8 @@ class SingleAgentEpisode:
             self.extra_model_outputs.setdefault(name, []).append(value)
 
     def extended(self) -> SingleAgentEpisode:
-        """Another, with one step more, which leads where the last one led; it is cut short there, unless it ended."""
+        """Returns an episode with a further step, whose observation is the last one; it is truncated there, unless it
+        ended."""
         other = copy.copy(self)
         for name in ("observations", "actions", "infos", "seen"):
             if (values := getattr(self, name)) is not None:
@@ -122,7 +123,7 @@ class SingleAgentEpisode:
         return other
 
     def to_numpy(self) -> SingleAgentEpisode:
-        """Itself: from here on several values come as one array."""
+        """Returns itself; from then on several values are returned as one array."""
         self.is_numpy = True
         return self
 
@@ -149,7 +150,7 @@ class SingleAgentEpisode:
     # --------------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Steps."""
+        """Returns the number of steps."""
         return len(self.actions)
 
     env_steps = agent_steps = __len__
@@ -298,7 +299,7 @@ def _one(values: Sequence[Any], index: int, fills: bool, blank: Any) -> Any:
 
 
 def _blank(fill: Any, space: spaces.Space | None, values: Sequence[Any], hot: bool) -> Any:
-    """``fill`` in the shape of a value."""
+    """Returns ``fill`` in the shape of a value."""
     if hot and space is not None and not isinstance(space, spaces.Box):
         return np.full(spaces.flatdim(space), fill, np.float32)
     if values:

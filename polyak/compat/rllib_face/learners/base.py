@@ -128,7 +128,7 @@ class TorchLearner(Learner):
         self._schedulers = [kind(one) for one in self.optimizers.values() for kind in kinds]
 
     def _read(self, observations: Any) -> Any:
-        """Observations as environments have them, as modules read them."""
+        """Converts observations of environments to the inputs of modules."""
         policy: Any = self.policy
         turned, read = policy._turned, policy.preprocess
         return read(observations.movedim(-1, 1)).movedim(1, -1) if turned else read(observations)
@@ -272,8 +272,8 @@ class TorchLearner(Learner):
         ``"num_env_steps_sampled_lifetime"``. Does nothing by default."""
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """After each update. A subclass calls ``super()``, which moves the learning rates of registered optimizers, or
-        lets the config's schedulers do so."""
+        """Called after each update. A subclass calls ``super()``, which moves the learning rates of registered
+        optimizers, or lets the config's schedulers do so."""
         for scheduler in self._schedulers:
             scheduler.step()
         if not self._schedulers:
@@ -281,7 +281,7 @@ class TorchLearner(Learner):
 
     @contextmanager
     def _one_update(self, timesteps: Mapping[str, Any] | None = None) -> Iterator[None]:
-        """Around an update."""
+        """The context of an update."""
         given = {name: value for name, value in (timesteps or {}).items() if value is not None}
         timesteps = {SAMPLED: self.counts(), **given}
         self.before_gradient_based_update(timesteps=timesteps)
@@ -473,7 +473,7 @@ class TorchLearner(Learner):
         return module_gradients_dict
 
     def apply_gradients(self, gradients_dict: Gradients) -> None:
-        """A step of each optimizer."""
+        """Make a step of each optimizer."""
         for parameter, grad in gradients_dict.items():
             parameter.grad = grad
         for optimizer in self.optimizers.values():

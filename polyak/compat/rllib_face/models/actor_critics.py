@@ -270,7 +270,7 @@ class WholeModulePolicy(ActorCriticPolicy):
             ) from error
 
     def _batch(self, obs: Any, state: State | None = None) -> dict[str, Any]:
-        """Raw observations as the module reads them; of a recurrent one as sequences of one step."""
+        """Converts raw observations to the module's batch; for a recurrent module as sequences of one step."""
         read = read_by(self, self._turned, obs)
         if not self._state:
             return {Columns.OBS: read}
@@ -345,8 +345,8 @@ class WholeModulePolicy(ActorCriticPolicy):
         entropy_index: float = 1.0,
         action_dist_inputs: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-        """:meth:`evaluate_actions`, and the divergence [B] from the distributions that ``action_dist_inputs`` [B, N]
-        were those of when the actions were chosen; ``None`` without them."""
+        """Returns :meth:`evaluate_actions`, and the divergence [B] from the distributions that ``action_dist_inputs``
+        [B, N] were those of when the actions were chosen; ``None`` without them."""
         batch = self._batch(obs)
         outputs, distribution = self._of_training(batch)
         divergence = None

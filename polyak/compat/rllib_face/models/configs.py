@@ -58,7 +58,7 @@ def check_framework(framework: str) -> None:
 
 
 def dims_of(config: ModelConfig, n: int) -> tuple[int, ...]:
-    """``input_dims`` of a config, which must be so many positive integers."""
+    """Returns ``input_dims`` of a config, after checking that they are ``n`` positive integers."""
     dims, name = config.input_dims, type(config).__name__
     fits = dims is not None and len(dims) == n and all(isinstance(d, int) and d > 0 for d in map(_as_int, dims))
     require(

@@ -136,7 +136,7 @@ class DefaultDQNTorchRLModule(TorchRLModule):
         return self.vf is not None
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
-        """Action values [B, A], and the distributions that they are the means of. Noisy layers draw no noise."""
+        """Returns action values [B, A], and the distributions whose means they are. Noisy layers draw no noise."""
         return self._q_values(batch)
 
     def _q_values(self, batch: Batch, prefix: str = "") -> dict[str, Tensor]:

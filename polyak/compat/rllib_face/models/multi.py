@@ -135,7 +135,7 @@ class MultiRLModule(dict[str, Any]):
         return cls({folder.name: TorchRLModule.from_checkpoint(folder) for folder in found})
 
     def unwrapped(self) -> MultiRLModule:
-        """Itself: nothing is around it."""
+        """Returns itself: it has no wrapper."""
         return self
 
 

@@ -120,8 +120,8 @@ def built(
 
 
 def read_by(policy: Any, turned: bool, observations: Any) -> Any:
-    """Raw observations [B, ...] of a policy, or of one of its networks, as its module reads them; ``turned``: see
-    :func:`built`."""
+    """Converts raw observations [B, ...] of a policy, or of one of its networks, to those of its module; ``turned``:
+    see :func:`built`."""
     read: Any = policy.preprocess(observations)
     return read.movedim(1, -1) if turned else read
 

@@ -64,7 +64,8 @@ class QNetAPI(Protocol):
     """A module that computes action values."""
 
     def compute_q_values(self, batch: Batch) -> dict[str, Tensor]:
-        """``qf_preds`` [B, A]; of distributions also ``atoms`` [K], ``qf_logits`` and ``qf_probs`` [B, A, K]."""
+        """Returns ``qf_preds`` [B, A]; for distributions also ``atoms`` [K], ``qf_logits`` and ``qf_probs`` [B, A,
+        K]."""
 
 
 @runtime_checkable
@@ -165,7 +166,7 @@ class RLModule:
         return self._forward(batch, **kwargs)
 
     def _forward_train(self, batch: Batch, **kwargs: Any) -> Batch:
-        """Before losses."""
+        """Computes the outputs for losses."""
         return self._forward(batch, **kwargs)
 
     def forward_inference(self, batch: Batch, **kwargs: Any) -> Batch:
@@ -482,7 +483,8 @@ class RLModuleSpec:
 
 
 def as_images(batch: Batch) -> Batch:
-    """``batch`` with observations as networks read them: bytes of images as fractions of 255, others as float32."""
+    """Returns ``batch`` with observations in the form of networks: bytes of images divided by 255, others as
+    float32."""
     observations = batch[Columns.OBS]
     if not isinstance(observations, Tensor) or observations.dtype == torch.float32:
         return batch

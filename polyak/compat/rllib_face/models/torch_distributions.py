@@ -164,7 +164,7 @@ class TorchMultiCategorical(Distribution):
 
     @classmethod
     def from_logits(cls, logits: Tensor, input_lens: Any = None, **kwargs: Any) -> Self:
-        """``input_lens``: how many options each choice has."""
+        """Returns distributions for logits; ``input_lens``: number of options of each choice."""
         return cls([TorchCategorical(logits=part) for part in logits.split(list(input_lens), -1)])
 
     @staticmethod
@@ -212,5 +212,5 @@ class TorchDeterministic(Distribution):
         return self.loc.expand(*(sample_shape or ()), *self.loc.shape)
 
     def to_deterministic(self) -> Self:
-        """Itself."""
+        """Returns itself."""
         return self

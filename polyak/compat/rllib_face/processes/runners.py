@@ -76,7 +76,7 @@ class RemoteRunners(LocalRunner):
         return [worker + 1 for worker in self._remote.newly_renewed()]
 
     def follow(self) -> None:
-        """Act by the weights that the model has been brought to."""
+        """Act with the model's updated weights."""
         super().follow()
         if isinstance(self.model, AsynchronousAlgorithm):
             cast(VTraceLearner, self.model.learner).publish(self.model.policy)

@@ -232,7 +232,7 @@ def _adjusted(
 
 
 def _rms_prop(policy_kwargs: dict[str, Any]) -> dict[str, Any]:
-    """A2C's choice of optimizer, which the peer keeps among ``policy_kwargs``."""
+    """Returns A2C's choice of optimizer, which the peer keeps in ``policy_kwargs``."""
     options = dict(policy_kwargs)
     kind, settings = decode(options.pop("optimizer_class", None)), decode(options.pop("optimizer_kwargs", None))
     if kind is None:

@@ -50,7 +50,7 @@ class MaskableActorCriticPolicy(maskable.MaskableActorCriticPolicy, ActorCriticP
 
     @plain
     def get_distribution(self, obs: Obs, action_masks: Masks = None) -> MaskableDistribution:  # type: ignore[override]
-        """``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
+        """Returns ``action_dist`` with the parameters for observations [B, ...]; valid until the next call."""
         return self._limited(super().get_distribution(obs), action_masks)
 
     @staticmethod

@@ -59,7 +59,7 @@ def pad_and_flatten(
     tensor: np.ndarray,
     padding_value: float = 0.0,
 ) -> Tensor:
-    """:func:`pad` with the sequences one after another, and all numbers in one axis: [B, ...] -> [S * L * ...]"""
+    """Pads sequences and flattens all axes: [B, ...] -> [S * L * ...]. See :func:`pad`."""
     return pad(seq_start_indices, seq_end_indices, device, tensor, padding_value).flatten()
 
 
@@ -188,7 +188,7 @@ class RecurrentRolloutBuffer(RolloutBuffer):
     def _get_samples(  # type: ignore[override]
         self, batch_inds: np.ndarray, env_change: np.ndarray, env: Normalizer | None = None
     ) -> RecurrentRolloutBufferSamples:
-        """Rows of the flattened rollout as padded sequences.
+        """Returns rows of the flattened rollout as padded sequences.
 
         Args:
             batch_inds: [B] rows.

@@ -64,7 +64,7 @@ def dropout_of(given: Mapping[str, Any], layers: int) -> float:
 
 
 def to_polyak(options: Mapping[str, Any]) -> dict[str, Any]:
-    """``policy_kwargs`` of sb3-contrib by polyak's names.
+    """Converts ``policy_kwargs`` of sb3-contrib to polyak's names.
 
     Raises:
         ValueError: they have no equal.

@@ -157,7 +157,8 @@ class RecurrentActorCriticPolicy(recurrent.RecurrentActorCriticPolicy, ActorCrit
     def get_distribution(  # type: ignore[override]
         self, obs: Obs, lstm_states: State, episode_starts: Tensor
     ) -> tuple[Distribution, State]:
-        """``action_dist`` with the parameters for observations [B, ...], and the actor's next recurrent state."""
+        """Returns ``action_dist`` with the parameters for observations [B, ...], and the actor's next recurrent
+        state."""
         features = ActorCriticPolicy.extract_features(self, obs, self.pi_features_extractor)
         latent, then = self._process_sequence(features, lstm_states, episode_starts, self.lstm_actor)
         return self._get_action_dist_from_latent(self.mlp_extractor.forward_actor(latent)), then

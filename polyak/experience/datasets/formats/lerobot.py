@@ -75,7 +75,7 @@ def _holds_numbers(array: Any) -> bool:
 
 
 def _arrays(columns: dict[str, np.ndarray], rows: int, source: str) -> dict[str, Any]:
-    """Arrays by the names that datasets have."""
+    """Returns arrays under the names of datasets."""
     seen = {name.removeprefix(_SEEN): array for name, array in columns.items() if name.startswith(_SEEN)}
     if not seen:
         raise DatasetError(f"{source} has no column {_SEEN}* of numbers: it has {sorted(columns)}.")

@@ -126,7 +126,7 @@ def _mapped(path: Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
 
 
 def write(recording: RecordedData, path: Path) -> None:
-    """A file of our own, piece by piece."""
+    """Writes a file in our own format, piece by piece."""
     about: dict[str, Any] = {"format": "polyak-dataset", "version": VERSION, "env_id": recording.env_id}
     for name in _SPACES:
         about[name] = encode_space(getattr(recording, name))

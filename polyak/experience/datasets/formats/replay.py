@@ -15,7 +15,7 @@ def recognises(source: Source) -> bool:
 
 
 def read(source: Source) -> RecordedData:
-    """Everything in the buffer, by environments."""
+    """Reads the whole buffer, by environments."""
     reader = _reader(source)
     if reader is None:
         raise DatasetError(f"{source} is no replay buffer.")

@@ -150,7 +150,7 @@ def _begins_with(rows: Rows, others: Rows) -> bool:
 
 
 def _arguments(rows: Rows, what: str) -> dict[str, Any]:
-    """Rows by the usual names."""
+    """Renames columns of rows to the usual names."""
     if missing := [name for name in ("obs", "actions", "rewards") if name not in rows]:
         raise DatasetError(f"{what} has no {missing[0]!r}: it has {sorted(rows)}. Name columns by input_read_schema.")
     if "eps_id" in rows:
