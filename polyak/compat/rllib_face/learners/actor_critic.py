@@ -41,7 +41,7 @@ class ActorCriticTorchLearner(TorchLearner):
 
     @property
     def entropy_coeff_schedulers_per_module(self) -> dict[str, Coefficient]:
-        """For each module, the object whose ``get_current_value()`` returns the weight of its entropy."""
+        """Returns, for each module, the object whose ``get_current_value()`` returns its entropy's weight."""
         return {DEFAULT_MODULE_ID: Coefficient(self.get_buffer("ent_coef"))}
 
     @property
